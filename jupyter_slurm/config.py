@@ -1,0 +1,89 @@
+"""Settings, as traitlets: from ``jupyter_slurm_config.py`` or ``.json`` on Jupyter's configuration path, or from a front door."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+from traitlets import Bool, Enum, Float, Integer, Unicode, default
+from traitlets.config import Config, Configurable
+from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
+
+from jupyter_slurm.errors import ConfigError
+
+__all__ = ["Settings", "load_settings"]
+
+
+class Settings(Configurable):
+    """What a person can choose. Times are seconds unless the name says otherwise."""
+
+    job_root = Unicode(help="Folder of the job directories; the compute nodes must see it too.").tag(config=True)
+    runtime_dir = Unicode(help="Folder of the agent's socket; never on a network file system. Empty: found by itself.").tag(
+        config=True
+    )
+    state_dir = Unicode(help="Folder of the agent's disposable index and of its log, on a local disk.").tag(config=True)
+    agent_host = Enum(
+        ["auto", "daemon", "server", "inprocess"],
+        "auto",
+        help="Where the agent lives: a process of its own, the Jupyter server, or the kernel or command that needs it.",
+    ).tag(config=True)
+    agent_idle_exit = Float(1800.0, help="An agent that holds nothing leaves after this time without a request.").tag(config=True)
+    poll_shortest = Float(10.0, min=10.0, help="The shortest time between two looks at the queue.").tag(config=True)
+    poll_longest = Float(300.0, min=10.0, help="The longest time between two looks at a queue in which nothing changes.").tag(
+        config=True
+    )
+    command_timeout = Float(60.0, min=1.0, help="How long a Slurm command may take.").tag(config=True)
+    submit_timeout = Float(30.0, min=1.0, help="How long sbatch may take until its answer is looked up instead.").tag(config=True)
+    retention_days = Float(30.0, min=0.0, help="Directories of finished jobs are removed after so many days; 0 keeps all.").tag(
+        config=True
+    )
+    on_interrupt = Enum(
+        ["ask", "cancel", "keep"], "ask", help="What an interrupted wait does with the job."
+    ).tag(config=True)
+    output_limit = Integer(
+        262_144, min=1024, help="Bytes of a job's output that are kept in the notebook (its end); the file has all."
+    ).tag(config=True)
+    live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
+
+    @default("job_root")
+    def _default_job_root(self) -> str:
+        return str(Path(platformdirs.user_data_dir("jupyter_slurm"), "jobs"))
+
+    @default("state_dir")
+    def _default_state_dir(self) -> str:
+        return platformdirs.user_state_dir("jupyter_slurm")
+
+
+def load_settings(config: Config | None = None) -> Settings:
+    """Read the settings.
+
+    Parameters
+    ----------
+    config : traitlets Config, optional
+        What a front door has already read; it wins over the files.
+
+    Raises
+    ------
+    ConfigError
+        A configuration file cannot be read.
+    """
+    from jupyter_core.paths import jupyter_config_path  # only when somebody asks: it looks at the disk
+
+    merged = Config()
+    for folder in reversed(jupyter_config_path()):
+        for loader in (JSONFileConfigLoader, PyFileConfigLoader):
+            name = "jupyter_slurm_config" + (".json" if loader is JSONFileConfigLoader else ".py")
+            if not os.path.isfile(os.path.join(folder, name)):
+                continue
+            try:
+                merged.merge(loader(name, path=folder).load_config())
+            except ConfigFileNotFound:
+                continue
+            except Exception as error:
+                raise ConfigError(
+                    f"{os.path.join(folder, name)} cannot be read: {error}", hint="Correct the file or move it away."
+                ) from error
+    if config is not None:
+        merged.merge(config)
+    return Settings(config=merged)

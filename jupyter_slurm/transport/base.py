@@ -1,0 +1,112 @@
+"""What a transport is: the same few verbs for this machine and for one behind SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Completed", "Context", "FileStat", "Transport"]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a command left behind.
+
+    ``exit_code`` is negative for a signal, as in :mod:`subprocess`; the streams are bytes, because Slurm prints whatever
+    people put into names.
+    """
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True)
+class Context:
+    """The circumstances in which a command runs.
+
+    Attributes
+    ----------
+    cwd : str or None
+        Working directory; None is the transport's own default.
+    env : mapping or None
+        The whole environment (local) or the named additions to it (SSH); None is the transport's own.
+    umask : int or None
+        File mode creation mask.
+    limits : mapping
+        Soft limits by the letter that ``ulimit`` of the POSIX shell has for them, values as ``ulimit`` takes them.
+    """
+
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    umask: int | None = None
+    limits: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class FileStat:
+    """Size in bytes, modification time in seconds since the epoch (the clock of that machine)."""
+
+    size: int
+    mtime: float
+
+
+class Transport(Protocol):
+    """Where commands run. All paths are absolute; text is UTF-8 with surrogateescape.
+
+    Raises
+    ------
+    CommandMissing, CommandTimeout, TransportError
+        From every method; a file that is not there raises FileNotFoundError, as usual.
+    """
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        context: Context | None = None,
+        timeout: float | None = 60.0,
+    ) -> Completed:
+        """Run a command to its end; ``timeout`` in seconds. Its whole process group ends with a time-out."""
+        ...
+
+    async def run_detached(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        context: Context | None = None,
+        timeout: float | None = 60.0,
+    ) -> Completed | None:
+        """Run a command that must not die with us. None: it still runs when ``timeout`` is over, and goes on."""
+        ...
+
+    async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """Read up to ``limit`` bytes from ``offset``."""
+        ...
+
+    async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
+        """Write a file in one step: the old content or the new one, never half."""
+        ...
+
+    async def append(self, path: str, data: bytes) -> None:
+        """Append to a file of ours (0600 when new)."""
+        ...
+
+    async def stat(self, path: str) -> FileStat:
+        """Look at a file."""
+        ...
+
+    async def make_dir(self, path: str, *, exclusive: bool = False) -> None:
+        """Make a directory 0700 and its parents; ``exclusive``: FileExistsError when it is there already."""
+        ...
+
+    async def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, unsorted."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """Remove a file or a tree; what is not there is fine; links are not followed."""
+        ...
