@@ -73,14 +73,12 @@ class Transport(Protocol):
         ...
 
     async def run_detached(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        context: Context | None = None,
-        timeout: float | None = 60.0,
-    ) -> Completed | None:
-        """Run a command that must not die with us. None: it still runs when ``timeout`` is over, and goes on."""
+        self, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
+    ) -> int | None:
+        """Run a command that must not die with us; it writes its results into files and nothing to its streams.
+
+        Returns its exit code; None: it still runs when ``timeout`` (seconds) is over, and goes on.
+        """
         ...
 
     async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
@@ -89,10 +87,6 @@ class Transport(Protocol):
 
     async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
         """Write a file in one step: the old content or the new one, never half."""
-        ...
-
-    async def append(self, path: str, data: bytes) -> None:
-        """Append to a file of ours (0600 when new)."""
         ...
 
     async def stat(self, path: str) -> FileStat:
@@ -109,4 +103,12 @@ class Transport(Protocol):
 
     async def remove(self, path: str) -> None:
         """Remove a file or a tree; what is not there is fine; links are not followed."""
+        ...
+
+    async def locked(self, path: str) -> bool:
+        """Tell whether a process still holds the ``flock`` of a file; False when the file is not there."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the transport holds; commands under way are not waited for."""
         ...

@@ -1,0 +1,113 @@
+"""Which variables travel with a submission, and which stay behind.
+
+Sources: the sections "INPUT ENVIRONMENT VARIABLES" and "OUTPUT ENVIRONMENT VARIABLES" of sbatch(1), salloc(1) and srun(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["is_inside_job", "is_secret", "question_environment", "submission_environment"]
+
+# What a person sets to say where Slurm is; Slurm itself does not put these into a job.
+_PERSONS_OWN = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR"})
+
+# What Slurm sets for a job outside its own prefix.
+_SET_BY_SLURM = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        "GPU_DEVICE_ORDINAL",
+        "HIP_VISIBLE_DEVICES",
+        "MPS_PIPE_DIRECTORY",
+        "OMPI_MCA_plm_slurm_args",
+        "PRTE_MCA_plm_slurm_args",
+        "ROCR_VISIBLE_DEVICES",
+        "SBATCH_CPU_BIND",
+        "SBATCH_CPU_BIND_LIST",
+        "SBATCH_CPU_BIND_TYPE",
+        "SBATCH_CPU_BIND_VERBOSE",
+        "SBATCH_MEM_BIND",
+        "SBATCH_MEM_BIND_LIST",
+        "SBATCH_MEM_BIND_PREFER",
+        "SBATCH_MEM_BIND_SORT",
+        "SBATCH_MEM_BIND_TYPE",
+        "SBATCH_MEM_BIND_VERBOSE",
+        "SRUN_DEBUG",
+        "ZE_AFFINITY_MASK",
+    }
+)
+_SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
+
+_SECRETS = frozenset({"CONFIGPROXY_AUTH_TOKEN", "JUPYTER_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_COOKIE_SECRET"})
+_SECRET_PREFIXES = ("JPY_", "JUPYTERHUB_")
+
+# Variables with which a user's habits would change what the commands print to us.
+_FORMATS = (
+    "SACCT_FORMAT",
+    "SINFO_FORMAT",
+    "SINFO_SORT",
+    "SINFO_ALL",
+    "SINFO_PARTITION",
+    "SLURM_BITSTR_LEN",
+    "SPRIO_FORMAT",
+    "SQUEUE_ACCOUNT",
+    "SQUEUE_ALL",
+    "SQUEUE_ARRAY",
+    "SQUEUE_ARRAY_UNIQUE",
+    "SQUEUE_FEDERATION",
+    "SQUEUE_FORMAT",
+    "SQUEUE_FORMAT2",
+    "SQUEUE_LICENSES",
+    "SQUEUE_LOCAL",
+    "SQUEUE_NAMES",
+    "SQUEUE_PARTITION",
+    "SQUEUE_PRIORITY",
+    "SQUEUE_QOS",
+    "SQUEUE_SIBLING",
+    "SQUEUE_SORT",
+    "SQUEUE_STATES",
+    "SQUEUE_USERS",
+    "SSHARE_FORMAT",
+    "SSTAT_FORMAT",
+)
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether a variable belongs to the Jupyter server or hub and must not reach a job."""
+    return name in _SECRETS or name.startswith(_SECRET_PREFIXES)
+
+
+def is_inside_job(env: Mapping[str, str]) -> bool:
+    """Tell whether this environment is that of a job or of a shell inside an allocation."""
+    return "SLURM_JOB_ID" in env or "SLURM_JOBID" in env
+
+
+def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what of the cell's environment goes to ``sbatch``.
+
+    Secrets of Jupyter never do. Inside a job, what Slurm set for that job does not either; what a person set
+    (``SBATCH_ACCOUNT``, ``SLURM_CONF``) does. The matplotlib back end that a kernel sets for itself is left out: a job has
+    no kernel that could show its figures.
+    """
+    inside = is_inside_job(env)
+    return {
+        name: value
+        for name, value in env.items()
+        if not is_secret(name)
+        and not (inside and _from_slurm(name))
+        and not (name == "MPLBACKEND" and value.startswith("module://"))
+        and "\0" not in name + value
+    }
+
+
+def question_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a question whose answer we parse: the C locale, epoch times, nobody's formats."""
+    kept = {name: value for name, value in env.items() if name not in _FORMATS and not is_secret(name)}
+    if is_inside_job(env):
+        kept = {name: value for name, value in kept.items() if not _from_slurm(name)}
+    return {**kept, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}
+
+
+def _from_slurm(name: str) -> bool:
+    return name not in _PERSONS_OWN and (name in _SET_BY_SLURM or name.startswith(_SLURM_PREFIXES))

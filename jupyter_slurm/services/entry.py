@@ -1,0 +1,216 @@
+"""What the agent knows of one job, from whichever side it learned it, and how that is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.reasons import explain
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.jobdir import JobFolder
+
+__all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
+
+SUBMITTING = JobState("SUBMITTING")
+"""sbatch has been started; its answer is not known yet."""
+
+NOT_SUBMITTED = JobState("NOT_SUBMITTED")
+"""sbatch refused, or the job was looked for and is not there."""
+
+UNKNOWN = JobState("UNKNOWN")
+"""The job is over and nobody remembers how it ended."""
+
+_ENDS = {NOT_SUBMITTED.name, UNKNOWN.name}
+
+
+@dataclass
+class Entry:
+    """One job (an array counts as one). Times are seconds since the epoch.
+
+    Attributes
+    ----------
+    record : dict or None
+        The content of job.json; None for a job that was not submitted by us.
+    latest : JobRecord or None
+        What Slurm said last; for an array, of the part that the state is taken from.
+    tasks : dict
+        Array tasks by index, as last seen.
+    known : bool
+        False while the controller does not answer: the state is the last one known, since ``unknown_since``.
+    """
+
+    cluster: str
+    folder: JobFolder | None = None
+    record: dict[str, Any] | None = None
+    id: JobId | None = None
+    state: JobState = SUBMITTING
+    latest: JobRecord | None = None
+    tasks: dict[int, JobRecord] = field(default_factory=dict)
+    submit_time: float | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    state_since: float | None = None
+    known: bool = True
+    unknown_since: float | None = None
+    error: SlurmError | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str | None:
+        """The submission key, for a job of ours."""
+        return self.folder.key if self.folder else None
+
+    @property
+    def kind(self) -> str | None:
+        """``script``, ``python``, or None for a job that others submitted."""
+        return self.record.get("kind") if self.record else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state.is_finished or self.state.name in _ENDS
+
+    def set_state(self, state: JobState, now: float) -> bool:
+        """Note a state; return whether it is another one than before."""
+        if state == self.state:
+            return False
+        self.state, self.state_since = state, now
+        return True
+
+    def see(self, records: Iterable[JobRecord], now: float) -> bool:
+        """Take in what Slurm says; return whether something changed that a person would notice."""
+        before = self._visible()
+        records = list(records)
+        for record in records:
+            if record.id.task is not None:
+                self.tasks[record.id.task] = record
+        self.known, self.unknown_since = True, None
+        chosen = _representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
+        if chosen is not None:
+            self._take(chosen, now)
+        return self._visible() != before
+
+    def lose_sight(self, now: float) -> bool:
+        """Note that the controller does not answer."""
+        if not self.known or self.is_finished:
+            return False
+        self.known, self.unknown_since = False, now
+        return True
+
+    def started(self, now: float) -> bool:
+        """Take in the runner's sign that it began."""
+        if self.is_finished or self.state.is_running:
+            return False
+        self.start_time = self.start_time or now
+        return self.set_state(JobState("RUNNING"), now)
+
+    def ended(self, exit_code: int, end_time: float, now: float) -> bool:
+        """Take in the runner's end marker: the best witness there is."""
+        self.exit_code, self.end_time = exit_code, end_time
+        self.known, self.unknown_since = True, None
+        return self.set_state(JobState("COMPLETED" if exit_code == 0 else "FAILED"), now)
+
+    def _take(self, chosen: JobRecord, now: float) -> None:
+        self.latest = chosen
+        if self.id is None:
+            self.id = JobId(chosen.id.job)
+        self.submit_time = chosen.submit_time or self.submit_time
+        if self.state.is_finished and not chosen.state.is_finished and self.exit_code is not None and self.kind == "python":
+            return  # the runner's end marker came first; the queue follows in a moment
+        if not chosen.state.is_pending:
+            self.start_time = chosen.start_time or self.start_time
+        if chosen.state.is_finished:
+            self.end_time = self.end_time or chosen.end_time
+            if self.exit_code is None:
+                self.exit_code, self.signal = chosen.exit_code, chosen.signal or None
+        self.set_state(chosen.state, now)
+
+    def _visible(self) -> tuple[object, ...]:
+        latest = self.latest
+        return (
+            self.id,
+            self.state,
+            self.known,
+            latest and (latest.reason, latest.nodes, latest.start_time, latest.time_limit, latest.partition),
+            self.exit_code,
+            tuple(sorted(self.counts().items())),
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Array tasks by state, pending ones by their number."""
+        counts = Counter(task.state.name for task in self.tasks.values())
+        latest = self.latest
+        if latest is not None and latest.id.task is None and latest.tasks is not None:
+            counts[latest.state.name] += latest.tasks.count()
+        return dict(counts)
+
+    def paths(self) -> dict[str, str | None]:
+        """Where the output goes: of a job of ours from its record, else what Slurm says."""
+        outputs = (self.record or {}).get("outputs") or {}
+        latest = self.latest
+        return {
+            "stdout": outputs.get("stdout") or (latest.stdout if latest else None),
+            "stderr": outputs.get("stderr") or (latest.stderr if latest else None),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the job as the API tells it."""
+        record, latest = self.record or {}, self.latest
+        reason = latest.reason if latest and latest.reason != "None" else ""
+        words, step = explain(reason, latest) if reason else ("", "")
+        return {
+            "key": self.key,
+            "cluster": self.cluster,
+            "id": str(self.id) if self.id else None,
+            "kind": self.kind,
+            "label": record.get("label"),
+            "state": self.state.name,
+            "state_since": self.state_since,
+            "finished": self.is_finished,
+            "known": self.known,
+            "unknown_since": self.unknown_since,
+            "reason": reason,
+            "reason_text": words,
+            "next_step": step,
+            "name": record.get("name") or (latest.name if latest else None),
+            "partition": latest.partition if latest else None,
+            "account": latest.account if latest else None,
+            "qos": latest.qos if latest else None,
+            "nodes": latest.nodes if latest else None,
+            "time_limit": latest.time_limit if latest else None,
+            "submit_time": self.submit_time,
+            "start_time": self.start_time,
+            "estimated_start": latest.start_time if latest and self.state.is_pending else None,
+            "end_time": self.end_time,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "tasks": self.counts() or None,
+            **self.paths(),
+            "folder": self.folder.path if self.folder else None,
+            "script_path": self.folder.file(record["script"]) if self.folder and "script" in record else None,
+            "work_dir": record.get("work_dir") or (latest.work_dir if latest else None),
+            "argv": record.get("argv"),
+            "warnings": list(self.warnings),
+            "error": self.error.to_problem() if self.error else None,
+        }
+
+
+def _representative(records: list[JobRecord]) -> JobRecord | None:
+    """Return the record that speaks for a job: running before pending before the worst end."""
+
+    def rank(record: JobRecord) -> int:
+        state = record.state
+        if state.is_running:
+            return 0
+        if not state.is_finished:
+            return 1
+        return 3 if state.name == "COMPLETED" else 2
+
+    return min(records, key=rank, default=None)

@@ -1,0 +1,127 @@
+"""The job directory: what of a job is durable, in which files, under which names.
+
+::
+
+    ROOT/CLUSTER/cluster.json            how that cluster is reached
+    ROOT/CLUSTER/runner-HASH.py          the runner, once per version
+    ROOT/CLUSTER/events/KEY[.TASK].WHAT  signs of the runner: started, ended
+    ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
+    ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name
+    ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (runner/submit.sh)
+    ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
+    ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended
+
+Other versions of this package read these files months later: fields they do not know are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm.errors import ParseError
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["FORMAT", "ClusterFolder", "JobFolder", "is_key", "script_name"]
+
+FORMAT = 1
+"""Format number of job.json. A reader refuses a higher one: it would not know what it means."""
+
+_KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
+_SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end)(\..*)?|end.*\.json")
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a text has the form of a submission key: date, time (UTC) and random hexadecimal digits."""
+    return _KEY.fullmatch(text) is not None
+
+
+def script_name(wanted: str | None, fallback: str) -> str:
+    """Return the file name of the script; Slurm makes it the job's name when nobody gives another."""
+    name = posixpath.basename(wanted or "")
+    return name if _SCRIPT_NAME.fullmatch(name) and not _RESERVED.fullmatch(name) else fallback
+
+
+@dataclass(frozen=True)
+class ClusterFolder:
+    """The folder of one cluster's job directories."""
+
+    path: str
+
+    @property
+    def events(self) -> str:
+        """Folder of the runner's signs."""
+        return posixpath.join(self.path, "events")
+
+    def job(self, key: str) -> JobFolder:
+        """Return the directory of one job.
+
+        Raises
+        ------
+        ValueError
+            The key is not of the form of a key (so it cannot lead out of the folder).
+        """
+        if not is_key(key):
+            raise ValueError(f"not a submission key: {key!r}")
+        return JobFolder(posixpath.join(self.path, key))
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """One job directory."""
+
+    path: str
+
+    @property
+    def key(self) -> str:
+        """The submission key."""
+        return posixpath.basename(self.path)
+
+    def file(self, name: str) -> str:
+        """Return the path of a file in it."""
+        return posixpath.join(self.path, name)
+
+    def answer(self, attempt: int, part: str = "") -> str:
+        """Return a file of the ``attempt``-th execution of sbatch; part: ``""`` (the claim), ``out``, ``err``, ``rc``."""
+        return self.file(f"submit.{attempt}" + (f".{part}" if part else ""))
+
+    def end_marker(self, task: int | None) -> str:
+        """Return the runner's end marker."""
+        return self.file("end.json" if task is None else f"end.{task}.json")
+
+    async def load(self, transport: Transport) -> dict[str, Any]:
+        """Read job.json.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none.
+        ParseError
+            It is torn, or of a newer format.
+        """
+        raw = await transport.read(self.file("job.json"))
+        try:
+            record = json.loads(raw.decode("utf-8", "surrogateescape"))
+        except ValueError as error:
+            raise ParseError(f"{self.file('job.json')} is damaged: {error}") from error
+        if not isinstance(record, dict) or not isinstance(record.get("format"), int):
+            raise ParseError(f"{self.file('job.json')} is not a job record")
+        if record["format"] > FORMAT:
+            raise ParseError(
+                f"{self.file('job.json')} has format {record['format']}, this version reads up to {FORMAT}",
+                hint="A newer version of jupyter_slurm wrote it: update this one.",
+            )
+        return record
+
+    async def save(self, transport: Transport, record: dict[str, Any]) -> None:
+        """Write job.json in one step."""
+        await transport.write(self.file("job.json"), dump(record))
+
+
+def dump(record: dict[str, Any]) -> bytes:
+    """Return a record as it stands on disk."""
+    return json.dumps(record, indent=1, ensure_ascii=True).encode() + b"\n"

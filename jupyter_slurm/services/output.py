@@ -1,0 +1,128 @@
+"""A job's output, as far as it has been written."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.output_paths import expand_pattern
+from jupyter_slurm.errors import JobNotFound, JobOutputMissing
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["STREAMS", "follow", "output_path", "read_output"]
+
+STREAMS = ("stdout", "stderr")
+_CHUNK = 262_144
+_QUICK, _SLOW = 0.2, 1.0
+
+
+def output_path(entry: Entry, stream: str, user: str, task: int | None = None) -> str | None:
+    """Return the file into which a stream of a job goes; None while that cannot be said."""
+    pattern = entry.paths()[stream]
+    if pattern is None or entry.id is None:
+        return None
+    record, latest = entry.record, entry.latest
+    outputs = (record or {}).get("outputs") or {}
+    if entry.folder is not None and outputs.get(stream) == entry.folder.file(stream):
+        return entry.folder.file(stream)  # our own place: not a pattern
+    if entry.folder is not None and outputs.get(stream) == entry.folder.file(stream) + ".%a":
+        return None if task is None else entry.folder.file(f"{stream}.{task}")
+    return expand_pattern(
+        pattern,
+        job=JobId(entry.id.job, task),
+        name=(latest.name if latest else None) or (record or {}).get("name") or "",
+        user=user,
+        node=(latest.nodes.split(",")[0] if latest else "") or "",
+        work_dir=(record or {}).get("work_dir") or (latest.work_dir if latest else None) or "/",
+    )
+
+
+async def read_output(
+    transport: Transport, path: str | None, offset: int, limit: int | None, *, finished: bool
+) -> tuple[bytes, int]:
+    """Return a part of a stream and its whole size in bytes; a negative offset counts from the end.
+
+    Raises
+    ------
+    JobOutputMissing
+        The job is over and its file is not there.
+    """
+    try:
+        if path is None:
+            raise FileNotFoundError
+        size = (await transport.stat(path)).size
+    except FileNotFoundError as error:
+        if not finished:
+            return b"", 0
+        raise JobOutputMissing(
+            f"there is no output at {path}" if path else "it is not known where this job wrote its output",
+            hint="Did the folder of --output exist on the node? Was the file moved?",
+        ) from error
+    start = max(0, size + offset) if offset < 0 else offset
+    return (await transport.read(path, start, limit) if start < size else b""), size
+
+
+async def follow(
+    transport: Transport,
+    entry: Entry,
+    path_of: Callable[[str], str | None],
+    offsets: dict[str, int],
+    changed: asyncio.Event,
+) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    """Yield what a job prints and becomes, until it is over and everything has been said.
+
+    ``offsets`` says how much of each stream the listener has already. A negative one asks for the end only: the first event
+    says where that begins.
+    """
+    if entry.state.name == "NOT_SUBMITTED":
+        yield "job", entry.as_dict()
+        yield "end", {}
+        return
+    told: dict[str, Any] | None = None
+    pause = _QUICK
+    while True:
+        finished = entry.is_finished
+        quiet = True
+        for stream in STREAMS:
+            if stream == "stderr" and path_of("stderr") == path_of("stdout"):
+                continue
+            async for part in _news(transport, path_of(stream), stream, offsets):
+                quiet = False
+                yield "output", part
+        now = entry.as_dict()
+        if now != told:
+            told, quiet = now, False
+            yield "job", now
+        if finished:
+            yield "end", {}
+            return
+        pause = min(_SLOW, pause * 1.2) if quiet else _QUICK
+        changed.clear()
+        try:
+            await asyncio.wait_for(changed.wait(), pause)
+        except TimeoutError:
+            continue
+
+
+async def _news(
+    transport: Transport, path: str | None, stream: str, offsets: dict[str, int]
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield what was written beyond ``offsets[stream]`` and move that on; a file that shrank is read anew."""
+    while True:
+        try:
+            data, size = await read_output(transport, path, offsets[stream], _CHUNK, finished=False)
+        except JobNotFound:
+            return
+        if offsets[stream] < 0:
+            offsets[stream] = max(0, size + offsets[stream])
+        elif size < offsets[stream]:
+            offsets[stream] = 0
+            continue
+        if not data:
+            return
+        yield {"stream": stream, "offset": offsets[stream], "size": size, "data": base64.b64encode(data).decode("ascii")}
+        offsets[stream] += len(data)

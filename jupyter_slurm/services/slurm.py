@@ -1,0 +1,212 @@
+"""Questions to one Slurm: who asks, in which environment, and what an unhappy answer means."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_slurm.domain import accounting, cluster, detail, queue
+from jupyter_slurm.domain.environment import is_inside_job, question_environment, submission_environment
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.errors import CommandError, ControllerError
+from jupyter_slurm.services.throttle import Bucket
+from jupyter_slurm.transport.base import Completed, Context, Transport
+
+__all__ = ["COMMANDS", "SlurmClient", "base_environment", "cluster_name", "controller_is_silent", "printable", "text_of"]
+
+COMMANDS = frozenset(
+    "sacct sacctmgr scancel scontrol sdiag sinfo sprio squeue sreport sshare sstat".split()
+)
+"""The commands that are passed through for a person."""
+
+_SILENCE = re.compile(
+    rb"Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted|Connection (refused|reset|timed out)"
+    rb"|Communication connection failure|Unexpected message received|Transport endpoint is not connected"
+    rb"|Slurm temporarily unable to accept job|slurm_receive_msg|slurm_load_jobs error: Unable"
+    rb"|in standby mode|Slurm backup controller",
+    re.IGNORECASE,
+)
+
+
+def text_of(raw: bytes) -> str:
+    """Decode what a command printed; odd bytes survive as surrogates."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def controller_is_silent(done: Completed) -> bool:
+    """Tell whether a command failed since a daemon did not answer, as opposed to an answer that is no."""
+    return done.exit_code != 0 and _SILENCE.search(done.stderr) is not None
+
+
+class SlurmClient:
+    """Ask one Slurm.
+
+    Parameters
+    ----------
+    transport : Transport
+        Where the commands run.
+    environment : mapping
+        What the commands need to find that Slurm: PATH, SLURM_CONF, HOME …
+    timeout : float
+        Seconds that a question may take.
+    """
+
+    def __init__(self, transport: Transport, environment: Mapping[str, str], timeout: float) -> None:
+        self.transport = transport
+        self._env = dict(environment)
+        self._timeout = timeout
+        self._tables: dict[str, tuple[OptionTable, str]] = {}
+        self._version: tuple[int, int] | None = None
+        # A person may ask ten things at once; a loop gets a question every ten seconds (a question is two RPCs).
+        self.people = Bucket(rate=0.1, burst=10)
+        # Our own questions about single jobs, beside the poller's.
+        self.singles = Bucket(rate=0.1, burst=6)
+
+    async def ask(self, argv: Sequence[str]) -> bytes:
+        """Return the answer to a question of ours.
+
+        Raises
+        ------
+        ControllerError
+            The daemon does not answer.
+        CommandError
+            The answer is no.
+        """
+        context = Context(cwd="/", env=question_environment(self._env))
+        done = await self.transport.run(argv, context=context, timeout=self._timeout)
+        return self.judge(argv, done).stdout
+
+    def judge(self, argv: Sequence[str], done: Completed) -> Completed:
+        """Return ``done`` when it is well, raise what it means otherwise."""
+        if done.exit_code == 0:
+            return done
+        said = text_of(done.stderr).strip() or f"exit code {done.exit_code}"
+        details: dict[str, Any] = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
+        if controller_is_silent(done):
+            raise ControllerError(
+                f"Slurm does not answer: {said}",
+                hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",
+                **details,
+            )
+        raise CommandError(said, hint=_next_step(argv[0], said), **details)
+
+    async def queue(self) -> list[JobRecord]:
+        """Ask the poller's question: all jobs of this user that Slurm remembers."""
+        mark = secrets.token_hex(8)
+        return queue.parse_poll(await self.ask(queue.poll_argv(mark)), mark)
+
+    async def find_script(self, path: str) -> JobRecord | None:
+        """Find a job of this user by the path of its script, which no other job has."""
+        mark = secrets.token_hex(8)
+        found = queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
+        return next((record for record in found if (record.command or "").split("\n")[0] == path), None)
+
+    async def describe(self, job: JobId) -> list[JobRecord]:
+        """Ask slurmctld about one job; an empty list when it does not remember it."""
+        await self.singles.take()
+        try:
+            return detail.parse_job(await self.ask(detail.job_argv(job)))
+        except ControllerError:
+            raise
+        except CommandError:
+            return []
+
+    async def history(self, job: JobId, since: float) -> list[JobRecord]:
+        """Ask slurmdbd about one job; an empty list when there is no accounting or no such job."""
+        mark = secrets.token_hex(8)
+        try:
+            return accounting.parse_sacct(await self.ask(accounting.sacct_argv([job], int(since), mark)), mark)
+        except CommandError:
+            return []
+
+    async def configuration(self) -> dict[str, str]:
+        """Return ``scontrol show config`` as a mapping."""
+        return cluster.parse_config(await self.ask(cluster.config_argv()))
+
+    async def nodes(self) -> list[cluster.Node]:
+        """Return the nodes."""
+        return cluster.parse_nodes(await self.ask(cluster.nodes_argv()))
+
+    async def version(self) -> tuple[int, int] | None:
+        """Return the version of the commands here, as (22, 5)."""
+        if self._version is None:
+            found = re.search(rb"(\d+)\.(\d+)", await self.ask(["sbatch", "--version"]))
+            self._version = (int(found[1]), int(found[2])) if found else None
+        return self._version
+
+    async def options(self, command: str) -> OptionTable:
+        """Return the options of a command, as this Slurm and its plugins have them."""
+        return (await self._options(command))[0]
+
+    async def _options(self, command: str) -> tuple[OptionTable, str]:
+        if command not in self._tables:
+            version = await self.version()
+            text = text_of(await self.ask([command, "--help"]))
+            self._tables[command] = (OptionTable.for_command(command, version).with_help(text), text)
+        return self._tables[command]
+
+    def submission_context(self, asked: Mapping[str, Any]) -> Context:
+        """Return the circumstances for sbatch from those of the cell: its folder, environment, umask and limits."""
+        env = asked.get("env")
+        limits = asked.get("limits") or {}
+        return Context(
+            cwd=asked.get("cwd"),
+            env=submission_environment(self._env if env is None else env),
+            umask=asked.get("umask"),
+            limits={k: v for k, v in limits.items() if re.fullmatch("[cdflmnpstv]", k) and re.fullmatch(r"\d+|unlimited", v)},
+        )
+
+    async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
+        """Run a command as a person typed it; in a loop it is slowed down."""
+        await self.people.take()
+        env = self._env if asked.get("env") is None else asked["env"]
+        if parsed:
+            env = question_environment(env)
+        elif is_inside_job(env):
+            env = submission_environment(env)
+        context = Context(cwd=asked.get("cwd") or "/", env=env, umask=asked.get("umask"))
+        return await self.transport.run(argv, context=context, timeout=self._timeout)
+
+
+def base_environment(slurm_conf: str | None, path: str | None) -> dict[str, str]:
+    """Return the agent's own environment, turned to the Slurm that a front door named."""
+    env = submission_environment(dict(os.environ))
+    if path:
+        env["PATH"] = path
+    if slurm_conf:
+        env["SLURM_CONF"] = slurm_conf
+    else:
+        env.pop("SLURM_CONF", None)
+    return env
+
+
+def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
+    """Return the name that Slurm has for itself."""
+    name = configuration.get("ClusterName", "")
+    return name if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) else fallback
+
+
+def _next_step(command: str, said: str) -> str:
+    """Return what a person can do about a refusal of a command."""
+    low = said.lower()
+    rules = [
+        ("invalid job id", "Is it still in the queue? `%squeue --me` shows what is; `%sacct -j ID` what was."),
+        ("accounting storage is disabled", "This cluster keeps no history (no slurmdbd); `jupyter_slurm.jobs()` has your own."),
+        ("invalid user", "Check the user's name."),
+        ("invalid partition", "`%sinfo -s` lists the partitions."),
+        ("access/permission denied", "That belongs to somebody else, or needs an operator."),
+        ("unrecognized option", f"`%{command} --help` lists the options of this version."),
+        ("invalid option", f"`%{command} --help` lists the options of this version."),
+        ("unable to establish configuration source", "Set SLURM_CONF, or use a machine on which Slurm is set up."),
+    ]
+    return next((hint for sign, hint in rules if sign in low), f"`%{command} --help` says what it takes.")
+
+
+def printable(text: str) -> str:
+    """Replace the odd bytes of a text, so that it can be told in JSON."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,232 @@
+"""Handing a job to sbatch: once, whatever happens on the way.
+
+The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there
+(``runner/submit.sh``), detached from us. What was not heard is read from there; what sbatch itself did not hear is looked up
+in the queue by the path of the script, which no other job has.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm._version import __version__
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.script import header_options, job_script
+from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
+from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, script_name
+from jupyter_slurm.services.slurm import printable, text_of
+from jupyter_slurm.transport.base import Completed, Context, Transport
+
+__all__ = ["Answer", "Plan", "execute", "make_plan", "read_answer"]
+
+# Options that turn sbatch into something else than the submission of this script.
+_NOT_HERE = {
+    "wrap": "the cell is the script; leave out --wrap",
+    "wait": "say `wait` (without dashes) to wait for the job",
+    "test-only": "say `show` (without dashes) to see what would be submitted",
+    "help": "`%%sbatch?` shows the help",
+    "usage": "`%%sbatch?` shows the help",
+    "version": "`%sinfo --version` shows the version",
+}
+
+_ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be submitted: the command line, the script and the record of the job directory."""
+
+    folder: JobFolder
+    argv: list[str]
+    script: bytes
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one execution of sbatch answered; ``job`` is None when it said no."""
+
+    done: Completed
+    job: JobId | None
+
+    @property
+    def remarks(self) -> list[str]:
+        """What sbatch said beside the id: warnings, a site's messages."""
+        return [printable(line) for line in text_of(self.done.stderr).splitlines() if line.strip()]
+
+
+def make_plan(
+    folder: ClusterFolder, runner: str, table: OptionTable, asked: Mapping[str, Any], context: Context, now: float
+) -> Plan:
+    """Work out what a submission means.
+
+    Parameters
+    ----------
+    folder : ClusterFolder
+        Where the job directory will be.
+    runner : str
+        Path of the runner, for Python cells.
+    table : OptionTable
+        The options of sbatch there.
+    asked : mapping
+        The submission as the API has it.
+    context : Context
+        The circumstances in which sbatch will run.
+    now : float
+        Seconds since the epoch.
+
+    Raises
+    ------
+    UsageError
+        It cannot be submitted.
+    """
+    job = folder.job(asked["key"])
+    options, args = list(asked.get("options") or []), list(asked.get("args") or [])
+    _check_text(options + args)
+    python = asked["kind"] == "python"
+    header = header_options(asked["text"])
+    if python:
+        interpreter = asked.get("python")
+        if not interpreter:
+            raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
+        script = job_script([interpreter, "-u", runner, job.path], header=asked["text"])
+        name = script_name(asked.get("label"), "cell.py")
+    else:
+        script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
+    chosen = _chosen(table, options, header, context.env or {})
+    defaults, outputs = _outputs(job, chosen)
+    argv = ["sbatch", "--parsable", *defaults, *options, job.file(name), *args]
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "key": job.key,
+        "kind": asked["kind"],
+        "created": now,
+        "writer": __version__,
+        "label": asked.get("label"),
+        "name": chosen.get("job-name") or name,
+        "script": name,
+        "argv": argv,
+        "work_dir": chosen.get("chdir") or context.cwd,
+        "array": "array" in chosen,
+        "events": folder.events,
+        "outputs": outputs,
+        "attempts": 1,
+        "job": None,
+        "end": None,
+    }
+    if python:
+        record["cell"] = {"source": asked["text"], "filename": asked.get("filename") or "<cell>", "python": asked["python"]}
+    return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record)
+
+
+def _check_text(words: Sequence[str]) -> None:
+    for word in words:
+        if "\0" in word:
+            raise UsageError(f"a NUL byte cannot be part of a command line: {word!r}", hint="Take it out.")
+
+
+def _chosen(
+    table: OptionTable, options: Sequence[str], header: Sequence[str], env: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Return the options in force by long name: environment over header, command line over both (sbatch(1))."""
+    chosen: dict[str, str | None] = {}
+    for words in (header, options):
+        split = table.split(words)
+        if split.rest and words is options:
+            raise OptionError(
+                f"{split.rest[0]!r} is not an option of sbatch", hint="Arguments of the script come after `--`.", option=split.rest[0]
+            )
+        for option in split.options:
+            if words is options and option.name in _NOT_HERE:
+                raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
+            chosen[option.name] = option.value
+        if words is header:
+            for name, variable in (("output", "SBATCH_OUTPUT"), ("error", "SBATCH_ERROR"), ("array", "SBATCH_ARRAY_INX")):
+                if env.get(variable):
+                    chosen[name] = env[variable]
+    return chosen
+
+
+def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str], dict[str, str | None]]:
+    """Add places for the output where the person is silent; return the options to add and the patterns in force."""
+    task = ".%a" if "array" in chosen else ""
+    if "output" in chosen:
+        output = chosen["output"]
+        return [], {"stdout": output, "stderr": chosen.get("error") or output}
+    added, outputs = [], {"stdout": job.file("stdout") + task, "stderr": chosen.get("error")}
+    added.append(f"--output={_literal(job.file('stdout'))}{task}")
+    if "error" not in chosen:
+        outputs["stderr"] = job.file("stderr") + task
+        added.append(f"--error={_literal(job.file('stderr'))}{task}")
+    if "open-mode" not in chosen:
+        added.append("--open-mode=append")  # a requeue would truncate what was printed before
+    return added, outputs
+
+
+def _literal(path: str) -> str:
+    """Write a path into a filename pattern; a backslash would switch patterns off and cannot be written."""
+    if "\\" in path:
+        raise UsageError(f"job directories cannot lie below {posixpath.dirname(path)}: a backslash is in the name",
+                         hint="Set Settings.job_root to another folder.")
+    return path.replace("%", "%%")
+
+
+async def execute(
+    transport: Transport, script: str, plan: Plan, context: Context, attempt: int, timeout: float
+) -> Answer | None:
+    """Execute sbatch once; None when its answer is not known within ``timeout`` seconds (it may still come)."""
+    limits = " ".join(f"{letter}={value}" for letter, value in (context.limits or {}).items())
+    argv = ["/bin/sh", script, plan.folder.path, str(attempt), limits, *plan.argv]
+    await transport.run_detached(argv, context=context, timeout=timeout)
+    return await read_answer(transport, plan.folder, attempt)
+
+
+async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:
+    """Read what an execution of sbatch left in the job directory; None: nothing (yet)."""
+    try:
+        code = (await transport.read(folder.answer(attempt, "rc"))).strip()
+        if not code.isdigit():
+            return None
+        out = await transport.read(folder.answer(attempt, "out"))
+        err = await transport.read(folder.answer(attempt, "err"))
+    except FileNotFoundError:
+        return None
+    found = _ID_LINE.findall(out)
+    return Answer(Completed(int(code), out, err), JobId(int(found[-1])) if found and int(code) == 0 else None)
+
+
+def refusal(answer: Answer, plan: Plan) -> SlurmError:
+    """Return what sbatch's own no means for the person."""
+    said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.done.exit_code}"
+    said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
+    return SubmitRefused(
+        f"sbatch refused the job: {said}",
+        hint=_hint(said),
+        argv=plan.argv,
+        exit_code=answer.done.exit_code,
+        stderr=printable(text_of(answer.done.stderr)),
+    )
+
+
+def _hint(said: str) -> str:
+    rules = [
+        ("partition", "`%sinfo -s` lists the partitions and their limits."),
+        ("account", "`%sacctmgr show associations user=$USER` lists your accounts; say `-A NAME`."),
+        ("qos", "`%sacctmgr show qos` lists the QOS; `%sacctmgr show associations` those you may use."),
+        ("node configuration", "No node has that much: `%sinfo -o '%P %c %m %G %D'` shows what the nodes have."),
+        ("generic resource", "`%sinfo -o '%P %G'` shows the GPU types of each partition."),
+        ("time limit", "`%sinfo -s` shows each partition's limit; ask for less with --time."),
+        ("memory", "Ask for less with --mem; `%sinfo -o '%P %m'` shows what the nodes have (MB)."),
+        ("dependency", "The job it depends on must be in the queue: `%squeue --me`."),
+        ("reservation", "`%scontrol show reservation` lists the reservations."),
+        ("constraint", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+        ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+        ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
+    ]
+    low = said.lower()
+    return next((hint for sign, hint in rules if sign in low), "`%%sbatch?` shows the options and examples.")

@@ -1,0 +1,45 @@
+"""How much we may ask: a token bucket, so that a loop of ours never becomes the controller's problem."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+__all__ = ["Bucket"]
+
+
+class Bucket:
+    """Let ``burst`` go at once, then ``rate`` a second; who comes too early waits in line.
+
+    Parameters
+    ----------
+    rate : float
+        Tokens a second.
+    burst : float
+        Tokens that may be saved up.
+    clock : callable, optional
+        Monotonic seconds.
+    """
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._level, self._at = burst, clock()
+
+    def reserve(self, cost: float = 1.0) -> float:
+        """Take ``cost`` tokens and return the seconds to wait until they are there."""
+        now = self._clock()
+        self._level = min(self._burst, self._level + (now - self._at) * self._rate)
+        self._at = now
+        self._level -= cost
+        return max(0.0, -self._level / self._rate)
+
+    async def take(self, cost: float = 1.0) -> None:
+        """Wait until ``cost`` tokens are there. Who gives up waiting gives them back."""
+        delay = self.reserve(cost)
+        try:
+            if delay:
+                await asyncio.sleep(delay)
+        except asyncio.CancelledError:
+            self._level += cost
+            raise

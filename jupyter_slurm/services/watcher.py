@@ -1,0 +1,143 @@
+"""The one poller of a cluster: when to ask, never what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from jupyter_slurm.errors import SlurmError
+
+__all__ = ["Watcher"]
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 1.5
+_WAITED_FOR = 30.0
+
+
+class Watcher:
+    """Ask at an adaptive interval: at the shortest while things change, longer and longer while nothing does.
+
+    Nothing is asked while nobody has an unfinished job. An answer that does not come doubles the interval.
+
+    Parameters
+    ----------
+    look : callable
+        Ask once and take in the answer; return whether something changed.
+    needed : callable
+        Whether there is anything to ask about.
+    waited_for : callable
+        Whether somebody waits in front of a screen; then the interval stays at 30 s or below.
+    shortest, longest : float
+        Bounds of the interval, in seconds.
+    clock : callable, optional
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Awaitable[bool]],
+        *,
+        needed: Callable[[], bool],
+        waited_for: Callable[[], bool],
+        shortest: float,
+        longest: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look, self._needed, self._waited_for, self._clock = look, needed, waited_for, clock
+        self._shortest, self._longest = shortest, max(shortest, longest)
+        self.interval = shortest
+        self.last: float | None = None
+        self.error: SlurmError | None = None
+        self._hurry = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.create_task(self._run(), name="poller")
+
+    async def stop(self) -> None:
+        """End."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def wake(self) -> None:
+        """Something happened: ask as soon as the shortest interval allows."""
+        self.interval = self._shortest
+        self._hurry.set()
+
+    async def fresh(self) -> None:
+        """Have an answer that is not older than the shortest interval; ask when there is none.
+
+        Raises
+        ------
+        SlurmError
+            The answer did not come.
+        """
+        async with self._asking:
+            if self.last is None or self._clock() - self.last >= self._shortest:
+                await self._ask()
+        if self.error is not None:
+            raise self.error
+
+    def status(self) -> dict[str, Any]:
+        """Return what can be said of the polling: seconds since the last answer and between two."""
+        since = None if self.last is None else round(self._clock() - self.last, 3)
+        return {
+            "seconds_since": since,
+            "interval": self._bounded(),
+            "error": self.error.to_problem() if self.error else None,
+        }
+
+    async def _run(self) -> None:
+        while True:
+            await self._pause()
+            if self._needed():
+                async with self._asking:
+                    await self._ask()
+
+    async def _pause(self) -> None:
+        """Sleep until the next question is due; a hurry shortens that to the shortest interval."""
+        while True:
+            wait = self._shortest if self._hurry.is_set() else self._bounded()
+            if not self._needed():
+                self._hurry.clear()
+                await self._hurry.wait()
+                continue
+            left = 0.0 if self.last is None else self.last + wait - self._clock()
+            if left <= 0:
+                self._hurry.clear()
+                return
+            if self._hurry.is_set():
+                await asyncio.sleep(left)
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), left)
+
+    def _bounded(self) -> float:
+        longest = self._longest if not self._waited_for() else max(self._shortest, min(_WAITED_FOR, self._longest))
+        return min(self.interval, longest)
+
+    async def _ask(self) -> None:
+        """Ask once. The clock of the interval starts before the question: a slow controller is not asked more often."""
+        self.last = self._clock()
+        try:
+            changed = await self._look()
+        except SlurmError as error:
+            if self.error is None:
+                log.warning("the queue cannot be read: %s", error.message)
+            self.error = error
+            self.interval = min(self._longest, self.interval * 2)
+            return
+        if self.error is not None:
+            log.info("the queue can be read again")
+        self.error = None
+        self.interval = self._shortest if changed else min(self._longest, self.interval * _PATIENCE)

@@ -1,0 +1,258 @@
+"""Commands and files of this machine: the transport of a login node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import stat as stat_module
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
+from jupyter_slurm.transport.base import Completed, Context, FileStat
+
+__all__ = ["LocalTransport"]
+
+T = TypeVar("T")
+
+_HINTS = {
+    errno.ENOSPC: "The disk is full: free some space (`jupyter slurm clean` removes old job directories).",
+    errno.EDQUOT: "Your quota is used up: free some space (`jupyter slurm clean` removes old job directories).",
+    errno.EROFS: "The file system is read-only: set Settings.job_root to a folder that can be written.",
+    errno.EACCES: "Set Settings.job_root to a folder of your own that the compute nodes see too.",
+}
+
+
+@contextlib.contextmanager
+def _told(action: str, path: str) -> Iterator[None]:
+    """Map errors of the operating system; a missing file and a directory that exists stay what they are."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0, "")
+        raise TransportError(f"cannot {action} {path}: {error.strerror or error}", hint=hint, path=path) from error
+
+
+class LocalTransport:
+    """Run commands and touch files here, without ever blocking the event loop.
+
+    Parameters
+    ----------
+    workers : int
+        How many commands and file operations may run at once.
+    """
+
+    def __init__(self, workers: int = 16) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="jupyter-slurm-local")
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def close(self) -> None:
+        """End the commands under way, but for the detached ones, and let the threads go."""
+        for process in tuple(self._running):
+            _kill_group(process)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        context: Context | None = None,
+        timeout: float | None = 60.0,
+    ) -> Completed:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        started: list[subprocess.Popen[bytes]] = []
+
+        def work() -> Completed:
+            process = _start(argv, context, subprocess.PIPE)
+            started.append(process)
+            self._running.add(process)
+            try:
+                out, err = _communicate(process, stdin, timeout)
+            finally:
+                self._running.discard(process)
+            return Completed(process.returncode, out, err)
+
+        try:
+            return await self._in_thread(work)
+        except asyncio.CancelledError:
+            for process in started:
+                _kill_group(process)
+            raise
+
+    async def run_detached(
+        self, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
+    ) -> int | None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return await self._in_thread(lambda: _wait_end(_start(argv, context, subprocess.DEVNULL), timeout))
+
+    async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> bytes:
+            with _told("read", path), open(path, "rb") as file:
+                file.seek(offset)
+                return file.read(-1 if limit is None else limit)
+
+        return await self._in_thread(work)
+
+    async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> None:
+            draft = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+            with _told("write", path):
+                try:
+                    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
+                        file.write(data)
+                    os.replace(draft, path)
+                except BaseException:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(draft)
+                    raise
+
+        await self._in_thread(work)
+
+    async def stat(self, path: str) -> FileStat:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> FileStat:
+            with _told("look at", path):
+                found = os.stat(path)
+            return FileStat(found.st_size, found.st_mtime)
+
+        return await self._in_thread(work)
+
+    async def make_dir(self, path: str, *, exclusive: bool = False) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> None:
+            with _told("make the folder", path):
+                _make_private(path, exclusive)
+
+        await self._in_thread(work)
+
+    async def list_dir(self, path: str) -> list[str]:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> list[str]:
+            with _told("list", path):
+                return os.listdir(path)
+
+        return await self._in_thread(work)
+
+    async def remove(self, path: str) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> None:
+            with _told("remove", path):
+                try:
+                    if stat_module.S_ISDIR(os.lstat(path).st_mode):
+                        shutil.rmtree(path)
+                    else:
+                        os.unlink(path)
+                except FileNotFoundError:
+                    return
+
+        await self._in_thread(work)
+
+    async def locked(self, path: str) -> bool:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return await self._in_thread(lambda: _is_locked(path))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _start(argv: Sequence[str], context: Context | None, output: int) -> subprocess.Popen[bytes]:
+    context = context or Context()
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE if output == subprocess.PIPE else subprocess.DEVNULL,
+            # A detached command gets a pipe too, though it writes nothing: its end tells us the moment of the exit,
+            # where Popen.wait() with a time-out would poll.
+            stdout=subprocess.PIPE,
+            stderr=output,
+            cwd=context.cwd,
+            env=None if context.env is None else dict(context.env),
+            umask=-1 if context.umask is None else context.umask,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if context.cwd is not None and not os.path.isdir(context.cwd):
+            raise TransportError(
+                f"the working directory {context.cwd} is not there", hint="Change to a folder that exists (%cd)."
+            ) from error
+        raise CommandMissing(
+            f"{argv[0]} is not on the PATH",
+            hint="Is this a machine from which Slurm can be used? `module load slurm`, or start Jupyter where it is on the PATH.",
+            argv=list(argv),
+        ) from error
+    except (OSError, ValueError) as error:
+        raise TransportError(f"{argv[0]} cannot be started: {error}", argv=list(argv)) from error
+
+
+def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout: float | None) -> tuple[bytes, bytes]:
+    try:
+        return process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        _kill_group(process)
+        process.communicate()
+        argv = [os.fsdecode(a) for a in process.args] if isinstance(process.args, list) else []
+        raise CommandTimeout(
+            f"{argv[0] if argv else 'the command'} gave no answer within {timeout:g} s", argv=argv
+        ) from error
+
+
+def _wait_end(process: subprocess.Popen[bytes], timeout: float | None) -> int | None:
+    try:
+        process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        # It goes on by itself; somebody has to take its exit code one day.
+        threading.Thread(target=process.communicate, name="jupyter-slurm-reaper", daemon=True).start()
+        return None
+    return process.returncode
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _make_private(path: str, exclusive: bool) -> None:
+    """Make a directory 0700 with its parents, whatever the umask adds (``os.makedirs`` gives the mode to the leaf only)."""
+    parent = os.path.dirname(path)
+    if parent and not os.path.isdir(parent):
+        _make_private(parent, exclusive=False)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if exclusive or not os.path.isdir(path):
+            raise
+
+
+def _is_locked(path: str) -> bool:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(file)
