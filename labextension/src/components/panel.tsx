@@ -1,0 +1,155 @@
+/** The table of one's own jobs. */
+import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import { isFinished, stateKind } from "../states";
+import type { IJob, IJobsModel } from "../tokens";
+import { connectionText, jobReason, jobTime } from "../words";
+
+/** A browser draws no more rows than this at ease; the rest is counted. */
+const ROWS = 500;
+/** How often running times are drawn again, in milliseconds. */
+const TICK = 10_000;
+
+interface IRowProps {
+  readonly job: IJob;
+  readonly model: IJobsModel;
+  readonly trans: TranslationBundle;
+  readonly cancel: (job: IJob) => void;
+}
+
+function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
+  const name = job.label ?? job.name ?? "";
+  const cancelling = model.isCancelling(job);
+  return (
+    <tr data-kind={stateKind(job.state)} data-known={job.known}>
+      <td className="jp-Slurm-id">{job.id ?? trans.__("being submitted")}</td>
+      <td className="jp-Slurm-name">{name}</td>
+      <td className="jp-Slurm-state">
+        <span className="jp-Slurm-badge">{job.state}</span>
+      </td>
+      <td className="jp-Slurm-reason">{jobReason(trans, job)}</td>
+      <td>{job.partition}</td>
+      <td className="jp-Slurm-time">{jobTime(job, model.now)}</td>
+      <td>
+        {!isFinished(job.state) && (
+          <button
+            type="button"
+            className="jp-mod-styled jp-mod-minimal"
+            disabled={cancelling}
+            aria-label={trans.__("Cancel job %1", job.id ?? name)}
+            onClick={() => {
+              cancel(job);
+            }}
+          >
+            {cancelling ? trans.__("Cancelling…") : trans.__("Cancel")}
+          </button>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+interface ITableProps {
+  readonly model: IJobsModel;
+  readonly trans: TranslationBundle;
+  readonly cancel: (job: IJob) => void;
+}
+
+function Table({ model, trans, cancel }: ITableProps): React.ReactElement {
+  const [, tick] = React.useReducer((count: number) => count + 1, 0);
+  React.useEffect(() => {
+    const timer = setInterval(tick, TICK);
+    return () => {
+      clearInterval(timer);
+    };
+  }, []);
+  const { jobs } = model;
+  if (jobs.length === 0) {
+    return <p className="jp-Slurm-empty">{trans.__("No jobs in the queue.")}</p>;
+  }
+  const heads = [
+    trans.__("Job"),
+    trans.__("Name"),
+    trans.__("State"),
+    trans.__("Reason"),
+    trans.__("Partition"),
+    trans.__("Time"),
+    "",
+  ];
+  return (
+    <>
+      <table>
+        <thead>
+          <tr>
+            {heads.map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {jobs.slice(0, ROWS).map((job) => (
+            <Row
+              key={`${job.cluster}/${job.key ?? ""}/${job.id ?? ""}`}
+              {...{ job, model, trans, cancel }}
+            />
+          ))}
+        </tbody>
+      </table>
+      {jobs.length > ROWS && <p>{trans.__("… and %1 more", jobs.length - ROWS)}</p>}
+    </>
+  );
+}
+
+export class JobsPanel extends ReactWidget {
+  constructor(
+    private readonly _model: IJobsModel,
+    private readonly _trans: TranslationBundle,
+    private readonly _cancel: (job: IJob) => void,
+  ) {
+    super();
+    this.addClass("jp-Slurm-panel");
+  }
+
+  protected override render(): React.ReactElement {
+    const [model, trans] = [this._model, this._trans];
+    return (
+      <UseSignal signal={model.changed}>
+        {() => (
+          <>
+            <header>
+              <h2>{trans.__("My Slurm jobs")}</h2>
+              <span>
+                <button
+                  type="button"
+                  className="jp-mod-styled jp-mod-minimal"
+                  onClick={() => {
+                    model.forgetFinished();
+                  }}
+                >
+                  {trans.__("Hide finished")}
+                </button>
+                <button
+                  type="button"
+                  className="jp-mod-styled jp-mod-minimal"
+                  onClick={() => {
+                    model.refresh();
+                  }}
+                >
+                  {trans.__("Refresh")}
+                </button>
+              </span>
+            </header>
+            <p className="jp-Slurm-notice" role="status" data-problem={model.problem !== null}>
+              {connectionText(trans, model)}
+            </p>
+            <Table {...{ model, trans, cancel: this._cancel }} />
+          </>
+        )}
+      </UseSignal>
+    );
+  }
+}

@@ -1,0 +1,104 @@
+/** The plugins: the model, the panel with its command, and the item in the status bar. Each can be switched off alone. */
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
+import { ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { IStatusBar } from "@jupyterlab/statusbar";
+import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+
+import { cancelJob, CommandIDs } from "./commands";
+import { JobsPanel } from "./components/panel";
+import { StatusItem } from "./components/status";
+import { JobsModel } from "./model";
+import { AgentApi } from "./request";
+import { IJobsModel } from "./tokens";
+
+const DOMAIN = "jupyter_slurm";
+
+const modelPlugin: JupyterFrontEndPlugin<IJobsModel> = {
+  id: "jupyter-slurm:model",
+  description: "Keeps the person's Slurm jobs up to date while the tab is visible.",
+  provides: IJobsModel,
+  autoStart: true,
+  activate: (app: JupyterFrontEnd): IJobsModel => {
+    const api = new AgentApi(app.serviceManager.serverSettings);
+    const model = new JobsModel({ api, visible: !document.hidden });
+    document.addEventListener("visibilitychange", () => {
+      model.setVisible(!document.hidden);
+    });
+    return model;
+  },
+};
+
+const panelPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:panel",
+  description: "The table of the person's Slurm jobs, and the commands that open and refresh it.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IJobsModel,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const tracker = new WidgetTracker<MainAreaWidget<JobsPanel>>({ namespace: "jupyter-slurm" });
+    const create = (): MainAreaWidget<JobsPanel> => {
+      const content = new JobsPanel(model, trans, (job) => void cancelJob(trans, model, job));
+      const widget = new MainAreaWidget({ content });
+      widget.id = "jupyter-slurm-panel";
+      widget.title.label = trans.__("Slurm jobs");
+      widget.title.closable = true;
+      return widget;
+    };
+    app.commands.addCommand(CommandIDs.open, {
+      label: trans.__("Show my Slurm jobs"),
+      caption: trans.__("Open the table of one's own Slurm jobs"),
+      execute: async () => {
+        const widget = tracker.currentWidget ?? create();
+        if (!tracker.has(widget)) {
+          await tracker.add(widget);
+          app.shell.add(widget, "main");
+        }
+        app.shell.activateById(widget.id);
+      },
+    });
+    app.commands.addCommand(CommandIDs.refresh, {
+      label: trans.__("Refresh my Slurm jobs"),
+      execute: () => {
+        model.refresh();
+      },
+    });
+    for (const command of Object.values(CommandIDs)) {
+      palette?.addItem({ command, category: "Slurm" });
+    }
+    if (restorer !== null) {
+      void restorer.restore(tracker, { command: CommandIDs.open, name: () => "jobs" });
+    }
+  },
+};
+
+const statusPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:status",
+  description: "How many Slurm jobs run and wait, in the status bar.",
+  autoStart: true,
+  requires: [IJobsModel, IStatusBar],
+  optional: [ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IJobsModel,
+    statusBar: IStatusBar,
+    translator: ITranslator | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const item = new StatusItem(model, trans, () => void app.commands.execute(CommandIDs.open));
+    statusBar.registerStatusItem("jupyter-slurm:status", { item, align: "left", rank: 50 });
+  },
+};
+
+export { IJobsModel } from "./tokens";
+export default [modelPlugin, panelPlugin, statusPlugin];

@@ -1,0 +1,92 @@
+/** The only module that talks to the server: the agent's API behind Jupyter's authentication. */
+import { URLExt } from "@jupyterlab/coreutils";
+import { ServerConnection } from "@jupyterlab/services";
+
+import { RequestError } from "./problem";
+import { parseEvents } from "./sse";
+import type { IAgentApi, ICluster, IJob, IProblem, IServerEvent } from "./tokens";
+
+const API = "jupyter-slurm/api/v1";
+
+async function problemOf(response: Response): Promise<IProblem> {
+  const fallback = { status: response.status, title: `${response.status} ${response.statusText}` };
+  try {
+    const body: unknown = await response.json();
+    return typeof body === "object" && body !== null ? { ...fallback, ...body } : fallback;
+  } catch {
+    return fallback;
+  }
+}
+
+async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) {
+        return;
+      }
+      yield decoder.decode(value, { stream: true });
+    }
+  } finally {
+    // Whoever stops listening early must also free the connection; the browser has few of them.
+    await reader.cancel().catch(() => undefined);
+  }
+}
+
+/** The agent's API as this server extension exposes it. */
+export class AgentApi implements IAgentApi {
+  private _offset = 0;
+
+  constructor(private readonly _settings: ServerConnection.ISettings) {}
+
+  get clockOffset(): number {
+    return this._offset;
+  }
+
+  async clusters(): Promise<ICluster[]> {
+    return (await this._json(["clusters"])) as ICluster[];
+  }
+
+  async jobs(cluster: string): Promise<IJob[]> {
+    return (await this._json(["clusters", cluster, "jobs"], "?state=active")) as IJob[];
+  }
+
+  async cancel(cluster: string, job: string): Promise<IJob> {
+    const body = JSON.stringify({ signal: null });
+    const path = ["clusters", cluster, "jobs", job, "cancel"];
+    return (await this._json(path, "", { method: "POST", body })) as IJob;
+  }
+
+  async job(cluster: string, job: string): Promise<IJob> {
+    return (await this._json(["clusters", cluster, "jobs", job])) as IJob;
+  }
+
+  async events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>> {
+    const headers = { Accept: "text/event-stream" };
+    const response = await this._send(["events"], "", { signal, headers, cache: "no-store" });
+    if (response.body === null) {
+      throw new RequestError({ detail: "The event stream has no content." });
+    }
+    return parseEvents(decoded(response.body));
+  }
+
+  private async _json(path: string[], query = "", init: RequestInit = {}): Promise<unknown> {
+    const response = await this._send(path, query, init);
+    const date = Date.parse(response.headers.get("Date") ?? "");
+    if (!Number.isNaN(date)) {
+      this._offset = (date - Date.now()) / 1000;
+    }
+    return response.json();
+  }
+
+  private async _send(path: string[], query: string, init: RequestInit): Promise<Response> {
+    const url = URLExt.join(this._settings.baseUrl, API, ...path.map(encodeURIComponent)) + query;
+    const response = await ServerConnection.makeRequest(url, init, this._settings);
+    if (!response.ok) {
+      throw new RequestError(await problemOf(response));
+    }
+    return response;
+  }
+}

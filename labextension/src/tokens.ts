@@ -1,0 +1,93 @@
+/**
+ * What the plugins share: the words of the agent's API (see openapi.yaml of the Python package) and the model's token.
+ */
+import { Token } from "@lumino/coreutils";
+import type { IDisposable } from "@lumino/disposable";
+import type { ISignal } from "@lumino/signaling";
+
+/** An RFC 9457 problem document, as the agent and the server extension send it. */
+export interface IProblem {
+  readonly title?: string;
+  readonly status?: number;
+  readonly detail?: string;
+  readonly hint?: string;
+}
+
+/** A job as the agent tells it. Times are seconds since the epoch, on the clock of the cluster. */
+export interface IJob {
+  readonly key: string | null;
+  readonly cluster: string;
+  readonly id: string | null;
+  readonly state: string;
+  readonly reason: string;
+  readonly reason_text: string;
+  readonly next_step: string;
+  readonly submit_time: number | null;
+  readonly start_time: number | null;
+  readonly end_time: number | null;
+  readonly partition: string;
+  readonly name: string | null;
+  readonly label: string | null;
+  readonly state_since: number | null;
+  /** False: the controller does not answer, and the state is the last one known. */
+  readonly known: boolean;
+}
+
+/** A cluster as the agent tells it. */
+export interface ICluster {
+  readonly id: string;
+  readonly name: string | null;
+  readonly poll: { readonly error: IProblem | string | null };
+}
+
+/** One message of a server-sent event stream. */
+export interface IServerEvent {
+  readonly event: string;
+  readonly data: unknown;
+}
+
+/** What the model needs of the agent. */
+export interface IAgentApi {
+  clusters(): Promise<ICluster[]>;
+  jobs(cluster: string): Promise<IJob[]>;
+  job(cluster: string, job: string): Promise<IJob>;
+  cancel(cluster: string, job: string): Promise<IJob>;
+  /**
+   * The event stream, once it is open: what happens from then on is in it. It ends when the server ends it, and throws when
+   * the link breaks or the signal is aborted.
+   */
+  events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>>;
+  /** Seconds to add to this machine's clock to have the server's; a job's age is then told by one clock only. */
+  readonly clockOffset: number;
+}
+
+/** Where the model stands with the agent. */
+export type Connection = "connecting" | "live" | "broken" | "paused";
+
+/** The jobs of this person, kept up to date while somebody looks. */
+export interface IJobsModel extends IDisposable {
+  readonly changed: ISignal<IJobsModel, void>;
+  readonly connection: Connection;
+  /** Why there is no connection, or why the last request failed; null when all is well. */
+  readonly problem: IProblem | null;
+  readonly clusters: readonly ICluster[];
+  /** Newest first; jobs that ended while they were watched stay until `forgetFinished`. */
+  readonly jobs: readonly IJob[];
+  readonly running: number;
+  readonly pending: number;
+  /** The time on the server's clock, in seconds since the epoch. */
+  readonly now: number;
+  isCancelling(job: IJob): boolean;
+  /** Cancel a job; a failure is told through `problem`. */
+  cancel(job: IJob): Promise<void>;
+  /** Ask the agent again, at once. */
+  refresh(): void;
+  forgetFinished(): void;
+  /** Somebody looks, or nobody does: without a watcher nothing is asked. */
+  setVisible(visible: boolean): void;
+}
+
+export const IJobsModel = new Token<IJobsModel>(
+  "jupyter-slurm:IJobsModel",
+  "The Slurm jobs of this person, kept up to date.",
+);

@@ -1,0 +1,66 @@
+/** What the model holds, in words of the person's language. Everything here is text, never markup. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import { formatDuration } from "./format";
+import { isFinished, stateKind } from "./states";
+import type { ICluster, IJob, IJobsModel, IProblem } from "./tokens";
+
+/** Return what is wrong, and what to do next where that is known. */
+export function problemText(trans: TranslationBundle, problem: IProblem): string {
+  const what = problem.detail ?? problem.title ?? trans.__("The request failed.");
+  return problem.hint ? `${what} ${problem.hint}` : what;
+}
+
+/** Return the line of the status bar. */
+export function summary(trans: TranslationBundle, model: IJobsModel): string {
+  if (model.connection === "broken") {
+    return trans.__("Slurm: not reachable");
+  }
+  const parts: string[] = [];
+  if (model.running > 0) {
+    parts.push(trans._n("%1 running", "%1 running", model.running));
+  }
+  if (model.pending > 0) {
+    parts.push(trans._n("%1 pending", "%1 pending", model.pending));
+  }
+  return parts.length > 0 ? trans.__("Slurm: %1", parts.join(", ")) : trans.__("Slurm: no jobs");
+}
+
+/** Return how the model stands with the agent, for the tooltip and for the head of the panel; empty when all is well. */
+export function connectionText(trans: TranslationBundle, model: IJobsModel): string {
+  if (model.problem !== null) {
+    return problemText(trans, model.problem);
+  }
+  const silent = model.clusters.find(({ poll }) => poll.error !== null);
+  if (silent !== undefined) {
+    return trans.__("%1 does not answer: %2", clusterName(silent), pollError(trans, silent));
+  }
+  return model.connection === "connecting" ? trans.__("Connecting…") : "";
+}
+
+function clusterName(cluster: ICluster): string {
+  return cluster.name ?? cluster.id;
+}
+
+function pollError(trans: TranslationBundle, cluster: ICluster): string {
+  const { error } = cluster.poll;
+  return typeof error === "string" ? error : problemText(trans, error ?? {});
+}
+
+/** Return how long a job has run, or has waited; how long it ran once it is over. */
+export function jobTime(job: IJob, now: number): string {
+  const end = isFinished(job.state) ? job.end_time : now;
+  const pending = stateKind(job.state) === "pending";
+  const start = pending ? job.submit_time : job.start_time;
+  return start === null || end === null ? "" : formatDuration(end - start);
+}
+
+/** Return the second line of a job: why it waits or how it ended, and since when nothing is known of it. */
+export function jobReason(trans: TranslationBundle, job: IJob): string {
+  const parts = [job.reason_text || job.reason, job.next_step];
+  if (!job.known && job.state_since !== null) {
+    const since = new Date(job.state_since * 1000).toLocaleTimeString();
+    parts.unshift(trans.__("unknown since %1", since));
+  }
+  return parts.filter((text) => text && text !== "None").join(" — ");
+}

@@ -1,0 +1,10 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    environment: "jsdom",
+    include: ["test/**/*.test.ts", "test/**/*.test.tsx"],
+    // JupyterLab's packages import each other without file endings, which Node alone refuses.
+    server: { deps: { inline: [/@jupyterlab/, /@jupyter\//, /@lumino/] } },
+  },
+});
