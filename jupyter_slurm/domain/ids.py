@@ -1,0 +1,204 @@
+"""Ids of jobs, array tasks, parts of heterogeneous jobs and steps.
+
+Sources: squeue(1) ``%i``, sacct(1) ``JobID``, sbatch(1) ``--array``, "Heterogeneous Job Support" and "Job Array
+Support" of Slurm's documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Final
+
+from jupyter_slurm.errors import ParseError
+
+__all__ = ["MAX_EXPANDED_TASKS", "JobId", "TaskRange", "parse_queue_id"]
+
+#: Slurm keeps ids of jobs and tasks in 32 bits; the top values mean "none" and "infinite" (slurm.h).
+_MAX_ID: Final = 0xFFFFFFFC
+
+#: MaxArraySize cannot be configured beyond 4,000,001 (slurm.conf(5)), so no real array has more tasks.
+MAX_EXPANDED_TASKS: Final = 4_000_001
+
+# A text longer than this is no list of tasks: squeue prints at most what SLURM_BITSTR_LEN allows.
+_MAX_RANGE_TEXT: Final = 1 << 20
+
+_ID = re.compile(
+    r"(?P<job>\d{1,10})(?:_(?P<task>\d{1,10})|\+(?P<het>\d{1,10}))?(?:\.(?P<step>[0-9A-Za-z_]{1,64}(?:\+\d{1,10})?))?",
+    re.ASCII,
+)
+_RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?", re.ASCII)
+_QUEUE_ID = re.compile(r"(\d{1,10})_\[(.*)\]", re.ASCII)
+
+
+@total_ordering
+@dataclass(frozen=True)
+class JobId:
+    """What names a job, or a part of it.
+
+    Parameters
+    ----------
+    job : int
+        Id of the job; of an array or a heterogeneous job, the id of the whole.
+    task : int, optional
+        Index of the array task (``12_3``).
+    het : int, optional
+        Offset of the component of a heterogeneous job (``12+1``).
+    step : str, optional
+        ``0``, ``batch``, ``extern``, ``interactive`` …
+    """
+
+    job: int
+    task: int | None = None
+    het: int | None = None
+    step: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> JobId:
+        """Read ``12``, ``12_3``, ``12+1``, ``12.batch`` or ``12_3.0``; the inverse of ``str()``.
+
+        Raises
+        ------
+        ParseError
+            The text is none of these, or a number does not fit Slurm's 32 bits.
+        """
+        match = _ID.fullmatch(text)
+        numbers = [int(match[name]) for name in ("job", "task", "het") if match[name]] if match else []
+        if not match or numbers[0] == 0 or max(numbers) > _MAX_ID:
+            raise ParseError(f"Not the id of a job: {text[:80]!r}", hint="Ids look like 12, 12_3, 12+1 or 12.batch.")
+        task, het = match["task"], match["het"]
+        return cls(numbers[0], int(task) if task else None, int(het) if het else None, match["step"])
+
+    def __str__(self) -> str:
+        text = str(self.job)
+        if self.task is not None:
+            text += f"_{self.task}"
+        if self.het is not None:
+            text += f"+{self.het}"
+        if self.step is not None:
+            text += f".{self.step}"
+        return text
+
+    @property
+    def whole(self) -> JobId:
+        """The job without its task, component or step."""
+        return JobId(self.job)
+
+    @property
+    def allocation(self) -> JobId:
+        """The job, task or component that the step belongs to."""
+        return JobId(self.job, self.task, self.het)
+
+    def _key(self) -> tuple[int, int, int, int, int, str]:
+        task = -1 if self.task is None else self.task
+        het = -1 if self.het is None else self.het
+        step = self.step or ""
+        number = int(step) if step.isascii() and step.isdecimal() else -1
+        return (self.job, task, het, int(self.step is not None), number, step)
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, JobId):
+            return NotImplemented
+        return self._key() < other._key()
+
+
+@dataclass(frozen=True)
+class TaskRange:
+    """The tasks of an array that one row of the queue stands for: the ``2,4-12:2%3`` of ``12_[2,4-12:2%3]``.
+
+    Parameters
+    ----------
+    ranges : tuple of (first, last, step)
+        Inclusive; never expanded unless asked for.
+    limit : int, optional
+        How many of them may run at once.
+    truncated : bool
+        Slurm cut the list (``SLURM_BITSTR_LEN``): there are more tasks than named.
+    """
+
+    ranges: tuple[tuple[int, int, int], ...]
+    limit: int | None = None
+    truncated: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> TaskRange:
+        """Read what stands between the brackets.
+
+        Raises
+        ------
+        ParseError
+            It is no list of tasks.
+        """
+        if len(text) > _MAX_RANGE_TEXT:
+            raise ParseError(f"A list of array tasks of {len(text)} characters.")
+        body, percent, limit = text.partition("%")
+        pieces = [piece for piece in body.split(",") if piece]
+        truncated = bool(pieces) and pieces[-1].endswith("...")
+        if truncated:
+            # What stands before the dots may be cut in the middle of a number.
+            pieces.pop()
+        if (percent and not re.fullmatch(r"\d{1,10}", limit, re.ASCII)) or not (pieces or truncated):
+            raise ParseError(f"Not a list of array tasks: {text[:80]!r}")
+        ranges = tuple(_parse_range(piece, text) for piece in pieces)
+        return cls(ranges, int(limit) if percent else None, truncated)
+
+    def __str__(self) -> str:
+        pieces = [
+            str(first) if first == last else f"{first}-{last}" + (f":{step}" if step != 1 else "")
+            for first, last, step in self.ranges
+        ]
+        text = ",".join([*pieces, "..."] if self.truncated else pieces)
+        return text if self.limit is None else f"{text}%{self.limit}"
+
+    def count(self) -> int:
+        """How many tasks are named, without expanding them."""
+        return sum((last - first) // step + 1 for first, last, step in self.ranges)
+
+    def __contains__(self, task: object) -> bool:
+        return isinstance(task, int) and any(
+            first <= task <= last and (task - first) % step == 0 for first, last, step in self.ranges
+        )
+
+    def tasks(self, most: int = MAX_EXPANDED_TASKS) -> Iterator[int]:
+        """Iterate over the indices, in the order named.
+
+        Raises
+        ------
+        ParseError
+            There are more than `most`. Nothing was expanded.
+        """
+        if self.count() > most:
+            raise ParseError(f"{self.count()} array tasks are more than the {most} that can be listed.")
+        return (task for first, last, step in self.ranges for task in range(first, last + 1, step))
+
+
+def _parse_range(piece: str, text: str) -> tuple[int, int, int]:
+    match = _RANGE.fullmatch(piece)
+    if match:
+        first = int(match[1])
+        last = int(match[2]) if match[2] else first
+        step = int(match[3]) if match[3] else 1
+        if first <= last <= _MAX_ID and step > 0:
+            return first, last, step
+    raise ParseError(f"Not a list of array tasks: {text[:80]!r}")
+
+
+def parse_queue_id(text: str) -> tuple[JobId, TaskRange | None]:
+    """Read the id of a row of ``squeue`` or ``sacct``: ``12``, ``12_3``, ``12+1`` or ``12_[2,4-12:2%3]``.
+
+    Returns
+    -------
+    JobId, TaskRange or None
+        Of a row that stands for several tasks: the array's id and its tasks.
+
+    Raises
+    ------
+    ParseError
+        The text is no id.
+    """
+    match = _QUEUE_ID.fullmatch(text)
+    if match:
+        return JobId.parse(match[1]), TaskRange.parse(match[2])
+    return JobId.parse(text), None

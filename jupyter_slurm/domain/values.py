@@ -1,0 +1,262 @@
+"""Values as Slurm writes them: time limits, memory, trackable resources (TRES), generic resources (GRES).
+
+Sources: sbatch(1) ``--time``, ``--mem``, ``--gres``; sacct(1) ``ReqTRES``; ``time_str2secs()`` and ``str_to_mbytes()``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from jupyter_slurm.errors import UsageError
+
+__all__ = [
+    "Gres",
+    "format_memory",
+    "format_time_limit",
+    "parse_count",
+    "parse_epoch",
+    "parse_gres",
+    "parse_memory",
+    "parse_time_limit",
+    "parse_tres",
+    "split_outside_brackets",
+]
+
+_TIME = re.compile(
+    r"(?:(?P<days>\d{1,9})-(?P<dh>\d{1,9})(?::(?P<dm>\d{1,9})(?::(?P<ds>\d{1,9}))?)?"
+    r"|(?P<hours>\d{1,9}):(?P<hm>\d{1,9}):(?P<hs>\d{1,9})"
+    r"|(?P<minutes>\d{1,9})(?::(?P<seconds>\d{1,9}))?)",
+    re.ASCII,
+)
+_UNLIMITED: Final = frozenset({"UNLIMITED", "INFINITE", "-1"})
+
+# sacct wrote "4Gn" (a node) and "4Gc" (a CPU) until 21.08.
+_MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTPE]?)(?:I?B)?([NC]?)", re.ASCII | re.IGNORECASE)
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
+
+# What Slurm prints where there is no value.
+_NOTHING: Final = frozenset({"", "(null)", "N/A", "NONE", "NULL", "UNKNOWN"})
+
+_MAX_INDICES: Final = 4096
+_GRES = re.compile(r"(?P<body>[^()]*|[^()]*\(null\)[^()]*)(?P<extras>(?:\([^()]*\))*)")
+_INDICES = re.compile(r"\(IDX:([0-9,-]+)\)", re.ASCII)
+
+
+def parse_time_limit(text: str) -> int | None:
+    """Read a time limit in any of Slurm's forms.
+
+    Parameters
+    ----------
+    text : str
+        ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``, ``days-hours:minutes``,
+        ``days-hours:minutes:seconds``, ``UNLIMITED`` or ``INFINITE``.
+
+    Returns
+    -------
+    int or None
+        Seconds; ``None`` for no limit.
+
+    Raises
+    ------
+    UsageError
+        The text is none of these.
+    """
+    stripped = text.strip()
+    if stripped.upper() in _UNLIMITED:
+        return None
+    match = _TIME.fullmatch(stripped)
+    if not match:
+        raise UsageError(
+            f"Not a time limit: {text[:80]!r}",
+            hint="Slurm takes minutes, minutes:seconds, hours:minutes:seconds, days-hours and days-hours:minutes.",
+        )
+    part = {name: int(value) for name, value in match.groupdict().items() if value}
+    days, hours = part.get("days", 0), part.get("dh", part.get("hours", 0))
+    minutes = part.get("dm", part.get("hm", part.get("minutes", 0)))
+    seconds = part.get("ds", part.get("hs", part.get("seconds", 0)))
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def format_time_limit(seconds: int | None) -> str:
+    """Write a time limit as Slurm does: ``[days-]hours:minutes:seconds``, or ``UNLIMITED`` for ``None``."""
+    if seconds is None:
+        return "UNLIMITED"
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    clock = f"{hour:02}:{minute:02}:{second:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def parse_memory(text: str, default_unit: str = "M") -> int:
+    """Read an amount of memory, in bytes.
+
+    Parameters
+    ----------
+    text : str
+        ``4G``, ``1500``, ``62.50G``, ``4Gn`` …
+    default_unit : str
+        Unit of a number without one: ``M`` as in ``--mem`` and ``scontrol``, or empty for bytes.
+
+    Raises
+    ------
+    UsageError
+        The text is no amount of memory.
+    """
+    match = _MEMORY.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"Not an amount of memory: {text[:80]!r}", hint="Slurm takes a number and K, M, G or T: 4G.")
+    unit = (match[2] or default_unit).upper()
+    return int(Decimal(match[1]) * _UNITS.get(unit, 1))
+
+
+def format_memory(size: int) -> str:
+    """Write bytes as Slurm takes them: the largest unit that is exact, kibibytes (rounded up) at the smallest."""
+    kibibytes = -(-size // 1024)
+    for unit in "KMGTP":
+        if kibibytes % 1024 or not kibibytes or unit == "P":
+            return f"{kibibytes}{unit}"
+        kibibytes //= 1024
+    raise AssertionError("unreachable")
+
+
+def parse_count(text: str) -> int | None:
+    """Read a number as Slurm shows one: ``8``, ``1.50K``; ``None`` for what is none."""
+    match = _MEMORY.fullmatch(text.strip())
+    if not match:
+        return None
+    return int(Decimal(match[1]) * _UNITS.get(match[2].upper(), 1))
+
+
+def parse_epoch(text: str) -> int | None:
+    """Read a time that was asked for with ``SLURM_TIME_FORMAT=%s``; ``None`` for ``N/A``, ``Unknown``, ``NONE`` …"""
+    stripped = text.strip()
+    if not re.fullmatch(r"\d{1,12}", stripped, re.ASCII):
+        return None
+    # Zero means "not set" to Slurm.
+    return int(stripped) or None
+
+
+def split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
+    """Split at a separator that stands in no bracket or parenthesis: ``n[1,3],m`` gives ``n[1,3]`` and ``m``."""
+    depth, start = 0, 0
+    for position, character in enumerate(text):
+        if character in "([":
+            depth += 1
+        elif character in ")]":
+            depth = max(0, depth - 1)
+        elif character == separator and not depth:
+            yield text[start:position]
+            start = position + 1
+    yield text[start:]
+
+
+def parse_tres(text: str) -> dict[str, int]:
+    """Read trackable resources.
+
+    Parameters
+    ----------
+    text : str
+        ``cpu=4,mem=8G,node=1,billing=4,gres/gpu:a100=2``; also the ``gres:gpu:a100:2`` of ``--tres-per-node``.
+
+    Returns
+    -------
+    dict
+        Name to number. Memory (``mem``, ``vmem``, ``bb/…``, ``fs/…``) is in bytes. What has no number is left out.
+    """
+    found: dict[str, int] = {}
+    for item in split_outside_brackets(text.strip()):
+        name, equals, value = item.strip().partition("=")
+        if not equals:
+            # gres:gpu:a100:2, gres/gpu:2: the last part is the number, one if there is none.
+            head, _, value = name.rpartition(":")
+            if not head.startswith("gres") or parse_count(value) is None:
+                head, value = name, "1"
+            if not head.startswith("gres"):
+                continue
+            name = head.replace("gres:", "gres/", 1)
+        if not name:
+            continue
+        number = _tres_number(name, value)
+        if number is not None:
+            found[name] = number
+    return found
+
+
+def _tres_number(name: str, value: str) -> int | None:
+    if name.startswith(("mem", "vmem", "bb/", "fs/")):
+        try:
+            return parse_memory(value)
+        except UsageError:
+            return None
+    return parse_count(value)
+
+
+@dataclass(frozen=True)
+class Gres:
+    """A generic resource: ``gpu:a100:2(IDX:0-1)``.
+
+    Parameters
+    ----------
+    name : str
+        ``gpu``, ``shard``, ``mps``, ``craynetwork`` …
+    type : str or None
+    count : int
+        One, where none is written.
+    indices : tuple of int
+        Which ones on the node (``IDX``), as far as Slurm told.
+    """
+
+    name: str
+    type: str | None = None
+    count: int = 1
+    indices: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return ":".join([self.name, *([self.type] if self.type else []), str(self.count)])
+
+
+def parse_gres(text: str) -> list[Gres]:
+    """Read a list of generic resources, as ``--gres``, ``sinfo`` or ``scontrol`` write it.
+
+    What cannot be read is left out; nothing raises. ``gres/gpu:a100=2`` and ``gres:gpu:a100:2`` are understood too.
+    """
+    if text.strip() in _NOTHING:
+        return []
+    parsed = (_parse_one_gres(item.strip()) for item in split_outside_brackets(text.strip()))
+    return [gres for gres in parsed if gres is not None]
+
+
+def _parse_one_gres(item: str) -> Gres | None:
+    match = _GRES.fullmatch(item)
+    if not match:
+        return None
+    body, extras = match["body"], match["extras"]
+    body = body.replace("gres/", "", 1).removeprefix("gres:").replace("=", ":")
+    # "no_consume" is a flag of the node's configuration, "(null)" the type of a resource without types.
+    words = [word for word in body.split(":") if word not in ("no_consume", "(null)")]
+    count = parse_count(words[-1]) if len(words) > 1 else None
+    if count is not None:
+        words.pop()
+    if not words[0]:
+        return None
+    kind = ":".join(words[1:]) or None
+    return Gres(words[0], kind, 1 if count is None else count, _indices(extras))
+
+
+def _indices(extras: str) -> tuple[int, ...]:
+    match = _INDICES.search(extras)
+    found: list[int] = []
+    for piece in match[1].split(",") if match else ():
+        first, dash, last = piece.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            continue
+        stop = int(last) + 1 if dash else int(first) + 1
+        if stop - int(first) > _MAX_INDICES - len(found):
+            return ()
+        found.extend(range(int(first), stop))
+    return tuple(found)
