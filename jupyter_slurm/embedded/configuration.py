@@ -1,0 +1,239 @@
+"""The text of slurm.conf(5), gres.conf(5), cgroup.conf(5) and slurmdbd.conf(5) for a description."""
+
+from __future__ import annotations
+
+import pwd
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_slurm.embedded.description import Description, NodeGroup, Partition
+from jupyter_slurm.embedded.layout import Layout
+
+__all__ = ["Machine", "Ports", "cgroup_conf", "gres_conf", "slurm_conf", "slurmdbd_conf"]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """TCP ports on 127.0.0.1: one for each node, one for the controller, one for slurmdbd."""
+
+    controller: int
+    database: int
+    nodes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the cluster runs on: short host name, login name that runs it, cgroup plugin (empty: no cgroups)."""
+
+    host: str
+    user: str
+    cgroup_plugin: str = ""
+    version: tuple[int, int] = (22, 5)
+    plugin_dir: str = ""
+
+    @classmethod
+    def here(cls, uid: int, **options: object) -> Machine:
+        """Describe this machine and the user who runs the cluster."""
+        return cls(socket.gethostname().split(".")[0], pwd.getpwuid(uid).pw_name, **options)  # type: ignore[arg-type]
+
+
+def slurm_conf(description: Description, layout: Layout, ports: Ports, machine: Machine) -> str:
+    """Return the text of slurm.conf."""
+    sections = [
+        _general(description, layout, ports, machine),
+        _scheduling(description),
+        _processes(machine),
+        _accounting(description, layout, ports),
+        list(description.extra),
+        [_node(group, name, ports.nodes[name], machine) for group in description.nodes for name in group.names],
+        [_partition(description, partition) for partition in description.partitions],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _general(description: Description, layout: Layout, ports: Ports, machine: Machine) -> list[str]:
+    lines = [
+        f"ClusterName={description.name}",
+        f"SlurmctldHost={machine.host}(127.0.0.1)",
+        f"SlurmctldPort={ports.controller}",
+        f"SlurmUser={machine.user}",
+        f"SlurmdUser={machine.user}",
+        "AuthType=auth/munge",
+        f"AuthInfo=socket={layout.munge_socket}",
+        "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny",
+        f"StateSaveLocation={layout.controller_state}",
+        f"SlurmdSpoolDir={layout.spool}/%n",
+        f"SlurmctldPidFile={layout.run}/slurmctld.pid",
+        f"SlurmdPidFile={layout.run}/slurmd-%n.pid",
+        f"SlurmctldLogFile={layout.log}/slurmctld.log",
+        f"SlurmdLogFile={layout.log}/slurmd-%n.log",
+        "SlurmdParameters=config_overrides",
+        "MailProg=/bin/true",
+        "ReturnToService=2",
+        "MaxArraySize=20001",
+        "MaxJobCount=60000",
+        "KillWait=5",
+        "GresTypes=gpu",
+    ]
+    if machine.plugin_dir:
+        lines.append(f"PluginDir={machine.plugin_dir}")
+    if description.private_data:
+        lines.append(f"PrivateData={','.join(description.private_data)}")
+    return lines
+
+
+def _scheduling(description: Description) -> list[str]:
+    lines = [
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core_Memory",
+        "SchedulerType=sched/backfill",
+        # A test waits for a job, not for the next round of the scheduler.
+        "SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1",
+        "PriorityType=priority/multifactor",
+    ]
+    if description.preemption.by:
+        kind = {"partition": "partition_prio", "qos": "qos"}[description.preemption.by]
+        lines.append(f"PreemptType=preempt/{kind}")
+        lines.append(f"PreemptMode={description.preemption.mode.upper()}")
+    return lines
+
+
+def _processes(machine: Machine) -> list[str]:
+    if machine.cgroup_plugin:
+        return [
+            "ProctrackType=proctrack/cgroup",
+            "TaskPlugin=task/cgroup,task/affinity",
+            "JobAcctGatherType=jobacct_gather/cgroup",
+            "JobAcctGatherFrequency=task=2",
+        ]
+    return [
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        "JobAcctGatherType=jobacct_gather/linux",
+        "JobAcctGatherFrequency=task=2",
+    ]
+
+
+def _accounting(description: Description, layout: Layout, ports: Ports) -> list[str]:
+    if not description.accounting:
+        return []
+    lines = [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=127.0.0.1",
+        f"AccountingStoragePort={ports.database}",
+        f"AccountingStoragePass={layout.munge_socket}",
+        "AccountingStorageTRES=gres/gpu",
+        "AccountingStoreFlags=job_comment",
+    ]
+    if description.enforce:
+        lines.append(f"AccountingStorageEnforce={','.join(description.enforce)}")
+    return lines
+
+
+def _node(group: NodeGroup, name: str, port: int, machine: Machine) -> str:
+    words = [
+        f"NodeName={name}",
+        f"NodeHostname={machine.host}",
+        "NodeAddr=127.0.0.1",
+        f"Port={port}",
+        f"CPUs={group.cpus}",
+        f"RealMemory={group.memory}",
+    ]
+    if group.features:
+        words.append(f"Feature={','.join(group.features)}")
+    if group.gpus:
+        gres = (f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in group.gpus.items())
+        words.append(f"Gres={','.join(gres)}")
+    return " ".join([*words, "State=UNKNOWN"])
+
+
+def _partition(description: Description, partition: Partition) -> str:
+    words = [f"PartitionName={partition.name}", f"Nodes={','.join(partition.nodes)}"]
+    options = {
+        "Default": "YES" if partition.default else "",
+        "MaxTime": partition.max_time,
+        "DefaultTime": partition.default_time,
+        "MaxNodes": partition.max_nodes,
+        "DefMemPerCPU": partition.default_memory_per_cpu or _memory_per_cpu(description, partition),
+        "PriorityTier": partition.priority_tier,
+        "PreemptMode": partition.preempt_mode.upper(),
+        "GraceTime": partition.grace_time,
+        "QOS": partition.qos,
+        "AllowAccounts": ",".join(partition.allow_accounts),
+        "AllowQos": ",".join(partition.allow_qos),
+        "OverSubscribe": partition.oversubscribe,
+        "State": partition.state or "UP",
+    }
+    return " ".join([*words, *(f"{key}={value}" for key, value in options.items() if value not in ("", None))])
+
+
+def _memory_per_cpu(description: Description, partition: Partition) -> int:
+    """Return an even share in MiB. Without a default, the first job that says nothing takes all memory of its node."""
+    shares = [g.memory // g.cpus for g in description.nodes if set(g.names) & set(partition.nodes)]
+    return max(1, min(shares))
+
+
+def gres_conf(description: Description, layout: Layout) -> str:
+    """Return the text of gres.conf; GPUs are links to /dev/null that :func:`make_devices` makes."""
+    lines = ["AutoDetect=off"]
+    for group in description.nodes:
+        for name in group.names:
+            first = 0
+            for kind, count in group.gpus.items():
+                last = first + count - 1
+                numbers = f"[{first}-{last}]" if count > 1 else str(first)
+                word = f" Type={kind}" if kind else ""
+                lines.append(f"NodeName={name} Name=gpu{word} File={layout.devices}/{name}/nvidia{numbers}")
+                first += count
+    return "\n".join(lines) + "\n"
+
+
+def make_devices(description: Description, layout: Layout) -> None:
+    """Make the stand-ins for GPUs. They have to be devices: for plain files CUDA_VISIBLE_DEVICES stays unset."""
+    for group in description.nodes:
+        for name in group.names:
+            directory = layout.devices / name
+            directory.mkdir(exist_ok=True)
+            for number in range(group.gpu_count):
+                link = directory / f"nvidia{number}"
+                if not link.is_symlink():
+                    link.symlink_to(Path("/dev/null"))
+
+
+def cgroup_conf(machine: Machine) -> str:
+    """Return the text of cgroup.conf."""
+    if not machine.cgroup_plugin:
+        return "CgroupPlugin=disabled\n" if machine.version >= (23, 11) else ""
+    return "\n".join(
+        [
+            f"CgroupPlugin={machine.cgroup_plugin}",
+            "ConstrainCores=yes",
+            "ConstrainRAMSpace=yes",
+            "ConstrainSwapSpace=yes",
+            "AllowedSwapSpace=0",
+            "",
+        ]
+    )
+
+
+def slurmdbd_conf(layout: Layout, ports: Ports, machine: Machine) -> str:
+    """Return the text of slurmdbd.conf. The database is reached by its socket alone and knows its user by the uid."""
+    lines = [
+        "DbdHost=localhost",
+        "DbdAddr=127.0.0.1",
+        f"DbdPort={ports.database}",
+        f"SlurmUser={machine.user}",
+        "AuthType=auth/munge",
+        f"AuthInfo=socket={layout.munge_socket}",
+        f"LogFile={layout.log}/slurmdbd.log",
+        f"PidFile={layout.run}/slurmdbd.pid",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=localhost",
+        f"StorageUser={machine.user}",
+        "StorageLoc=slurm",
+        "CommitDelay=0",
+    ]
+    if machine.plugin_dir:
+        lines.append(f"PluginDir={machine.plugin_dir}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,138 @@
+"""The daemons of a cluster: how each is started and when it is ready."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_slurm.embedded.installation import Installation
+from jupyter_slurm.embedded.layout import Layout
+from jupyter_slurm.embedded.processes import Process, find_daemons, spawn
+from jupyter_slurm.embedded.state import State
+from jupyter_slurm.errors import EmbeddedError
+
+__all__ = ["Daemons", "PortTaken"]
+
+
+class PortTaken(EmbeddedError):
+    """A daemon could not bind its port: somebody took it after it had been chosen."""
+
+    code = "embedded-port-taken"
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """Starts and watches the daemons of one cluster."""
+
+    layout: Layout
+    state: State
+    installation: Installation
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where Slurm's programs find their configuration."""
+        return {"SLURM_CONF": str(self.layout.slurm_conf)}
+
+    def running(self) -> dict[str, Process]:
+        """Return the daemons that are running, by role."""
+        ours = find_daemons(self.state.mark)
+        # Between setsid's fork and its exec a daemon still goes by the name of setsid.
+        return {p.role: p for p in ours if p.name in (p.role.split("/")[0], "setsid")}
+
+    def _spawn(self, role: str, *argv: str, env: Mapping[str, str] | None = None) -> None:
+        log = self.layout.log / f"{role.replace('/', '-')}.out"
+        spawn(argv, role, self.state.mark, log=log, env={**self.environment, **(env or {})})
+
+    def start_munged(self, wait: Callable[[Callable[[], bool], str, str], None]) -> None:
+        """Start munged with a key of its own."""
+        key, directory = self.layout.munge_key, self.layout.munge_key.parent
+        with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(128))
+        self._spawn(
+            "munged",
+            self.installation.program("munged"),
+            "--foreground",
+            f"--key-file={key}",
+            f"--socket={self.layout.munge_socket}",
+            f"--pid-file={self.layout.run}/munged.pid",
+            f"--log-file={self.layout.log}/munged.log",
+            f"--seed-file={directory}/munged.seed",
+        )
+        wait(self.layout.munge_socket.exists, "munged", "munged did not open its socket")
+
+    def start_controller(self) -> None:
+        """Start slurmctld."""
+        self._spawn("slurmctld", self.installation.program("slurmctld"), "-D")
+
+    def start_node(self, name: str) -> None:
+        """Start the slurmd of one node."""
+        stepd = ["-d", self.installation.stepd] if self.installation.stepd else []
+        self._spawn(f"slurmd/{name}", self.installation.program("slurmd"), "-D", "-N", name, *stepd)
+
+    def controller_answers(self) -> bool:
+        """Ask slurmctld whether it is there (scontrol ping)."""
+        return self.ask("scontrol", "ping").returncode == 0
+
+    def ask(self, program: str, *argv: str, timeout: float = 20.0) -> subprocess.CompletedProcess[str]:
+        """Run one of Slurm's commands as the user who runs the cluster."""
+        try:
+            return subprocess.run(
+                [self.installation.program(program), *argv],
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **self.environment},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess([program, *argv], 124, "", f"no answer within {timeout:g} s")
+
+    def node_states(self) -> dict[str, str]:
+        """Return the state of each node as sinfo(1) shows it; empty when the controller does not answer."""
+        answer = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T")
+        if answer.returncode != 0:
+            return {}
+        return dict(line.split() for line in answer.stdout.splitlines() if len(line.split()) == 2)
+
+    def log_tail(self, role: str, lines: int = 12) -> str:
+        """Return the end of what a daemon logged."""
+        name = role.replace("/", "-")
+        texts = []
+        for path in (self.layout.log / f"{name}.log", self.layout.log / f"{name}.out"):
+            texts += _tail(path, lines)
+        return "\n".join(dict.fromkeys(texts))
+
+    def waiter(self, deadline: float) -> Callable[[Callable[[], bool], str, str], None]:
+        """Return ``wait(condition, role, failure)``, which gives up at the deadline or when the daemon has ended."""
+
+        def wait(condition: Callable[[], bool], role: str, failure: str) -> None:
+            while not condition():
+                self.check_alive(role)
+                if time.monotonic() > deadline:
+                    raise EmbeddedError(f"{failure} in time.\n{self.log_tail(role)}".rstrip())
+                time.sleep(0.05)
+
+        return wait
+
+    def check_alive(self, *roles: str) -> None:
+        """Raise if one of these daemons has ended, PortTaken if that was because of its port."""
+        running = self.running()
+        for role in roles:
+            if role not in running:
+                log = self.log_tail(role)
+                error = PortTaken if "Address already in use" in log else EmbeddedError
+                raise error(f"{role} ended as soon as it was started.\n{log}".rstrip())
+
+
+def _tail(path: Path, lines: int) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []

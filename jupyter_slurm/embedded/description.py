@@ -1,0 +1,326 @@
+"""What a cluster is made of: the small TOML description, checked key by key.
+
+Every value ends up in a Slurm configuration file or in an argument of ``sacctmgr``, so every value is matched in full
+against what it may be: a line break or a blank in a name can never become a second setting.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jupyter_slurm.embedded.fields import Table
+from jupyter_slurm.errors import ConfigError
+
+__all__ = [
+    "Account",
+    "Description",
+    "NodeGroup",
+    "Partition",
+    "Preemption",
+    "Qos",
+    "User",
+    "load_description",
+    "parse_description",
+]
+
+MAX_NODES = 128
+"""Each node is a daemon on this machine; more are not what one machine is for."""
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """Nodes that are alike. ``memory`` is in MiB; ``gpus`` maps a type (empty: no type) to a count."""
+
+    names: tuple[str, ...]
+    cpus: int
+    memory: int
+    features: tuple[str, ...] = ()
+    gpus: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs of one node, of all types together."""
+        return sum(self.gpus.values())
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition; times are Slurm's own texts, empty ones are left to Slurm."""
+
+    name: str
+    nodes: tuple[str, ...]
+    default: bool = False
+    max_time: str = ""
+    default_time: str = ""
+    max_nodes: int | None = None
+    default_memory_per_cpu: int | None = None
+    priority_tier: int | None = None
+    preempt_mode: str = ""
+    grace_time: int | None = None
+    qos: str = ""
+    allow_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    oversubscribe: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class Account:
+    """One account of the accounting database."""
+
+    name: str
+    parent: str = ""
+    description: str = ""
+    fairshare: int | None = None
+    limits: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class User:
+    """One user of the accounting database: the login name, and where it belongs."""
+
+    name: str
+    accounts: tuple[str, ...]
+    default_account: str = ""
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+    admin: str = ""
+    limits: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Qos:
+    """One quality of service; ``limits`` are sacctmgr's own words (``MaxWall``, ``MaxTRESPerUser``, …)."""
+
+    name: str
+    priority: int | None = None
+    preempt: tuple[str, ...] = ()
+    preempt_mode: str = ""
+    grace_time: int | None = None
+    flags: tuple[str, ...] = ()
+    limits: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """Who makes room for whom (``PreemptType``) and how (``PreemptMode``)."""
+
+    by: str = ""
+    mode: str = "cancel"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A whole cluster. Immutable; :func:`dataclasses.replace` makes variants for tests."""
+
+    name: str
+    nodes: tuple[NodeGroup, ...]
+    partitions: tuple[Partition, ...]
+    accounting: bool = False
+    accounts: tuple[Account, ...] = ()
+    users: tuple[User, ...] = ()
+    qos: tuple[Qos, ...] = ()
+    preemption: Preemption = Preemption()
+    private_data: tuple[str, ...] = ()
+    enforce: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+    @property
+    def node_names(self) -> list[str]:
+        """Names of all nodes, in the order of the description."""
+        return [name for group in self.nodes for name in group.names]
+
+    def with_users(self, *names: str, account: str = "c4ai") -> Description:
+        """Return the description with accounting and with these login names as users of one account."""
+        known = {user.name for user in self.users}
+        accounts = self.accounts if any(a.name == account for a in self.accounts) else (*self.accounts, Account(account))
+        added = tuple(User(name, accounts=(account,)) for name in names if name not in known)
+        return replace(self, accounting=True, accounts=accounts, users=(*self.users, *added))
+
+
+def load_description(path: Path | None = None) -> Description:
+    """Read a description from a TOML file, or the one that ships with the package (Arandu).
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, is not TOML, or a key or value in it cannot be right. The message names the key.
+    """
+    try:
+        if path is None:
+            text = resources.files("jupyter_slurm.embedded").joinpath("arandu.toml").read_text(encoding="utf-8")
+        else:
+            text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"The cluster description {path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The cluster description {path} is not TOML: {error}.") from error
+    return parse_description(data)
+
+
+def parse_description(data: dict[str, Any]) -> Description:
+    """Check a description that was read from TOML. Raises :class:`~jupyter_slurm.errors.ConfigError`."""
+    table = Table(data, "")
+    with table:
+        description = Description(
+            name=table.name("name", default="embedded"),
+            nodes=tuple(_node_group(t) for t in table.tables("nodes")),
+            partitions=tuple(_partition(t) for t in table.tables("partitions")),
+            accounting=table.flag("accounting"),
+            accounts=tuple(_account(t) for t in table.tables("accounts")),
+            users=tuple(_user(t) for t in table.tables("users")),
+            qos=tuple(_qos(t) for t in table.tables("qos")),
+            preemption=_preemption(table.table("preemption")),
+            private_data=table.choices("private_data", _PRIVATE_DATA),
+            enforce=table.choices("enforce", _ENFORCE),
+            extra=table.lines("extra"),
+        )
+    _check(description)
+    return description
+
+
+_PRIVATE_DATA = ("accounts", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users")
+_ENFORCE = ("associations", "limits", "nojobs", "nosteps", "qos", "safe", "wckeys")
+_MODES = ("off", "cancel", "requeue", "suspend,gang", "suspend")
+
+
+def _node_group(table: Table) -> NodeGroup:
+    with table:
+        return NodeGroup(
+            names=table.hosts("names"),
+            cpus=table.integer("cpus", default=1, minimum=1, maximum=4096),
+            memory=table.memory("memory", default="1G"),
+            features=table.names("features"),
+            gpus=table.gpus("gpus"),
+        )
+
+
+def _partition(table: Table) -> Partition:
+    with table:
+        return Partition(
+            name=table.name("name"),
+            nodes=table.hosts("nodes"),
+            default=table.flag("default"),
+            max_time=table.time("max_time"),
+            default_time=table.time("default_time"),
+            max_nodes=table.optional_integer("max_nodes", minimum=1),
+            default_memory_per_cpu=table.optional_memory("default_memory_per_cpu"),
+            priority_tier=table.optional_integer("priority_tier", maximum=65533),
+            preempt_mode=table.choice("preempt_mode", _MODES),
+            grace_time=table.optional_integer("grace_time"),
+            qos=table.name("qos", default=""),
+            allow_accounts=table.names("allow_accounts"),
+            allow_qos=table.names("allow_qos"),
+            oversubscribe=table.matching("oversubscribe", r"(NO|EXCLUSIVE|(YES|FORCE)(:\d{1,4})?)"),
+            state=table.choice("state", ("UP", "DOWN", "DRAIN", "INACTIVE")),
+        )
+
+
+def _account(table: Table) -> Account:
+    with table:
+        return Account(
+            name=table.name("name"),
+            parent=table.name("parent", default=""),
+            description=table.phrase("description"),
+            fairshare=table.optional_integer("fairshare"),
+            limits=table.limits("limits"),
+        )
+
+
+def _user(table: Table) -> User:
+    with table:
+        return User(
+            name=table.login("name"),
+            accounts=table.names("accounts"),
+            default_account=table.name("default_account", default=""),
+            qos=table.names("qos"),
+            default_qos=table.name("default_qos", default=""),
+            admin=table.choice("admin", ("None", "Operator", "Administrator")),
+            limits=table.limits("limits"),
+        )
+
+
+def _qos(table: Table) -> Qos:
+    with table:
+        return Qos(
+            name=table.name("name"),
+            priority=table.optional_integer("priority"),
+            preempt=table.names("preempt"),
+            preempt_mode=table.choice("preempt_mode", ("cluster", "cancel", "requeue", "suspend")),
+            grace_time=table.optional_integer("grace_time"),
+            flags=table.names("flags"),
+            limits=table.limits("limits"),
+        )
+
+
+def _preemption(table: Table) -> Preemption:
+    with table:
+        return Preemption(
+            by=table.choice("by", ("partition", "qos")),
+            mode=table.choice("mode", _MODES) or "cancel",
+        )
+
+
+def _check(description: Description) -> None:
+    """Refuse what is well formed and still cannot be: unknown nodes, names given twice, accounting left out."""
+    names = description.node_names
+    if not names:
+        raise ConfigError("nodes: a cluster needs at least one.", hint='Add [[nodes]] with names = "n[1-2]".')
+    if len(names) > MAX_NODES:
+        raise ConfigError(f"nodes: {len(names)} are more than one machine should run ({MAX_NODES}).")
+    if not description.partitions:
+        raise ConfigError("partitions: a cluster needs at least one.", hint='Add [[partitions]] with name and nodes.')
+    _unique("nodes.names", names)
+    _unique("partitions.name", [p.name for p in description.partitions])
+    _unique("qos.name", [q.name for q in description.qos])
+    _unique("accounts.name", [a.name for a in description.accounts])
+    _unique("users.name", [u.name for u in description.users])
+    for partition in description.partitions:
+        if unknown := set(partition.nodes) - set(names):
+            raise ConfigError(f"partitions.nodes: {partition.name} has nodes that are not described: {_list(unknown)}.")
+    if sum(p.default for p in description.partitions) > 1:
+        raise ConfigError("partitions.default: only one partition can be the default.")
+    _check_accounting(description)
+
+
+def _check_accounting(description: Description) -> None:
+    accounts = {"root", *(a.name for a in description.accounts)}
+    qos = {"normal", *(q.name for q in description.qos)}
+    if not description.accounting:
+        for key in ("accounts", "users", "qos", "enforce"):
+            if getattr(description, key):
+                raise ConfigError(f"{key}: this needs accounting.", hint="Set accounting = true.")
+        if description.preemption.by == "qos":
+            raise ConfigError("preemption.by: QOS need accounting.", hint="Set accounting = true.")
+    for account in description.accounts:
+        _known("accounts.parent", [account.parent], accounts)
+    for user in description.users:
+        if not user.accounts:
+            raise ConfigError(f"users.accounts: {user.name} needs at least one account.")
+        _known("users.accounts", user.accounts, accounts)
+        _known("users.default_account", [user.default_account], set(user.accounts))
+        _known("users.qos", [*user.qos, user.default_qos], qos)
+    for level in description.qos:
+        _known("qos.preempt", level.preempt, qos)
+    for partition in description.partitions:
+        _known("partitions.qos", [partition.qos, *partition.allow_qos], qos)
+        _known("partitions.allow_accounts", partition.allow_accounts, accounts)
+
+
+def _known(key: str, names: list[str] | tuple[str, ...], known: set[str]) -> None:
+    if unknown := {name for name in names if name} - known:
+        raise ConfigError(f"{key}: not described: {_list(unknown)}.", hint=f"Described are {_list(known)}.")
+
+
+def _unique(key: str, names: list[str]) -> None:
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"{key}: given twice: {_list(twice)}.")
+
+
+def _list(names: set[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,132 @@
+"""Where things lie inside the private directory of a cluster, and who may read them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from jupyter_slurm.errors import EmbeddedError
+
+__all__ = ["Layout", "check_reachable", "default_directory"]
+
+MAX_SOCKET_PATH = 100
+"""``sun_path`` holds 108 bytes (unix(7)); munge appends to the name of its lock file."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one cluster. The directory can be passed through by others (0711), hardly anything in it be read."""
+
+    root: Path
+
+    @property
+    def slurm_conf(self) -> Path:
+        """slurm.conf(5); the only file that every user has to read."""
+        return self.root / "etc" / "slurm.conf"
+
+    @property
+    def slurmdbd_conf(self) -> Path:
+        """slurmdbd.conf(5), 0600."""
+        return self.slurm_conf.with_name("slurmdbd.conf")
+
+    @property
+    def state_file(self) -> Path:
+        """What we remember of the running cluster (JSON, 0600)."""
+        return self.root / "cluster.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held while a cluster is started or stopped."""
+        return self.root / "lock"
+
+    @property
+    def munge_socket(self) -> Path:
+        """Socket of munged; others have to reach it."""
+        return self.root / "munge" / "socket"
+
+    @property
+    def munge_key(self) -> Path:
+        """Key of munged, 0400."""
+        return self.root / "key" / "munge.key"
+
+    @property
+    def controller_state(self) -> Path:
+        """StateSaveLocation of slurmctld."""
+        return self.root / "state"
+
+    @property
+    def spool(self) -> Path:
+        """Parent of the SlurmdSpoolDir of each node."""
+        return self.root / "spool"
+
+    @property
+    def log(self) -> Path:
+        """Logs and the standard output of the daemons."""
+        return self.root / "log"
+
+    @property
+    def run(self) -> Path:
+        """Pid files."""
+        return self.root / "run"
+
+    @property
+    def devices(self) -> Path:
+        """Parent of the directories with the stand-ins for GPUs, one for each node."""
+        return self.root / "dev"
+
+    @property
+    def database(self) -> Path:
+        """Data directory and socket of MariaDB."""
+        return self.root / "db"
+
+    @property
+    def database_socket(self) -> Path:
+        """Socket of MariaDB; it listens nowhere else."""
+        return self.database / "socket"
+
+    def create(self) -> None:
+        """Make all directories. Those that another user has no business in are 0700."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o711)
+        for path in (self.slurm_conf.parent, self.munge_socket.parent, self.spool, self.devices):
+            path.mkdir(exist_ok=True)
+            path.chmod(0o711)
+        for path in (self.munge_key.parent, self.controller_state, self.log, self.run, self.database):
+            path.mkdir(mode=0o700, exist_ok=True)
+        self.slurm_conf.parent.chmod(0o755)
+        self.devices.chmod(0o755)
+        for path in (self.munge_socket, self.database_socket):
+            if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+                raise EmbeddedError(
+                    f"The path {path} is too long for a Unix socket ({MAX_SOCKET_PATH} bytes).",
+                    hint="Choose a shorter directory with --dir.",
+                )
+
+
+def default_directory(name: str) -> Path:
+    """Return where a cluster of this name lives when nobody says where.
+
+    For root a place that every user can reach; for others their state directory, or, where that is too deep for a Unix
+    socket, a directory of their own in the temporary directory.
+    """
+    if os.geteuid() == 0:
+        return Path("/var/lib/jupyter_slurm/embedded") / name
+    path = platformdirs.user_state_path("jupyter_slurm") / "embedded" / name
+    if len(os.fsencode(Layout(path).database_socket)) <= MAX_SOCKET_PATH:
+        return path
+    short = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+    return Path(tempfile.gettempdir()) / f"jupyter_slurm-{os.getuid()}-{short}"
+
+
+def check_reachable(path: Path) -> str:
+    """Return what keeps other users from passing through to ``path``; empty if nothing does."""
+    for parent in path.resolve().parents:
+        if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH:
+            return f"Other users cannot reach this cluster: {parent} is closed to them."
+    return ""

@@ -1,0 +1,52 @@
+"""Choosing TCP ports that nobody listens on."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from jupyter_slurm.errors import EmbeddedError
+
+__all__ = ["free_ports"]
+
+FIRST, LAST = 10_240, 32_767
+
+
+def _range() -> range:
+    """Return ports below those that the kernel hands out for outgoing connections, so that none takes ours meanwhile."""
+    try:
+        lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError):
+        lowest = LAST + 1
+    last = min(LAST, lowest - 1)
+    return range(FIRST, last + 1) if last - FIRST > 2000 else range(FIRST, LAST + 1)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ``count`` different ports that are free at this moment on every address of this machine.
+
+    Somebody can still take one before its daemon does: the caller tries again with others then. They are chosen at random
+    so that two clusters which start at the same moment hardly ever choose the same.
+    """
+    candidates = list(_range())
+    random.shuffle(candidates)
+    chosen: list[int] = []
+    with ExitStack() as held:
+        for port in candidates:
+            if len(chosen) == count:
+                break
+            probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            # As Slurm's daemons do: connections of an earlier cluster that still time out do not count as taken.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("0.0.0.0", port))
+                # Only listening makes two probes of one port exclude each other when the address may be reused.
+                probe.listen(1)
+            except OSError:
+                continue
+            chosen.append(port)
+    if len(chosen) < count:
+        raise EmbeddedError(f"There are no {count} free TCP ports between {FIRST} and {LAST} on this machine.")
+    return chosen

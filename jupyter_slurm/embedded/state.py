@@ -1,0 +1,114 @@
+"""What is remembered of a running cluster, and the lock that start and stop take."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from jupyter_slurm.embedded.layout import Layout
+from jupyter_slurm.errors import EmbeddedError
+
+__all__ = ["State", "boot_id", "locked"]
+
+FORMAT = 1
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine (proc(5), random/boot_id)."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+@dataclass(frozen=True)
+class State:
+    """Enough to find every process of a cluster and to start a daemon of it again."""
+
+    name: str
+    mark: str
+    nodes: list[str]
+    accounting: bool
+    cgroup_plugin: str = ""
+    slurm_root: str = ""
+    uid: int = field(default_factory=os.geteuid)
+    boot: str = field(default_factory=boot_id)
+    format: int = FORMAT
+
+    @classmethod
+    def load(cls, layout: Layout) -> State | None:
+        """Return the state of the cluster in that directory, or None if there is none.
+
+        Raises EmbeddedError when it belongs to another user or was written by another version.
+        """
+        try:
+            data = json.loads(layout.state_file.read_text(encoding="utf-8"))
+            if data.get("format") != FORMAT:
+                raise EmbeddedError(f"{layout.state_file} was written by another version of jupyter_slurm.")
+            return cls(**data)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except PermissionError as error:
+            raise EmbeddedError(
+                f"The cluster in {layout.root} belongs to another user.", hint="Act as the user who started it."
+            ) from error
+        except (ValueError, TypeError, AttributeError) as error:
+            raise EmbeddedError(
+                f"{layout.state_file} is damaged: {error}.",
+                hint=f"End the processes that use {layout.root} and remove that directory.",
+            ) from error
+
+    def save(self, layout: Layout) -> None:
+        """Write the state, whole or not at all, readable by its owner only."""
+        temporary = layout.state_file.with_suffix(".new")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(layout.state_file)
+
+    @property
+    def stale(self) -> bool:
+        """True when the machine was started anew since: nothing of the cluster can be running."""
+        return self.boot != boot_id()
+
+
+@contextmanager
+def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
+    """Hold the lock of a cluster's directory, which is made if it is not there.
+
+    Raises EmbeddedError when somebody else holds it for longer than ``timeout`` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        layout.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            continue
+        except PermissionError as error:
+            raise EmbeddedError(f"{layout.root} belongs to another user.", hint="Choose another with --dir.") from error
+        try:
+            if _take(descriptor, layout.lock_file):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+        if time.monotonic() > deadline:
+            raise EmbeddedError(f"The cluster in {layout.root} is being started or stopped by another process.")
+        time.sleep(0.05)
+
+
+def _take(descriptor: int, path: Path) -> bool:
+    """Take the lock and tell whether we have it: whoever stops the cluster removes the file with the directory."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
