@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jupyter_slurm.domain.queue import QUERY_ENV, SCRUBBED_FORMATS
+
 __all__ = ["is_inside_job", "is_secret", "question_environment", "submission_environment"]
 
 # What a person sets to say where Slurm is; Slurm itself does not put these into a job.
@@ -42,37 +44,6 @@ _SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
 _SECRETS = frozenset({"CONFIGPROXY_AUTH_TOKEN", "JUPYTER_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_COOKIE_SECRET"})
 _SECRET_PREFIXES = ("JPY_", "JUPYTERHUB_")
 
-# Variables with which a user's habits would change what the commands print to us.
-_FORMATS = (
-    "SACCT_FORMAT",
-    "SINFO_FORMAT",
-    "SINFO_SORT",
-    "SINFO_ALL",
-    "SINFO_PARTITION",
-    "SLURM_BITSTR_LEN",
-    "SPRIO_FORMAT",
-    "SQUEUE_ACCOUNT",
-    "SQUEUE_ALL",
-    "SQUEUE_ARRAY",
-    "SQUEUE_ARRAY_UNIQUE",
-    "SQUEUE_FEDERATION",
-    "SQUEUE_FORMAT",
-    "SQUEUE_FORMAT2",
-    "SQUEUE_LICENSES",
-    "SQUEUE_LOCAL",
-    "SQUEUE_NAMES",
-    "SQUEUE_PARTITION",
-    "SQUEUE_PRIORITY",
-    "SQUEUE_QOS",
-    "SQUEUE_SIBLING",
-    "SQUEUE_SORT",
-    "SQUEUE_STATES",
-    "SQUEUE_USERS",
-    "SSHARE_FORMAT",
-    "SSTAT_FORMAT",
-)
-
-
 def is_secret(name: str) -> bool:
     """Tell whether a variable belongs to the Jupyter server or hub and must not reach a job."""
     return name in _SECRETS or name.startswith(_SECRET_PREFIXES)
@@ -103,10 +74,10 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def question_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a question whose answer we parse: the C locale, epoch times, nobody's formats."""
-    kept = {name: value for name, value in env.items() if name not in _FORMATS and not is_secret(name)}
+    kept = {name: value for name, value in env.items() if name not in SCRUBBED_FORMATS and not is_secret(name)}
     if is_inside_job(env):
         kept = {name: value for name, value in kept.items() if not _from_slurm(name)}
-    return {**kept, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}
+    return {**kept, **QUERY_ENV}
 
 
 def _from_slurm(name: str) -> bool:

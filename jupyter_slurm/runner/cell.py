@@ -1,12 +1,13 @@
 """Run a Python cell inside its job: ``python -u cell.py JOBDIR [args]``. Python 3.8+, standard library only.
 
-It claims the job directory first, so that a job which Slurm holds twice runs once. It tells when it starts and ends by files
-in the cluster's events folder, and leaves the exit code in ``end.json`` (``end.TASK.json`` for an array task).
+It claims the job directory first, so that a job which Slurm holds twice runs once. It tells when it starts and ends by
+files in the cluster's events folder, and leaves the exit code in ``end.json`` (``end.TASK.json`` for an array task).
 """
 
 import ast
 import asyncio
 import atexit
+import contextlib
 import inspect
 import json
 import linecache
@@ -31,9 +32,9 @@ class Place:
         self.suffix = "" if self.task is None else "." + self.task
 
     def claim(self):
-        """Return the id of the job that has the directory: ours, also after a requeue, or that of whoever came first."""
+        """Return the id of the job that has the directory: ours (also after a requeue), or whose came first."""
         path = os.path.join(self.folder, "claim")
-        draft = "%s.%s%s" % (path, self.job_id, self.suffix)
+        draft = f"{path}.{self.job_id}{self.suffix}"
         self._write(draft, self.job_id)
         try:
             os.link(draft, path)  # in one step and with its content; exclusive on NFS too
@@ -55,7 +56,7 @@ class Place:
 
     def end(self, exit_code):
         """Write the end marker, in one step."""
-        path = os.path.join(self.folder, "end%s.json" % self.suffix)
+        path = os.path.join(self.folder, f"end{self.suffix}.json")
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         end = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code, "time": time.time()}
         end["restarts"] = restart
@@ -63,7 +64,7 @@ class Place:
             self._write(path + ".tmp", json.dumps(end))
             os.replace(path + ".tmp", path)
         except OSError as error:
-            sys.stderr.write("the end of this job could not be recorded: %s\n" % error)
+            sys.stderr.write(f"the end of this job could not be recorded: {error}\n")
         self.tell("ended")
 
     @staticmethod
@@ -86,7 +87,7 @@ def run_source(source, filename, namespace):
     loop = None
     try:
         for code, shown in parts:
-            value = eval(code, namespace)  # the person's own cell, in the person's own job
+            value = eval(code, namespace)  # noqa: S307 - the person's own cell, in the person's own job
             if code.co_flags & inspect.CO_COROUTINE:
                 loop = loop or asyncio.new_event_loop()
                 value = loop.run_until_complete(value)
@@ -111,19 +112,19 @@ def run_cell(job, args):
     main.__builtins__ = __builtins__
     sys.modules["__main__"] = main
     cell = job["cell"]
-    sys.argv = [cell["filename"]] + args
+    sys.argv = [cell["filename"], *args]
     sys.path[0] = ""
     try:
         run_source(cell["source"], cell["filename"], main.__dict__)
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0
-        sys.stderr.write("%s\n" % (stop.code,))
+        sys.stderr.write(f"{stop.code}\n")
         return 1
     except KeyboardInterrupt as error:
         print_error(error, cell["filename"])
         return 130
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
         print_error(error, cell["filename"])
         return 1
     return 0
@@ -134,7 +135,7 @@ def main():
     place = Place(sys.argv[1])
     owner = place.claim()
     if owner != place.job_id:
-        sys.stderr.write("job %s runs this cell already; this one (%s) does nothing\n" % (owner, place.job_id))
+        sys.stderr.write(f"job {owner} runs this cell already; this one ({place.job_id}) does nothing\n")
         return 0
     result = {"exit_code": 1}
     # Registered first, so it runs last: after the cell's threads and its own atexit functions.
@@ -144,10 +145,8 @@ def main():
         stream.reconfigure(errors="backslashreplace")
     result["exit_code"] = run_cell(place.job, sys.argv[2:]) & 0xFF
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            pass
     return result["exit_code"]
 
 

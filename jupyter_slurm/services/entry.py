@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.reasons import explain
+
+from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import SlurmError
@@ -122,7 +123,12 @@ class Entry:
         if self.id is None:
             self.id = JobId(chosen.id.job)
         self.submit_time = chosen.submit_time or self.submit_time
-        if self.state.is_finished and not chosen.state.is_finished and self.exit_code is not None and self.kind == "python":
+        if (
+            self.state.is_finished
+            and not chosen.state.is_finished
+            and self.exit_code is not None
+            and self.kind == "python"
+        ):
             return  # the runner's end marker came first; the queue follows in a moment
         if not chosen.state.is_pending:
             self.start_time = chosen.start_time or self.start_time

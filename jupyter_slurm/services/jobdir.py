@@ -86,7 +86,7 @@ class JobFolder:
         return posixpath.join(self.path, name)
 
     def answer(self, attempt: int, part: str = "") -> str:
-        """Return a file of the ``attempt``-th execution of sbatch; part: ``""`` (the claim), ``out``, ``err``, ``rc``."""
+        """Return a file of the ``attempt``-th execution of sbatch: ``""`` is the claim; ``out``, ``err``, ``rc``."""
         return self.file(f"submit.{attempt}" + (f".{part}" if part else ""))
 
     def end_marker(self, task: int | None) -> str:

@@ -7,9 +7,10 @@ import base64
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.output_paths import expand_pattern
-from jupyter_slurm.errors import JobNotFound, JobOutputMissing
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.transport.base import Transport
 
@@ -75,8 +76,8 @@ async def follow(
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     """Yield what a job prints and becomes, until it is over and everything has been said.
 
-    ``offsets`` says how much of each stream the listener has already. A negative one asks for the end only: the first event
-    says where that begins.
+    ``offsets`` says how much of each stream the listener has already. A negative one asks for the end only: the first
+    event says where that begins.
     """
     if entry.state.name == "NOT_SUBMITTED":
         yield "job", entry.as_dict()
@@ -115,8 +116,8 @@ async def _news(
     while True:
         try:
             data, size = await read_output(transport, path, offsets[stream], _CHUNK, finished=False)
-        except JobNotFound:
-            return
+        except TransportError:
+            return  # not ours to read, or the disk is away: the job's state still gets told
         if offsets[stream] < 0:
             offsets[stream] = max(0, size + offsets[stream])
         elif size < offsets[stream]:
@@ -124,5 +125,10 @@ async def _news(
             continue
         if not data:
             return
-        yield {"stream": stream, "offset": offsets[stream], "size": size, "data": base64.b64encode(data).decode("ascii")}
+        yield {
+            "stream": stream,
+            "offset": offsets[stream],
+            "size": size,
+            "data": base64.b64encode(data).decode("ascii"),
+        }
         offsets[stream] += len(data)

@@ -8,25 +8,35 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jupyter_slurm.domain.options import OptionTable
+
 from jupyter_slurm.domain import accounting, cluster, detail, queue
 from jupyter_slurm.domain.environment import is_inside_job, question_environment, submission_environment
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError
 from jupyter_slurm.services.throttle import Bucket
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
-__all__ = ["COMMANDS", "SlurmClient", "base_environment", "cluster_name", "controller_is_silent", "printable", "text_of"]
+__all__ = [
+    "COMMANDS",
+    "SlurmClient",
+    "base_environment",
+    "cluster_name",
+    "controller_is_silent",
+    "printable",
+    "text_of",
+]
 
 COMMANDS = frozenset(
-    "sacct sacctmgr scancel scontrol sdiag sinfo sprio squeue sreport sshare sstat".split()
+    ["sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"]
 )
 """The commands that are passed through for a person."""
 
 _SILENCE = re.compile(
-    rb"Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted|Connection (refused|reset|timed out)"
-    rb"|Communication connection failure|Unexpected message received|Transport endpoint is not connected"
+    rb"Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted"
+    rb"|Connection (refused|reset|timed out)|Communication connection failure|Unexpected message received"
+    rb"|Transport endpoint is not connected"
     rb"|Slurm temporarily unable to accept job|slurm_receive_msg|slurm_load_jobs error: Unable"
     rb"|in standby mode|Slurm backup controller",
     re.IGNORECASE,
@@ -116,13 +126,16 @@ class SlurmClient:
         except CommandError:
             return []
 
-    async def history(self, job: JobId, since: float) -> list[JobRecord]:
-        """Ask slurmdbd about one job; an empty list when there is no accounting or no such job."""
+    async def history(self, jobs: Sequence[JobId], since: float) -> list[JobRecord]:
+        """Ask slurmdbd about jobs; those that it does not know are left out.
+
+        Raises
+        ------
+        CommandError
+            There is no accounting here.
+        """
         mark = secrets.token_hex(8)
-        try:
-            return accounting.parse_sacct(await self.ask(accounting.sacct_argv([job], int(since), mark)), mark)
-        except CommandError:
-            return []
+        return accounting.parse_sacct(await self.ask(accounting.sacct_argv(list(jobs), int(since), mark)), mark)
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""
@@ -158,7 +171,9 @@ class SlurmClient:
             cwd=asked.get("cwd"),
             env=submission_environment(self._env if env is None else env),
             umask=asked.get("umask"),
-            limits={k: v for k, v in limits.items() if re.fullmatch("[cdflmnpstv]", k) and re.fullmatch(r"\d+|unlimited", v)},
+            limits={
+                k: v for k, v in limits.items() if re.fullmatch("[cdflmnpstv]", k) and re.fullmatch(r"\d+|unlimited", v)
+            },
         )
 
     async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
@@ -196,7 +211,10 @@ def _next_step(command: str, said: str) -> str:
     low = said.lower()
     rules = [
         ("invalid job id", "Is it still in the queue? `%squeue --me` shows what is; `%sacct -j ID` what was."),
-        ("accounting storage is disabled", "This cluster keeps no history (no slurmdbd); `jupyter_slurm.jobs()` has your own."),
+        (
+            "accounting storage is disabled",
+            "There is no history here (no slurmdbd); `jupyter_slurm.jobs()` lists your own.",
+        ),
         ("invalid user", "Check the user's name."),
         ("invalid partition", "`%sinfo -s` lists the partitions."),
         ("access/permission denied", "That belongs to somebody else, or needs an operator."),

@@ -1,8 +1,8 @@
 """Handing a job to sbatch: once, whatever happens on the way.
 
 The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there
-(``runner/submit.sh``), detached from us. What was not heard is read from there; what sbatch itself did not hear is looked up
-in the queue by the path of the script, which no other job has.
+(``runner/submit.sh``), detached from us. What was not heard is read from there; what sbatch itself did not hear is
+looked up in the queue by the path of the script, which no other job has.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_slurm._version import __version__
-from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.script import header_options, job_script
+
+from jupyter_slurm._version import __version__
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, script_name
 from jupyter_slurm.services.slurm import printable, text_of
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
-__all__ = ["Answer", "Plan", "execute", "make_plan", "read_answer"]
+__all__ = ["ACCEPTED", "Answer", "Plan", "execute", "make_plan", "read_answer", "refusal"]
+
+ACCEPTED = JobState("PENDING")
+"""The state of a job that sbatch has just accepted."""
 
 # Options that turn sbatch into something else than the submission of this script.
 _NOT_HERE = {
@@ -120,7 +125,11 @@ def make_plan(
         "end": None,
     }
     if python:
-        record["cell"] = {"source": asked["text"], "filename": asked.get("filename") or "<cell>", "python": asked["python"]}
+        record["cell"] = {
+            "source": asked["text"],
+            "filename": asked.get("filename") or "<cell>",
+            "python": asked["python"],
+        }
     return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record)
 
 
@@ -139,14 +148,22 @@ def _chosen(
         split = table.split(words)
         if split.rest and words is options:
             raise OptionError(
-                f"{split.rest[0]!r} is not an option of sbatch", hint="Arguments of the script come after `--`.", option=split.rest[0]
+                f"{split.rest[0]!r} is not an option of sbatch",
+                hint="Arguments of the script come after `--`.",
+                option=split.rest[0],
             )
         for option in split.options:
             if words is options and option.name in _NOT_HERE:
-                raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
+                raise OptionError(
+                    f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0]
+                )
             chosen[option.name] = option.value
         if words is header:
-            for name, variable in (("output", "SBATCH_OUTPUT"), ("error", "SBATCH_ERROR"), ("array", "SBATCH_ARRAY_INX")):
+            for name, variable in (
+                ("output", "SBATCH_OUTPUT"),
+                ("error", "SBATCH_ERROR"),
+                ("array", "SBATCH_ARRAY_INX"),
+            ):
                 if env.get(variable):
                     chosen[name] = env[variable]
     return chosen
@@ -171,8 +188,10 @@ def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str
 def _literal(path: str) -> str:
     """Write a path into a filename pattern; a backslash would switch patterns off and cannot be written."""
     if "\\" in path:
-        raise UsageError(f"job directories cannot lie below {posixpath.dirname(path)}: a backslash is in the name",
-                         hint="Set Settings.job_root to another folder.")
+        raise UsageError(
+            f"job directories cannot lie below {posixpath.dirname(path)}: a backslash is in the name",
+            hint="Set Settings.job_root to another folder.",
+        )
     return path.replace("%", "%%")
 
 
@@ -200,14 +219,17 @@ async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> 
     return Answer(Completed(int(code), out, err), JobId(int(found[-1])) if found and int(code) == 0 else None)
 
 
-def refusal(answer: Answer, plan: Plan) -> SlurmError:
+def refusal(answer: Answer, argv: Sequence[str]) -> SlurmError:
     """Return what sbatch's own no means for the person."""
-    said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.done.exit_code}"
+    said = (
+        "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks)
+        or f"exit code {answer.done.exit_code}"
+    )
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
     return SubmitRefused(
         f"sbatch refused the job: {said}",
         hint=_hint(said),
-        argv=plan.argv,
+        argv=list(argv),
         exit_code=answer.done.exit_code,
         stderr=printable(text_of(answer.done.stderr)),
     )

@@ -13,8 +13,8 @@ __all__ = ["Completed", "Context", "FileStat", "Transport"]
 class Completed:
     """What a command left behind.
 
-    ``exit_code`` is negative for a signal, as in :mod:`subprocess`; the streams are bytes, because Slurm prints whatever
-    people put into names.
+    ``exit_code`` is negative for a signal, as in :mod:`subprocess`; the streams are bytes, because Slurm prints
+    whatever people put into names.
     """
 
     exit_code: int

@@ -197,7 +197,7 @@ def _start(argv: Sequence[str], context: Context | None, output: int) -> subproc
             ) from error
         raise CommandMissing(
             f"{argv[0]} is not on the PATH",
-            hint="Is this a machine from which Slurm can be used? `module load slurm`, or start Jupyter where it is on the PATH.",
+            hint="Can Slurm be used from this machine? `module load slurm`, or start Jupyter where it is on the PATH.",
             argv=list(argv),
         ) from error
     except (OSError, ValueError) as error:
@@ -232,7 +232,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _make_private(path: str, exclusive: bool) -> None:
-    """Make a directory 0700 with its parents, whatever the umask adds (``os.makedirs`` gives the mode to the leaf only)."""
+    """Make a directory 0700 with its parents (``os.makedirs`` gives the mode to the last one only)."""
     parent = os.path.dirname(path)
     if parent and not os.path.isdir(parent):
         _make_private(parent, exclusive=False)

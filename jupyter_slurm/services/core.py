@@ -1,0 +1,182 @@
+"""What the agent does, whoever asks and however it is hosted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import posixpath
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import SlurmError, TransportError, UsageError
+from jupyter_slurm.services.bus import Bus
+from jupyter_slurm.services.cluster import Cluster, cluster_id, read_about
+from jupyter_slurm.services.housekeeping import clean
+from jupyter_slurm.services.store import Store
+from jupyter_slurm.transport.local import LocalTransport
+
+__all__ = ["Core"]
+
+log = logging.getLogger(__name__)
+
+_DAY = 86400.0
+
+
+class Core:
+    """All clusters of a person, as one object.
+
+    Parameters
+    ----------
+    settings : Settings
+        What the person chose.
+    clock : callable, optional
+        Seconds since the epoch.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.bus = Bus()
+        self._clock = clock
+        self._clusters: dict[str, Cluster] = {}
+        self._transport = LocalTransport()
+        self._store: Store | None = None
+        self._registering = asyncio.Lock()
+        self._daily: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Find again what was under way: clusters, jobs, submissions without an answer."""
+        self._store = Store(os.path.join(self.settings.state_dir, "index.sqlite"))
+        with contextlib.suppress(FileNotFoundError, TransportError):
+            for name in await self._transport.list_dir(self.settings.job_root):
+                await self._find_again(name)
+        self._daily = asyncio.create_task(self._clean_daily(), name="housekeeping")
+
+    async def stop(self) -> None:
+        """Let go; nothing that runs on the cluster ends."""
+        if self._daily is not None:
+            self._daily.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._daily
+        for cluster in self._clusters.values():
+            await cluster.stop()
+        self.bus.close()
+        self._transport.close()
+        if self._store is not None:
+            self._store.close()
+
+    def holds(self) -> dict[str, int]:
+        """Return what would be lost, or have to wait, if the agent went now."""
+        under_way = sum(cluster.settler.under_way for cluster in self._clusters.values())
+        return {"submissions": under_way} if under_way else {}
+
+    def clusters(self) -> list[dict[str, Any]]:
+        """Return the clusters known."""
+        return [cluster.as_dict() for cluster in self._clusters.values()]
+
+    async def register_cluster(self, slurm_conf: str | None, path: str | None) -> dict[str, Any]:
+        """Know the Slurm that a front door sees with its SLURM_CONF and PATH."""
+        if slurm_conf is not None and not posixpath.isabs(slurm_conf):
+            raise UsageError(
+                f"SLURM_CONF must be an absolute path, not {slurm_conf!r}", hint="export SLURM_CONF=/…/slurm.conf"
+            )
+        async with self._registering:
+            cluster = await self._known(slurm_conf, path)
+        await cluster.identify()
+        return cluster.as_dict()
+
+    async def submit(self, cluster: str, submission: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`Cluster.submit`."""
+        return await self._cluster(cluster).submit(submission)
+
+    async def jobs(self, cluster: str, *, active: bool) -> list[dict[str, Any]]:
+        """See :meth:`Cluster.jobs`."""
+        return await self._cluster(cluster).jobs(active=active)
+
+    async def job(self, cluster: str, ref: str) -> dict[str, Any]:
+        """Return one job, by key or Slurm id."""
+        return (await self._cluster(cluster).entry(ref)).as_dict()
+
+    async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> dict[str, Any]:
+        """See :meth:`Cluster.cancel`."""
+        return await self._cluster(cluster).cancel(ref, signal)
+
+    async def script(self, cluster: str, ref: str) -> bytes:
+        """See :meth:`Cluster.script`."""
+        return await self._cluster(cluster).script(ref)
+
+    async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
+        """See :meth:`Cluster.output`."""
+        return await self._cluster(cluster).output(ref, stream, offset, limit)
+
+    def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """See :meth:`Cluster.stream`."""
+        return self._cluster(cluster).stream(ref, offsets)
+
+    async def command(self, cluster: str, argv: list[str], *, table: bool, context: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`Cluster.command`."""
+        return await self._cluster(cluster).command(argv, table=table, context=context)
+
+    async def options(self, cluster: str, command: str) -> dict[str, Any]:
+        """See :meth:`Cluster.options`."""
+        return await self._cluster(cluster).options(command)
+
+    async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> dict[str, Any]:
+        """Remove the directories of jobs that ended long ago; see :func:`jupyter_slurm.services.housekeeping.clean`."""
+        days = self.settings.retention_days if older_than_days is None else older_than_days
+        removed: list[str] = []
+        kept = 0
+        for cluster in self._clusters.values():
+            gone, left = await clean(cluster.tracker, self._clock() - days * _DAY, dry_run=dry_run)
+            removed += gone
+            kept += left
+        return {"removed": removed, "kept": kept}
+
+    def _cluster(self, name: str) -> Cluster:
+        try:
+            return self._clusters[name]
+        except KeyError:
+            raise UsageError(f"there is no cluster {name!r}", hint="Register it first (POST /v1/clusters).") from None
+
+    async def _known(self, slurm_conf: str | None, path: str | None) -> Cluster:
+        name = cluster_id(slurm_conf)
+        if name in self._clusters:
+            return self._clusters[name]
+        if self._store is None:
+            raise RuntimeError("the core has not been started")
+        cluster = Cluster(
+            slurm_conf,
+            path,
+            transport=self._transport,
+            settings=self.settings,
+            store=self._store,
+            bus=self.bus,
+            clock=self._clock,
+        )
+        await cluster.start()
+        self._clusters[name] = cluster
+        return cluster
+
+    async def _find_again(self, name: str) -> None:
+        try:
+            raw = await self._transport.read(posixpath.join(self.settings.job_root, name, "cluster.json"))
+        except (FileNotFoundError, NotADirectoryError, TransportError):
+            return
+        about = read_about(raw)
+        if about is None or cluster_id(about[0]) != name:
+            log.warning("%s/cluster.json is left alone: it is not of this folder", name)
+            return
+        await self._known(*about)
+
+    async def _clean_daily(self) -> None:
+        while self.settings.retention_days > 0:
+            try:
+                gone = (await self.clean())["removed"]
+                if gone:
+                    log.info("%d job directories were older than %g days", len(gone), self.settings.retention_days)
+            except (SlurmError, OSError):
+                log.exception("housekeeping")
+            await asyncio.sleep(_DAY)

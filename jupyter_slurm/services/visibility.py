@@ -1,0 +1,83 @@
+"""Whether the compute nodes can see a path of this machine, as far as that can be told from here."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+
+__all__ = ["doubt_about"]
+
+_SHARED = frozenset(
+    [
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "cvmfs",
+        "fuse.cephfs",
+        "fuse.cvmfs",
+        "fuse.glusterfs",
+        "fuse.sshfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "mmfs",
+        "nfs",
+        "nfs4",
+        "orangefs",
+        "panfs",
+        "pvfs2",
+        "smb3",
+        "wekafs",
+    ]
+)
+_EVERYWHERE = ("/usr/", "/bin/", "/opt/")
+
+
+def file_system_of(path: str, mounts: str) -> str:
+    """Return the type of the file system that holds a path.
+
+    Parameters
+    ----------
+    path : str
+        An absolute path.
+    mounts : str
+        The text of /proc/self/mounts (proc(5)).
+    """
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].encode("latin-1", "replace").decode("unicode_escape", "replace")
+        if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind
+
+
+def doubt_about(path: str, hosts: Iterable[str], here: str, mounts: str) -> str | None:
+    """Say why the nodes may not see a program of this machine; None when nothing speaks against it.
+
+    Parameters
+    ----------
+    path : str
+        The program.
+    hosts : iterable of str
+        Host names of the nodes.
+    here : str
+        Host name of this machine.
+    mounts : str
+        The text of /proc/self/mounts.
+    """
+    short = here.split(".")[0]
+    if all(host.split(".")[0] in (short, "localhost") for host in hosts):
+        return None
+    path = posixpath.normpath(path)
+    kind = file_system_of(path, mounts)
+    if not kind or kind in _SHARED or path.startswith(_EVERYWHERE):
+        return None
+    return (
+        f"{path} lies on a local file system ({kind}) of {short}: the nodes may not have it. "
+        "Say python=PATH with a Python that they see (in your home folder, or /usr/bin/python3)."
+    )
