@@ -14,21 +14,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from jupyter_slurm.domain.ids import JobId, TaskRange, parse_queue_id
+from jupyter_slurm.domain.ids import parse_queue_id
 from jupyter_slurm.domain.marks import framed_records, long_format
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_time_limit
-from jupyter_slurm.errors import ParseError, UsageError
+from jupyter_slurm.domain.values import parse_count, parse_epoch, present, read_time_limit, wait_status
+from jupyter_slurm.errors import ParseError
 
 __all__ = [
+    "POLL_FIELDS",
     "QUERY_ENV",
     "SCRUBBED_FORMATS",
     "lookup_argv",
     "parse_lookup",
     "parse_poll",
     "poll_argv",
-    "wait_status",
+    "queue_record",
 ]
 
 #: What every question of ours has in its environment: untranslated words, times as seconds since the epoch, and lists
@@ -78,7 +79,8 @@ SCRUBBED_FORMATS: Final[tuple[str, ...]] = (
 # --all: one's own jobs in hidden partitions too.
 _QUESTION: Final = ("squeue", "--me", "--local", "--all", "--noheader", "--states=all")
 
-_POLL_FIELDS: Final = (
+#: What the poller asks, in the words of ``squeue -O``. None of them holds text that a user chose freely.
+POLL_FIELDS: Final = (
     "jobarrayid",
     "jobid",
     "state",
@@ -98,9 +100,6 @@ _POLL_FIELDS: Final = (
 )
 _LOOKUP_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "command")
 
-# squeue prints these where there is no value.
-_NOTHING: Final = frozenset({"(null)", "N/A", "n/a", "None"})
-
 
 def poll_argv(mark: str) -> list[str]:
     """Return the question. No field of it holds free text of a user.
@@ -110,7 +109,7 @@ def poll_argv(mark: str) -> list[str]:
     mark : str
         Fresh random hexadecimal digits (see :mod:`~jupyter_slurm.domain.marks`).
     """
-    return [*_QUESTION, f"--Format={long_format(_POLL_FIELDS, mark)}"]
+    return [*_QUESTION, f"--Format={long_format(POLL_FIELDS, mark)}"]
 
 
 def parse_poll(output: bytes, mark: str) -> list[JobRecord]:
@@ -123,37 +122,40 @@ def parse_poll(output: bytes, mark: str) -> list[JobRecord]:
     ParseError
         The answer is torn.
     """
-    records = []
-    for row in framed_records(output, mark, len(_POLL_FIELDS)):
-        field = dict(zip(_POLL_FIELDS, row, strict=True))
-        head = _head(field)
-        if head is None:
-            continue
-        job, tasks, state = head
-        exit_code, signal = wait_status(field["exit_code"]) if state.is_finished else (None, None)
-        records.append(
-            JobRecord(
-                id=job,
-                state=state,
-                tasks=tasks,
-                raw_id=parse_count(field["jobid"]),
-                reason=_text(field["reason"]),
-                partition=_text(field["partition"]),
-                account=_text(field["account"]),
-                qos=_text(field["qos"]),
-                submit_time=parse_epoch(field["submittime"]),
-                start_time=parse_epoch(field["starttime"]),
-                end_time=parse_epoch(field["endtime"]),
-                time_limit=_time_limit(field["timelimit"]),
-                nodes=_text(field["nodelist"]),
-                node_count=parse_count(field["numnodes"]),
-                cpus=parse_count(field["numcpus"]),
-                exit_code=exit_code,
-                signal=signal,
-                restarts=parse_count(field["restartcnt"]),
-            )
-        )
-    return records
+    rows = framed_records(output, mark, len(POLL_FIELDS))
+    records = (queue_record(dict(zip(POLL_FIELDS, row, strict=True))) for row in rows)
+    return [record for record in records if record is not None]
+
+
+def queue_record(field: Mapping[str, str]) -> JobRecord | None:
+    """Make a record of the fields of one row; ``None`` if its id cannot be read."""
+    try:
+        job, tasks = parse_queue_id(field["jobarrayid"].strip())
+    except ParseError:
+        return None
+    state = JobState.parse(field["state"])
+    exit_code, signal = wait_status(field["exit_code"]) if state.is_finished else (None, None)
+    return JobRecord(
+        id=job,
+        state=state,
+        tasks=tasks,
+        raw_id=parse_count(field["jobid"]),
+        reason=present(field.get("reason", "")),
+        partition=present(field.get("partition", "")),
+        account=present(field.get("account", "")),
+        qos=present(field.get("qos", "")),
+        submit_time=parse_epoch(field["submittime"]),
+        start_time=parse_epoch(field.get("starttime", "")),
+        end_time=parse_epoch(field.get("endtime", "")),
+        time_limit=read_time_limit(field.get("timelimit", "")),
+        nodes=present(field.get("nodelist", "")),
+        node_count=parse_count(field.get("numnodes", "")),
+        cpus=parse_count(field.get("numcpus", "")),
+        exit_code=exit_code,
+        signal=signal,
+        restarts=parse_count(field.get("restartcnt", "")),
+        command=present(field.get("command", "")) or None,
+    )
 
 
 def lookup_argv(mark: str) -> list[str]:
@@ -172,52 +174,6 @@ def parse_lookup(output: bytes, mark: str) -> list[JobRecord]:
     ParseError
         The answer is torn.
     """
-    records = []
-    for row in framed_records(output, mark, len(_LOOKUP_FIELDS)):
-        field = dict(zip(_LOOKUP_FIELDS, row, strict=True))
-        head = _head(field)
-        if head is None:
-            continue
-        job, tasks, state = head
-        exit_code, signal = wait_status(field["exit_code"]) if state.is_finished else (None, None)
-        records.append(
-            JobRecord(
-                id=job,
-                state=state,
-                tasks=tasks,
-                raw_id=parse_count(field["jobid"]),
-                submit_time=parse_epoch(field["submittime"]),
-                exit_code=exit_code,
-                signal=signal,
-                command=_text(field["command"]) or None,
-            )
-        )
-    return records
-
-
-def wait_status(text: str) -> tuple[int | None, int | None]:
-    """Split a status as wait(2) packs it, which is what ``squeue -O exit_code`` prints, into exit code and signal."""
-    status = parse_count(text)
-    if status is None or status > 0xFFFF:
-        return None, None
-    return status >> 8, status & 0x7F
-
-
-def _head(field: Mapping[str, str]) -> tuple[JobId, TaskRange | None, JobState] | None:
-    try:
-        job, tasks = parse_queue_id(field["jobarrayid"].strip())
-    except ParseError:
-        return None
-    return job, tasks, JobState.parse(field["state"])
-
-
-def _text(value: str) -> str:
-    return "" if value in _NOTHING else value
-
-
-def _time_limit(text: str) -> int | None:
-    try:
-        return parse_time_limit(text)
-    except UsageError:
-        # NOT_SET, INVALID, Partition_Limit
-        return None
+    rows = framed_records(output, mark, len(_LOOKUP_FIELDS))
+    records = (queue_record(dict(zip(_LOOKUP_FIELDS, row, strict=True))) for row in rows)
+    return [record for record in records if record is not None]

@@ -23,7 +23,10 @@ __all__ = [
     "parse_memory",
     "parse_time_limit",
     "parse_tres",
+    "present",
+    "read_time_limit",
     "split_outside_brackets",
+    "wait_status",
 ]
 
 _TIME = re.compile(
@@ -39,7 +42,7 @@ _MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTPE]?)(?:I?B)?([NC]?)", re.A
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 
 # What Slurm prints where there is no value.
-_NOTHING: Final = frozenset({"", "(null)", "N/A", "NONE", "NULL", "UNKNOWN"})
+_NOTHING: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "NULL", "UNKNOWN"})
 
 _MAX_INDICES: Final = 4096
 _GRES = re.compile(r"(?P<body>[^()]*|[^()]*\(null\)[^()]*)(?P<extras>(?:\([^()]*\))*)")
@@ -139,6 +142,27 @@ def parse_epoch(text: str) -> int | None:
         return None
     # Zero means "not set" to Slurm.
     return int(stripped) or None
+
+
+def wait_status(text: str) -> tuple[int | None, int | None]:
+    """Split a status as wait(2) packs it, which is what ``squeue -O exit_code`` prints, into exit code and signal."""
+    status = parse_count(text)
+    if status is None or status > 0xFFFF:
+        return None, None
+    return status >> 8, status & 0x7F
+
+
+def present(value: str) -> str:
+    """Return the text, or nothing where Slurm printed a word for nothing."""
+    return "" if value in _NOTHING else value
+
+
+def read_time_limit(text: str) -> int | None:
+    """Read a time limit that Slurm printed, in seconds; ``None`` for UNLIMITED, NOT_SET, INVALID or Partition_Limit."""
+    try:
+        return parse_time_limit(text)
+    except UsageError:
+        return None
 
 
 def split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
