@@ -1,1 +1,1 @@
-"""What runs outside this package: inside a job, and beside sbatch. Single files that import nothing of ours."""
+"""What runs inside a job: single files that import nothing of ours."""

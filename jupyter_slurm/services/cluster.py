@@ -25,7 +25,7 @@ from jupyter_slurm.services import output, submission
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, dump, is_key
-from jupyter_slurm.services.settling import Settler, is_clear
+from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.slurm import COMMANDS, SlurmClient, base_environment, cluster_name, printable, text_of
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tracking import Tracker
@@ -83,7 +83,7 @@ class Cluster:
         )
         self.settler = Settler(self.tracker, self.client, self.watcher, settings.submit_timeout)
         self._bus = bus
-        self._submit_script = ""
+        self._is_prepared = False
         self._hosts: list[str] | None = None
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
         self._locks: dict[str, asyncio.Lock] = {}
@@ -94,7 +94,7 @@ class Cluster:
     async def start(self) -> None:
         """Know again what was known, and begin to watch."""
         for entry in await self.tracker.load():
-            self.settler.begin(entry, "")
+            self.settler.begin(entry)
         self.watcher.start()
         self._signs = asyncio.create_task(self._watch_signs(), name="signs")
         if self.tracker.active():
@@ -166,38 +166,39 @@ class Cluster:
         entry = known or Entry(self.id, folder=plan.folder, record=plan.record, submit_time=self._clock())
         if known is None:
             entry.warnings = warnings
-            await self._write(plan)
+            await self._make_folder(plan)
             self.tracker.add(entry)
         else:
             await self.settler.take_back(known)
-        answer = await submission.execute(
-            self._transport, self._submit_script, plan, context, 1, self._settings.submit_timeout
-        )
+        answer = await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
         if answer is not None and answer.job is not None:
             await self.settler.accept(entry, answer.job, answer.remarks)
-        elif answer is not None and is_clear(answer):
+        elif answer is not None and answer.is_clear:
             self.tracker.drop(entry)
             await self._transport.remove(plan.folder.path)
             raise submission.refusal(answer, plan.argv)
         else:
-            self.settler.begin(entry, self._submit_script, plan, context)
+            self.settler.begin(entry, plan, context)
         return entry.as_dict()
 
-    async def _write(self, plan: submission.Plan) -> None:
-        await self._transport.make_dir(plan.folder.path)
-        await self._transport.write(plan.folder.file(plan.record["script"]), plan.script)
-        await plan.folder.save(self._transport, plan.record)
+    async def _make_folder(self, plan: submission.Plan) -> None:
+        files = {plan.record["script"]: plan.script, "job.json": dump(plan.record)}
+        try:
+            await self._transport.new_folder(plan.folder.path, files)
+        except FileExistsError:
+            # An agent died while it made this folder: before it had written job.json, so before it ran sbatch.
+            await self._transport.remove(plan.folder.path)
+            await self._transport.new_folder(plan.folder.path, files)
 
     async def _prepare(self) -> None:
-        """Put the cluster's folder, the runner and our own script in place, once."""
-        if self._submit_script:
+        """Put the cluster's folder and the runner in place, once."""
+        if self._is_prepared:
             return
         await self._transport.make_dir(self.folder.events)
-        for name in ("cell.py", "submit.sh"):
-            await self._transport.write(self._runner_path(name), _shipped(name))
+        await self._transport.write(self._runner_path("cell.py"), _shipped("cell.py"))
         about = {"format": FORMAT, "id": self.id, "name": self.name, "slurm_conf": self.slurm_conf, "path": self.path}
         await self._transport.write(posixpath.join(self.folder.path, "cluster.json"), dump(about))
-        self._submit_script = self._runner_path("submit.sh")
+        self._is_prepared = True
 
     def _runner_path(self, name: str) -> str:
         """Return where a file of the runner lies: its content is in its name, so that versions do not meet."""
@@ -253,6 +254,7 @@ class Cluster:
         entry = Entry(self.id, id=job, state=mine[0].state)
         entry.see(mine, self._clock())
         self.tracker.add(entry)
+        self.watcher.wake()
         return entry
 
     async def _remembered(self, job: JobId) -> list[Any]:

@@ -7,7 +7,7 @@
     ROOT/CLUSTER/events/KEY[.TASK].WHAT  signs of the runner: started, ended
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
     ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name
-    ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (runner/submit.sh)
+    ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.run_once)
     ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended
 
@@ -85,9 +85,9 @@ class JobFolder:
         """Return the path of a file in it."""
         return posixpath.join(self.path, name)
 
-    def answer(self, attempt: int, part: str = "") -> str:
-        """Return a file of the ``attempt``-th execution of sbatch: ``""`` is the claim; ``out``, ``err``, ``rc``."""
-        return self.file(f"submit.{attempt}" + (f".{part}" if part else ""))
+    def answer(self, attempt: int) -> str:
+        """Return the prefix of the files that the ``attempt``-th execution of sbatch leaves."""
+        return self.file(f"submit.{attempt}")
 
     def end_marker(self, task: int | None) -> str:
         """Return the runner's end marker."""

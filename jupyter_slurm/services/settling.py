@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from dataclasses import dataclass
 
@@ -11,20 +10,20 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import ControllerError, SlurmError, SubmissionUnknown, TransportError
 from jupyter_slurm.services import submission
 from jupyter_slurm.services.entry import NOT_SUBMITTED, Entry
-from jupyter_slurm.services.slurm import SlurmClient, controller_is_silent
+from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.submission import Answer, Plan
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
 from jupyter_slurm.transport.base import Context
 
-__all__ = ["Settler", "is_clear"]
+__all__ = ["Settler"]
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _LOOK_AGAIN = 5.0
 _LOOKS = 2
-_NO_FLOCK = 600
+_STILL_RUNNING = 1.0
 
 
 @dataclass
@@ -32,16 +31,8 @@ class _Case:
     """One submission under way; ``plan`` and ``context`` are None after a restart of the agent."""
 
     entry: Entry
-    script: str
     plan: Plan | None
     context: Context | None
-
-
-def is_clear(answer: Answer | None) -> bool:
-    """Tell whether an answer settles the matter: an id, or a no of the controller's own."""
-    if answer is None:
-        return False
-    return answer.job is not None or (answer.done.exit_code in range(1, 126) and not controller_is_silent(answer.done))
 
 
 class Settler:
@@ -65,7 +56,7 @@ class Settler:
         """How many submissions have no answer yet."""
         return len(self._tasks)
 
-    def begin(self, entry: Entry, script: str, plan: Plan | None = None, context: Context | None = None) -> None:
+    def begin(self, entry: Entry, plan: Plan | None = None, context: Context | None = None) -> None:
         """Take over a submission whose answer is not known."""
         entry.known, entry.unknown_since = False, self._tracker.clock()
         entry.error = SubmissionUnknown(
@@ -74,7 +65,7 @@ class Settler:
         )
         self._tracker.tell(entry)
         key = entry.key or ""
-        task = asyncio.create_task(self._guard(_Case(entry, script, plan, context)), name=f"settle {key}")
+        task = asyncio.create_task(self._guard(_Case(entry, plan, context)), name=f"settle {key}")
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._tasks.pop(key) if self._tasks.get(key) is done else None)
 
@@ -124,7 +115,7 @@ class Settler:
             answer = await self._answer(case, attempt)
             if answer is not None and answer.job is not None:
                 return await self._found(entry, answer.job, answer.remarks)
-            if answer is not None and is_clear(answer):
+            if answer is not None and answer.is_clear:
                 return await self._refuse(entry, submission.refusal(answer, (entry.record or {}).get("argv") or []))
             job = await self._look_up(entry)
             if job is not None:
@@ -139,22 +130,9 @@ class Settler:
         folder, transport = case.entry.folder, self._client.transport
         if folder is None:
             return None
-        for second in itertools.count():
-            alive = await transport.locked(folder.answer(attempt)) or (
-                second < _NO_FLOCK and await self._is_unlockable(folder.answer(attempt))
-            )
-            answer = await submission.read_answer(transport, folder, attempt)
-            if answer is not None or not alive:
-                return answer
-            await asyncio.sleep(1.0)
-        return None
-
-    async def _is_unlockable(self, claim: str) -> bool:
-        """Whether this execution could not take its lock (no flock there), so that only its answer tells of its end."""
-        try:
-            return not await self._client.transport.read(claim)
-        except FileNotFoundError:
-            return False
+        while await transport.locked(folder.answer(attempt) + ".out"):  # noqa: ASYNC110 - another process holds it
+            await asyncio.sleep(_STILL_RUNNING)
+        return await submission.read_answer(transport, folder, attempt, None)
 
     async def _look_up(self, entry: Entry) -> JobId | None:
         """Look for the job until the controller has said no twice: after a freeze it works off what it holds."""
@@ -177,7 +155,7 @@ class Settler:
         log.info("submission %s is not in the queue: sbatch is run again (%d)", case.entry.key, attempt)
         plan.record["attempts"] = attempt
         await plan.folder.save(self._client.transport, plan.record)
-        await submission.execute(self._client.transport, case.script, plan, context, attempt, self._timeout)
+        await submission.execute(self._client.transport, plan, context, attempt, self._timeout)
 
     async def _found(self, entry: Entry, job: JobId, remarks: list[str]) -> None:
         await self.accept(entry, job, remarks)

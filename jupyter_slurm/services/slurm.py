@@ -23,7 +23,7 @@ __all__ = [
     "SlurmClient",
     "base_environment",
     "cluster_name",
-    "controller_is_silent",
+    "is_silence",
     "printable",
     "text_of",
 ]
@@ -48,9 +48,9 @@ def text_of(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def controller_is_silent(done: Completed) -> bool:
-    """Tell whether a command failed since a daemon did not answer, as opposed to an answer that is no."""
-    return done.exit_code != 0 and _SILENCE.search(done.stderr) is not None
+def is_silence(stderr: bytes) -> bool:
+    """Tell whether a command complains that a daemon did not answer, as opposed to an answer that is no."""
+    return _SILENCE.search(stderr) is not None
 
 
 class SlurmClient:
@@ -97,7 +97,7 @@ class SlurmClient:
             return done
         said = text_of(done.stderr).strip() or f"exit code {done.exit_code}"
         details: dict[str, Any] = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
-        if controller_is_silent(done):
+        if is_silence(done.stderr):
             raise ControllerError(
                 f"Slurm does not answer: {said}",
                 hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",

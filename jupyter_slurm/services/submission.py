@@ -1,7 +1,7 @@
 """Handing a job to sbatch: once, whatever happens on the way.
 
-The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there
-(``runner/submit.sh``), detached from us. What was not heard is read from there; what sbatch itself did not hear is
+The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there,
+detached from us (``Transport.run_once``). What was not heard is read from there; what sbatch itself did not hear is
 looked up in the queue by the path of the script, which no other job has.
 """
 
@@ -21,8 +21,8 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, script_name
-from jupyter_slurm.services.slurm import printable, text_of
-from jupyter_slurm.transport.base import Completed, Context, Transport
+from jupyter_slurm.services.slurm import is_silence, printable, text_of
+from jupyter_slurm.transport.base import Context, Transport
 
 __all__ = ["ACCEPTED", "Answer", "Plan", "execute", "make_plan", "read_answer", "refusal"]
 
@@ -54,15 +54,23 @@ class Plan:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one execution of sbatch answered; ``job`` is None when it said no."""
+    """What one execution of sbatch left; ``job`` is None when it printed no id, ``exit_code`` when nobody heard it."""
 
-    done: Completed
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
     job: JobId | None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it settles the matter: an id, or a no of the controller's own."""
+        refused = self.exit_code is not None and 0 < self.exit_code < 126
+        return self.job is not None or (refused and not is_silence(self.stderr))
 
     @property
     def remarks(self) -> list[str]:
         """What sbatch said beside the id: warnings, a site's messages."""
-        return [printable(line) for line in text_of(self.done.stderr).splitlines() if line.strip()]
+        return [printable(line) for line in text_of(self.stderr).splitlines() if line.strip()]
 
 
 def make_plan(
@@ -195,43 +203,43 @@ def _literal(path: str) -> str:
     return path.replace("%", "%%")
 
 
-async def execute(
-    transport: Transport, script: str, plan: Plan, context: Context, attempt: int, timeout: float
-) -> Answer | None:
+async def execute(transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float) -> Answer | None:
     """Execute sbatch once; None when its answer is not known within ``timeout`` seconds (it may still come)."""
-    limits = " ".join(f"{letter}={value}" for letter, value in (context.limits or {}).items())
-    argv = ["/bin/sh", script, plan.folder.path, str(attempt), limits, *plan.argv]
-    await transport.run_detached(argv, context=context, timeout=timeout)
-    return await read_answer(transport, plan.folder, attempt)
-
-
-async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:
-    """Read what an execution of sbatch left in the job directory; None: nothing (yet)."""
     try:
-        code = (await transport.read(folder.answer(attempt, "rc"))).strip()
-        if not code.isdigit():
-            return None
-        out = await transport.read(folder.answer(attempt, "out"))
-        err = await transport.read(folder.answer(attempt, "err"))
+        code = await transport.run_once(plan.folder.answer(attempt), plan.argv, context=context, timeout=timeout)
+    except FileExistsError:
+        return None  # it was executed before, by us or by another agent: what it left is looked at
+    return None if code is None else await read_answer(transport, plan.folder, attempt, code)
+
+
+async def read_answer(transport: Transport, folder: JobFolder, attempt: int, code: int | None) -> Answer | None:
+    """Read what an execution of sbatch that is over left in the job directory; None: it never began.
+
+    Parameters
+    ----------
+    code : int or None
+        Its exit code; None when whoever waited for it has died too.
+    """
+    try:
+        out = await transport.read(folder.answer(attempt) + ".out")
+        err = await transport.read(folder.answer(attempt) + ".err")
     except FileNotFoundError:
         return None
     found = _ID_LINE.findall(out)
-    return Answer(Completed(int(code), out, err), JobId(int(found[-1])) if found and int(code) == 0 else None)
+    job = JobId(int(found[-1])) if found and code in (0, None) else None
+    return Answer(code, out, err, job)
 
 
 def refusal(answer: Answer, argv: Sequence[str]) -> SlurmError:
     """Return what sbatch's own no means for the person."""
-    said = (
-        "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks)
-        or f"exit code {answer.done.exit_code}"
-    )
+    said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
     return SubmitRefused(
         f"sbatch refused the job: {said}",
         hint=_hint(said),
         argv=list(argv),
-        exit_code=answer.done.exit_code,
-        stderr=printable(text_of(answer.done.stderr)),
+        exit_code=answer.exit_code,
+        stderr=printable(text_of(answer.stderr)),
     )
 
 

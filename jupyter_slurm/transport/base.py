@@ -72,10 +72,14 @@ class Transport(Protocol):
         """Run a command to its end; ``timeout`` in seconds. Its whole process group ends with a time-out."""
         ...
 
-    async def run_detached(
-        self, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
+    async def run_once(
+        self, prefix: str, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
     ) -> int | None:
-        """Run a command that must not die with us; it writes its results into files and nothing to its streams.
+        """Run a command that must run once and must not die with us.
+
+        ``PREFIX.out`` is made exclusively, which is the right to run: who comes second gets FileExistsError. It stays
+        locked (flock) while the command lives, so that others can tell "still running" from "died". The command's
+        streams go into ``PREFIX.out`` and ``PREFIX.err``. Its session is its own; the end of ours does not reach it.
 
         Returns its exit code; None: it still runs when ``timeout`` (seconds) is over, and goes on.
         """
@@ -93,8 +97,12 @@ class Transport(Protocol):
         """Look at a file."""
         ...
 
-    async def make_dir(self, path: str, *, exclusive: bool = False) -> None:
-        """Make a directory 0700 and its parents; ``exclusive``: FileExistsError when it is there already."""
+    async def make_dir(self, path: str) -> None:
+        """Make a directory 0700 and its parents, where they are not there yet."""
+        ...
+
+    async def new_folder(self, path: str, files: Mapping[str, bytes]) -> None:
+        """Make a directory 0700 that must not be there yet (FileExistsError), and files 0600 in it, in this order."""
         ...
 
     async def list_dir(self, path: str) -> list[str]:

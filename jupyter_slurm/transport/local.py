@@ -7,15 +7,16 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import secrets
 import shutil
 import signal
 import stat as stat_module
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat
@@ -75,7 +76,8 @@ class LocalTransport:
         started: list[subprocess.Popen[bytes]] = []
 
         def work() -> Completed:
-            process = _start(argv, context, subprocess.PIPE)
+            pipe = subprocess.PIPE
+            process = _start(argv, context, stdin=pipe, stdout=pipe, stderr=pipe)
             started.append(process)
             self._running.add(process)
             try:
@@ -91,11 +93,29 @@ class LocalTransport:
                 _kill_group(process)
             raise
 
-    async def run_detached(
-        self, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
+    async def run_once(
+        self, prefix: str, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
     ) -> int | None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
-        return await self._in_thread(lambda: _wait_end(_start(argv, context, subprocess.DEVNULL), timeout))
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[int] = loop.create_future()
+
+        def tell(exit_code: int) -> None:
+            if not ended.done():
+                ended.set_result(exit_code)
+
+        def reap(process: subprocess.Popen[bytes]) -> None:
+            exit_code = process.wait()
+            with contextlib.suppress(RuntimeError):  # the loop may be gone; the files tell everything
+                loop.call_soon_threadsafe(tell, exit_code)
+
+        process = await self._in_thread(lambda: _start_once(prefix, argv, context))
+        # A daemon thread, not one of the pool: a frozen command must not keep the interpreter from leaving.
+        threading.Thread(target=reap, args=(process,), name="jupyter-slurm-reaper", daemon=True).start()
+        try:
+            return await asyncio.wait_for(ended, timeout)
+        except TimeoutError:
+            return None
 
     async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
@@ -114,7 +134,7 @@ class LocalTransport:
             draft = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
             with _told("write", path):
                 try:
-                    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as file:
+                    with open(_new_file(draft, mode), "wb") as file:
                         file.write(data)
                     os.replace(draft, path)
                 except BaseException:
@@ -134,12 +154,24 @@ class LocalTransport:
 
         return await self._in_thread(work)
 
-    async def make_dir(self, path: str, *, exclusive: bool = False) -> None:
+    async def make_dir(self, path: str) -> None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> None:
             with _told("make the folder", path):
-                _make_private(path, exclusive)
+                _make_private(path)
+
+        await self._in_thread(work)
+
+    async def new_folder(self, path: str, files: Mapping[str, bytes]) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> None:
+            with _told("make the folder", path):
+                os.mkdir(path, 0o700)
+                for name, data in files.items():
+                    with open(_new_file(os.path.join(path, name)), "wb") as file:
+                        file.write(data)
 
         await self._in_thread(work)
 
@@ -175,20 +207,16 @@ class LocalTransport:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
-def _start(argv: Sequence[str], context: Context | None, output: int) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], context: Context | None, **streams: Any) -> subprocess.Popen[bytes]:
     context = context or Context()
     try:
         return subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE if output == subprocess.PIPE else subprocess.DEVNULL,
-            # A detached command gets a pipe too, though it writes nothing: its end tells us the moment of the exit,
-            # where Popen.wait() with a time-out would poll.
-            stdout=subprocess.PIPE,
-            stderr=output,
+            _limited(argv, context.limits or {}),
             cwd=context.cwd,
             env=None if context.env is None else dict(context.env),
             umask=-1 if context.umask is None else context.umask,
             start_new_session=True,
+            **streams,
         )
     except FileNotFoundError as error:
         if context.cwd is not None and not os.path.isdir(context.cwd):
@@ -204,6 +232,58 @@ def _start(argv: Sequence[str], context: Context | None, output: int) -> subproc
         raise TransportError(f"{argv[0]} cannot be started: {error}", argv=list(argv)) from error
 
 
+def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
+    """Start a command on files that it keeps when we are gone; the lock is the open file's, so that it inherits it."""
+    with _told("write", prefix):
+        out = _new_file(f"{prefix}.out")
+    try:
+        fcntl.flock(out, fcntl.LOCK_EX)
+        with _told("write", prefix):
+            err = _new_file(f"{prefix}.err")
+        try:
+            return _start(argv, context, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        finally:
+            os.close(err)
+    finally:
+        os.close(out)
+
+
+def _limited(argv: Sequence[str], limits: Mapping[str, str]) -> list[str]:
+    """Put the soft limits in front that differ from our own; only the shell can set them without a race."""
+    wanted = [f"{letter}={value}" for letter, value in limits.items() if _own_limit(letter) not in (value, None)]
+    if not wanted:
+        return list(argv)
+    script = 'for l in $1; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; shift; exec "$@"'
+    return ["/bin/sh", "-c", script, "sh", " ".join(wanted), *argv]
+
+
+# Letter of ulimit in the POSIX shell -> the limit, and its unit in bytes (dash(1), getrlimit(2)).
+_LIMITS = {
+    "c": (resource.RLIMIT_CORE, 512),
+    "d": (resource.RLIMIT_DATA, 1024),
+    "f": (resource.RLIMIT_FSIZE, 512),
+    "l": (resource.RLIMIT_MEMLOCK, 1024),
+    "n": (resource.RLIMIT_NOFILE, 1),
+    "p": (resource.RLIMIT_NPROC, 1),
+    "s": (resource.RLIMIT_STACK, 1024),
+    "t": (resource.RLIMIT_CPU, 1),
+    "v": (resource.RLIMIT_AS, 1024),
+}
+
+
+def _own_limit(letter: str) -> str | None:
+    """Return our own soft limit as ``ulimit`` writes it; None for a letter that means nothing."""
+    if letter not in _LIMITS:
+        return None
+    which, unit = _LIMITS[letter]
+    soft = resource.getrlimit(which)[0]
+    return "unlimited" if soft == resource.RLIM_INFINITY else str(soft // unit)
+
+
+def _new_file(path: str, mode: int = 0o600) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
 def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout: float | None) -> tuple[bytes, bytes]:
     try:
         return process.communicate(stdin, timeout=timeout)
@@ -216,30 +296,20 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout: float 
         ) from error
 
 
-def _wait_end(process: subprocess.Popen[bytes], timeout: float | None) -> int | None:
-    try:
-        process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        # It goes on by itself; somebody has to take its exit code one day.
-        threading.Thread(target=process.communicate, name="jupyter-slurm-reaper", daemon=True).start()
-        return None
-    return process.returncode
-
-
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _make_private(path: str, exclusive: bool) -> None:
+def _make_private(path: str) -> None:
     """Make a directory 0700 with its parents (``os.makedirs`` gives the mode to the last one only)."""
     parent = os.path.dirname(path)
     if parent and not os.path.isdir(parent):
-        _make_private(parent, exclusive=False)
+        _make_private(parent)
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        if exclusive or not os.path.isdir(path):
+        if not os.path.isdir(path):
             raise
 
 

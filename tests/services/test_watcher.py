@@ -1,0 +1,142 @@
+"""When the poller asks: on a clock of the test's own, in real tasks."""
+
+import asyncio
+
+import pytest
+
+from jupyter_slurm.errors import ControllerError
+from jupyter_slurm.services.throttle import Bucket
+from jupyter_slurm.services.watcher import Watcher
+
+
+class World:
+    """Simulated monotonic seconds: ``asyncio.sleep`` and time-outs of the event loop run on them."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda: self.now)
+        self.asked: list[float] = []
+        self.changes: list[float] = []
+        self.silent_until = 0.0
+        self.needed = False
+        self.waited_for = False
+
+    async def look(self):
+        self.asked.append(self.now)
+        if self.now < self.silent_until:
+            raise ControllerError("no answer")
+        return any(self.now - 10 < change <= self.now for change in self.changes)
+
+    async def go(self, seconds, step=0.5):
+        end = self.now + seconds
+        while self.now < end:
+            self.now += step
+            for _ in range(6):
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world(monkeypatch):
+    return World(monkeypatch)
+
+
+@pytest.fixture
+async def watcher(world):
+    watcher = Watcher(
+        world.look,
+        needed=lambda: world.needed,
+        waited_for=lambda: world.waited_for,
+        shortest=10,
+        longest=300,
+        clock=lambda: world.now,
+    )
+    watcher.start()
+    yield watcher
+    await watcher.stop()
+
+
+def gaps(asked):
+    return [b - a for a, b in zip(asked, asked[1:], strict=False)]
+
+
+async def test_interval_grows_to_minutes_while_nothing_changes(world, watcher):
+    world.needed = True
+    watcher.wake()
+    await world.go(3600)
+    assert min(gaps(world.asked)) >= 10
+    assert gaps(world.asked)[-1] == pytest.approx(300, abs=1)
+    assert gaps(world.asked) == sorted(gaps(world.asked))
+
+
+async def test_never_more_often_than_the_shortest_interval_whoever_hurries(world, watcher):
+    world.needed = True
+    for _ in range(600):
+        watcher.wake()
+        await world.go(0.5)
+    assert len(world.asked) <= 300 / 10 + 1
+    assert min(gaps(world.asked)) >= 10
+
+
+async def test_a_change_makes_it_look_more_often_again(world, watcher):
+    world.needed = True
+    watcher.wake()
+    await world.go(1200)
+    slow = gaps(world.asked)[-1]
+    world.changes.append(world.now + 50)
+    await world.go(slow + 60)
+    watcher.wake()
+    before = len(world.asked)
+    await world.go(30)
+    assert len(world.asked) - before >= 2
+
+
+async def test_somebody_in_front_of_a_screen_waits_half_a_minute_at_most(world, watcher):
+    world.needed = True
+    world.waited_for = True
+    watcher.wake()
+    await world.go(1200)
+    assert max(gaps(world.asked)) <= 31
+
+
+async def test_silent_controller_is_asked_less_and_less(world, watcher):
+    world.needed = True
+    world.silent_until = world.now + 900
+    watcher.wake()
+    await world.go(900)
+    assert watcher.error is not None
+    assert gaps(world.asked)[-1] > gaps(world.asked)[0]
+    await world.go(700)
+    assert watcher.error is None
+
+
+async def test_nothing_is_asked_while_there_is_nothing_to_ask_about(world, watcher):
+    await world.go(600)
+    assert world.asked == []
+    world.needed = True
+    watcher.wake()
+    await world.go(1)
+    assert len(world.asked) == 1
+
+
+async def test_fresh_answer_serves_everybody_for_a_while(world, watcher):
+    await asyncio.gather(*(watcher.fresh() for _ in range(20)))
+    assert len(world.asked) == 1
+    await world.go(11)
+    await watcher.fresh()
+    assert len(world.asked) == 2
+
+
+async def test_fresh_tells_what_is_wrong(world, watcher):
+    world.silent_until = world.now + 100
+    with pytest.raises(ControllerError):
+        await watcher.fresh()
+
+
+def test_bucket_lets_a_burst_go_and_slows_a_loop_down():
+    now = 0.0
+    bucket = Bucket(rate=0.1, burst=10, clock=lambda: now)
+    assert [bucket.reserve() for _ in range(10)] == [0.0] * 10
+    assert bucket.reserve() == pytest.approx(10)
+    now = 10.0
+    assert bucket.reserve() == pytest.approx(10)
