@@ -19,28 +19,37 @@ class Settings(Configurable):
     """What a person can choose. Times are seconds unless the name says otherwise."""
 
     job_root = Unicode(help="Folder of the job directories; the compute nodes must see it too.").tag(config=True)
-    runtime_dir = Unicode(help="Folder of the agent's socket; never on a network file system. Empty: found by itself.").tag(
-        config=True
-    )
+    runtime_dir = Unicode(
+        help="Folder of the agent's socket; never on a network file system. Empty: found by itself."
+    ).tag(config=True)
     state_dir = Unicode(help="Folder of the agent's disposable index and of its log, on a local disk.").tag(config=True)
     agent_host = Enum(
         ["auto", "daemon", "server", "inprocess"],
         "auto",
         help="Where the agent lives: a process of its own, the Jupyter server, or the kernel or command that needs it.",
     ).tag(config=True)
-    agent_idle_exit = Float(1800.0, help="An agent that holds nothing leaves after this time without a request.").tag(config=True)
-    poll_shortest = Float(10.0, min=10.0, help="The shortest time between two looks at the queue.").tag(config=True)
-    poll_longest = Float(300.0, min=10.0, help="The longest time between two looks at a queue in which nothing changes.").tag(
-        config=True
-    )
-    command_timeout = Float(60.0, min=1.0, help="How long a Slurm command may take.").tag(config=True)
-    submit_timeout = Float(30.0, min=1.0, help="How long sbatch may take until its answer is looked up instead.").tag(config=True)
-    retention_days = Float(30.0, min=0.0, help="Directories of finished jobs are removed after so many days; 0 keeps all.").tag(
-        config=True
-    )
-    on_interrupt = Enum(
-        ["ask", "cancel", "keep"], "ask", help="What an interrupted wait does with the job."
+    agent_socket = Enum(
+        ["auto", "unix", "tcp"],
+        "auto",
+        help="How the agent is reached: a Unix socket, or a port of 127.0.0.1 with a secret where there are none.",
     ).tag(config=True)
+    agent_idle_exit = Float(1800.0, help="An agent that holds nothing leaves after this time without a request.").tag(
+        config=True
+    )
+    poll_shortest = Float(10.0, min=10.0, help="The shortest time between two looks at the queue.").tag(config=True)
+    poll_longest = Float(
+        300.0, min=10.0, help="The longest time between two looks at a queue in which nothing changes."
+    ).tag(config=True)
+    command_timeout = Float(60.0, min=1.0, help="How long a Slurm command may take.").tag(config=True)
+    submit_timeout = Float(30.0, min=1.0, help="How long sbatch may take until its answer is looked up instead.").tag(
+        config=True
+    )
+    retention_days = Float(
+        30.0, min=0.0, help="Directories of finished jobs are removed after so many days; 0 keeps all."
+    ).tag(config=True)
+    on_interrupt = Enum(["ask", "cancel", "keep"], "ask", help="What an interrupted wait does with the job.").tag(
+        config=True
+    )
     output_limit = Integer(
         262_144, min=1024, help="Bytes of a job's output that are kept in the notebook (its end); the file has all."
     ).tag(config=True)

@@ -1,0 +1,14 @@
+"""The agent: one object that holds what must outlive a cell, and the client through which every front door reaches it.
+
+::
+
+    discovery    where the agent's socket is, and whether that place can be trusted (standard library only)
+    peers        who is at the other end of a connection
+    leader       one leader per user and machine: lock, listening socket, record
+    schema       openapi.yaml as routes and validators
+    app, routes  the HTTP API, version 1;  sse  its event streams
+    hosting      the agent inside a loop, a thread or a process;  daemon  the process of its own
+    launch       finding or starting one;  link  connections to it;  client  what front doors call
+
+Nothing here is imported by ``%load_ext``.
+"""

@@ -1,0 +1,10 @@
+"""``python -m jupyter_slurm.agent``: the agent as a process of its own."""
+
+from __future__ import annotations
+
+import sys
+
+from jupyter_slurm.agent.daemon import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""What each operation of ``openapi.yaml`` answers. Thin: the work is done by the core."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Any, Protocol
+
+from jupyter_slurm.agent.app import Answer, Call, Reply
+from jupyter_slurm.agent.schema import Document
+from jupyter_slurm.agent.sse import latest_only, send_events
+from jupyter_slurm.errors import SlurmError, UsageError
+
+__all__ = ["CAPABILITIES", "CoreLike", "Routes"]
+
+CAPABILITIES = ("clusters", "jobs", "output", "stream", "events", "commands", "tables", "options", "housekeeping")
+"""What a client can count on. A name is added when something new can be asked, and stays within one API version."""
+
+_MOST_STREAMS = 512
+
+_COMMANDS = frozenset(
+    [
+        "sacct",
+        "sacctmgr",
+        "salloc",
+        "sattach",
+        "sbatch",
+        "sbcast",
+        "scancel",
+        "scontrol",
+        "scrontab",
+        "sdiag",
+        "sinfo",
+        "sprio",
+        "squeue",
+        "sreport",
+        "srun",
+        "sshare",
+        "sstat",
+        "strigger",
+    ]
+)
+
+Json = dict[str, Any]
+
+
+class BusLike(Protocol):
+    """A broadcast of (event, data)."""
+
+    def subscribe(self) -> Any:
+        """Return an async context manager that gives an async iterator."""
+
+
+class CoreLike(Protocol):
+    """What the routes call: :class:`jupyter_slurm.services.core.Core`, or what a test puts in its place."""
+
+    @property
+    def bus(self) -> BusLike: ...  # noqa: D102
+    async def start(self) -> None: ...  # noqa: D102
+    async def stop(self) -> None: ...  # noqa: D102
+    def holds(self) -> dict[str, int]: ...  # noqa: D102
+    def clusters(self) -> list[Json]: ...  # noqa: D102
+    async def register_cluster(self, slurm_conf: str | None, path: str | None) -> Json: ...  # noqa: D102
+    async def submit(self, cluster: str, submission: Json) -> Json: ...  # noqa: D102
+    async def jobs(self, cluster: str, *, active: bool) -> list[Json]: ...  # noqa: D102
+    async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
+    async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
+    async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
+    async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102
+    def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
+    async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
+    async def options(self, cluster: str, command: str) -> Json: ...  # noqa: D102
+    async def clean(self, *, older_than_days: float | None, dry_run: bool) -> Json: ...  # noqa: D102
+
+
+class Routes:
+    """The answers, by operation id.
+
+    Parameters
+    ----------
+    core : CoreLike
+        Does the work.
+    document : Document
+        The API description.
+    describe : callable
+        Returns what ``GET /v1/agent`` says.
+    stop : callable
+        ``stop(only_idle)`` asks the agent to end; raises AgentError (409) when it must not.
+    """
+
+    def __init__(
+        self, core: CoreLike, document: Document, describe: Callable[[], Json], stop: Callable[[bool], None]
+    ) -> None:
+        self._core, self._document, self._describe, self._stop = core, document, describe, stop
+        self._open: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def streams(self) -> int:
+        """Event streams that are open now."""
+        return len(self._open)
+
+    async def close_streams(self) -> None:
+        """Break off all event streams, so that their clients ask for them again."""
+        if not self._closing.done():
+            self._closing.set_result(None)
+        if self._open:
+            await asyncio.wait(self._open, timeout=5)
+
+    def answers(self) -> Mapping[str, Answer]:
+        """Return the coroutine of each operation."""
+        return {
+            "getDocument": self._get_document,
+            "getAgent": self._get_agent,
+            "stopAgent": self._stop_agent,
+            "listClusters": self._list_clusters,
+            "registerCluster": self._register_cluster,
+            "listJobs": self._list_jobs,
+            "submitJob": self._submit_job,
+            "getJob": self._get_job,
+            "cancelJob": self._cancel_job,
+            "getScript": self._get_script,
+            "getOutput": self._get_output,
+            "streamJob": self._stream_job,
+            "streamEvents": self._stream_events,
+            "runCommand": self._run_command,
+            "listOptions": self._list_options,
+            "clean": self._clean,
+        }
+
+    async def _get_document(self, call: Call) -> Reply:
+        return Reply(self._document.text, media_type="application/yaml")
+
+    async def _get_agent(self, call: Call) -> Reply:
+        return Reply(self._describe())
+
+    async def _stop_agent(self, call: Call) -> Reply:
+        self._stop(call.body.get("only_idle", False))
+        return Reply(self._describe(), status=202)
+
+    async def _list_clusters(self, call: Call) -> Reply:
+        return Reply(self._core.clusters())
+
+    async def _register_cluster(self, call: Call) -> Reply:
+        return Reply(await self._core.register_cluster(call.body.get("slurm_conf"), call.body.get("path")))
+
+    async def _list_jobs(self, call: Call) -> Reply:
+        return Reply(await self._core.jobs(call.path["cluster"], active=call.query["state"] == "active"))
+
+    async def _submit_job(self, call: Call) -> Reply:
+        submission = {
+            "options": [],
+            "args": [],
+            "python": None,
+            "label": None,
+            "dry_run": False,
+            "context": {},
+            **call.body,
+        }
+        answer = await self._core.submit(call.path["cluster"], submission)
+        return Reply(answer, status=200 if submission["dry_run"] else 201)
+
+    async def _get_job(self, call: Call) -> Reply:
+        return Reply(await self._core.job(call.path["cluster"], call.path["job"]))
+
+    async def _cancel_job(self, call: Call) -> Reply:
+        return Reply(await self._core.cancel(call.path["cluster"], call.path["job"], call.body.get("signal")))
+
+    async def _get_script(self, call: Call) -> Reply:
+        return Reply(await self._core.script(call.path["cluster"], call.path["job"]))
+
+    async def _get_output(self, call: Call) -> Reply:
+        query = call.query
+        data, total = await self._core.output(
+            call.path["cluster"], call.path["job"], query["stream"], query["offset"], query["limit"]
+        )
+        return Reply(data, headers={"X-Total-Size": str(total)})
+
+    async def _stream_job(self, call: Call) -> Reply:
+        cluster, job = call.path["cluster"], call.path["job"]
+        await self._core.job(cluster, job)  # an unknown job is a 404, not a stream
+        offsets = {"stdout": call.query["stdout"], "stderr": call.query["stderr"]}
+        return await self._send(call, self._core.stream(cluster, job, offsets))
+
+    async def _stream_events(self, call: Call) -> Reply:
+        return await self._send(call, self._bus_events())
+
+    async def _bus_events(self) -> AsyncGenerator[tuple[str, Json], None]:
+        async with self._core.bus.subscribe() as events:
+            async for event, data in latest_only(events):
+                yield event, dict(data)
+
+    async def _send(self, call: Call, events: AsyncIterator[tuple[str, Json]]) -> Reply:
+        if len(self._open) >= _MOST_STREAMS:
+            raise SlurmError(
+                f"More than {_MOST_STREAMS} event streams are open.", hint="Close notebooks or browser tabs."
+            )
+        sending = asyncio.ensure_future(send_events(call.handler, events, self._closing))
+        self._open.add(sending)
+        sending.add_done_callback(self._open.discard)
+        await sending
+        return Reply(None)
+
+    async def _run_command(self, call: Call) -> Reply:
+        argv = call.body["argv"]
+        if argv[0] not in _COMMANDS:
+            raise UsageError(f"{argv[0]!r} is not a command of Slurm.", hint="One of: " + ", ".join(sorted(_COMMANDS)))
+        context = call.body.get("context", {})
+        return Reply(
+            await self._core.command(call.path["cluster"], argv, table=call.body.get("table", False), context=context)
+        )
+
+    async def _list_options(self, call: Call) -> Reply:
+        command = call.path["command"]
+        if command not in _COMMANDS:
+            raise UsageError(f"{command!r} is not a command of Slurm.", hint="One of: " + ", ".join(sorted(_COMMANDS)))
+        return Reply(await self._core.options(call.path["cluster"], command))
+
+    async def _clean(self, call: Call) -> Reply:
+        return Reply(
+            await self._core.clean(
+                older_than_days=call.body.get("older_than_days"), dry_run=call.body.get("dry_run", False)
+            )
+        )

@@ -1,0 +1,196 @@
+"""``openapi.yaml`` as routes and validators: the document is not beside the implementation, it drives it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
+
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["Document", "Operation", "load_document", "parse_json"]
+
+_DEEPEST = 16
+
+
+@dataclass
+class Operation:
+    """One method of one path."""
+
+    operation_id: str
+    method: str
+    path: str
+    parameters: Sequence[Mapping[str, Any]]
+    body_schema: Mapping[str, Any] | None
+    components: Mapping[str, Any]
+
+    def _validator(self, schema: Mapping[str, Any]) -> Any:
+        return _StrictValidator({**schema, "components": self.components})
+
+    @cached_property
+    def _body_validator(self) -> Any:
+        return self._validator(self.body_schema or {})
+
+    @cached_property
+    def _parameter_validators(self) -> dict[tuple[str, str], Any]:
+        return {(p["in"], p["name"]): self._validator(p["schema"]) for p in self.parameters}
+
+    def read_path(self, values: Mapping[str, str]) -> dict[str, str] | None:
+        """Return the values in the path, or None when one cannot be the name of anything."""
+        for name, value in values.items():
+            if not self._parameter_validators["path", name].is_valid(value):
+                return None
+        return dict(values)
+
+    def read_query(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Return the query parameters with their types and defaults; unknown ones are left alone.
+
+        Raises
+        ------
+        UsageError
+            A value is not what the document says.
+        """
+        values: dict[str, Any] = {}
+        for parameter in self.parameters:
+            if parameter["in"] != "query":
+                continue
+            name, schema = parameter["name"], parameter["schema"]
+            given = query.get(name)
+            if given is None:
+                values[name] = schema.get("default")
+                continue
+            if len(given) != 1:
+                raise UsageError(f"{name} is given more than once.", hint=f"Send {name} once.")
+            values[name] = _typed(given[0], schema)
+            _check(self._parameter_validators["query", name], values[name], name)
+        return values
+
+    def read_body(self, body: bytes) -> Any:
+        """Return the JSON body.
+
+        Raises
+        ------
+        UsageError
+            It is not JSON, is too deep, or is not what the document says; the hint names the place in it.
+        """
+        value = parse_json(body) if body.strip() else {}
+        _check(self._body_validator, value, "the request body")
+        return value
+
+
+class Document:
+    """The API description.
+
+    Attributes
+    ----------
+    text : bytes
+        As it stands in the file.
+    operations : dict
+        Path template to method to :class:`Operation`.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.spec: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        self.operations: dict[str, dict[str, Operation]] = {}
+        for operation in self._operations():
+            self.operations.setdefault(operation.path, {})[operation.method] = operation
+
+    def _operations(self) -> Iterator[Operation]:
+        for path, item in self.spec["paths"].items():
+            for method in ("get", "post"):
+                if method not in item:
+                    continue
+                description = item[method]
+                parameters = [
+                    self._resolve(p) for p in (*item.get("parameters", ()), *description.get("parameters", ()))
+                ]
+                body = description.get("requestBody")
+                yield Operation(
+                    description["operationId"],
+                    method.upper(),
+                    path,
+                    parameters,
+                    body["content"]["application/json"]["schema"] if body else None,
+                    self.spec["components"],
+                )
+
+    def _resolve(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "$ref" not in value:
+            return value
+        found: Any = self.spec
+        for part in value["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        resolved: Mapping[str, Any] = found
+        return resolved
+
+
+def load_document() -> Document:
+    """Read the document that ships with the package."""
+    return Document(resources.files("jupyter_slurm.agent").joinpath("openapi.yaml").read_bytes())
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse outside JSON: bounded depth, no NaN, no text that could not be a file name or an environment value."""
+    try:
+        value = json.loads(body, parse_constant=_refuse_constant)
+        _look_through(value, _DEEPEST)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"The request body cannot be read: {error}", hint="Send JSON in UTF-8.") from None
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _look_through(value: Any, depth: int) -> None:
+    if depth == 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str):
+        # Bytes of names and variables that are no UTF-8 travel as U+DC80-DCFF (PEP 383); other surrogates mean nothing.
+        value.encode("utf-8", "surrogateescape")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _look_through(name, depth)
+            _look_through(item, depth - 1)
+    elif isinstance(value, list):
+        for item in value:
+            _look_through(item, depth - 1)
+
+
+def _typed(text: str, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type") == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    return text
+
+
+def _check(validator: Any, value: Any, what: str) -> None:
+    error: ValidationError | None = best_match(validator.iter_errors(value))
+    if error is None:
+        return
+    place = "".join(f"[{part!r}]" for part in error.absolute_path)
+    raise UsageError(
+        f"{what}{place}: {error.message[:500]}",
+        hint="GET /v1/openapi.yaml describes what is accepted.",
+        where=[str(part) for part in error.absolute_path],
+    )
+
+
+def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    # JSON Schema means ECMA-262, where $ is the very end; Python's $ also matches before a final newline.
+    strict = pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
+    if isinstance(instance, str) and not re.search(strict, instance):
+        yield ValidationError(f"{instance[:80]!r} does not match {pattern!r}")
+
+
+_StrictValidator = extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]
