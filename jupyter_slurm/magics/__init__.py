@@ -1,0 +1,75 @@
+"""The magics, as light stubs: what they do is imported when one is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["COMMANDS", "register", "unregister"]
+
+COMMANDS = (
+    "sacct",
+    "sacctmgr",
+    "scancel",
+    "scontrol",
+    "sdiag",
+    "sinfo",
+    "sprio",
+    "squeue",
+    "sreport",
+    "sshare",
+    "sstat",
+)
+"""Commands of Slurm that have a line magic of their own."""
+
+_Magic = Callable[..., Any]
+
+
+def register(shell: Any) -> None:
+    """Give a shell our magics."""
+    shell.register_magic_function(_batch_magic(shell), "line_cell", "sbatch")
+    for command in COMMANDS:
+        shell.register_magic_function(_command_magic(shell, command), "line", command)
+
+
+def unregister(shell: Any) -> None:
+    """Take our magics, and nobody else's, away."""
+    for table in shell.magics_manager.magics.values():
+        for name in ("sbatch", *COMMANDS):
+            if getattr(table.get(name), "__module__", None) == __name__:
+                del table[name]
+
+
+def _batch_magic(shell: Any) -> _Magic:
+    def sbatch(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
+        from jupyter_slurm.magics.batch import submit_cell, submit_file
+
+        if cell is None:
+            return submit_file(shell, line, local_ns or {})
+        return submit_cell(shell, line, cell, local_ns or {})
+
+    return _dress(sbatch, "sbatch")
+
+
+def _command_magic(shell: Any, command: str) -> _Magic:
+    def magic(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+        from jupyter_slurm.magics.commands import run
+
+        return run(shell, command, line, local_ns or {})
+
+    return _dress(magic, command)
+
+
+def _dress(magic: Any, name: str) -> _Magic:
+    """Tell IPython how to treat a magic: names are expanded by us, ``?`` asks for the help when it is wanted."""
+
+    def getdoc() -> str:
+        from jupyter_slurm.magics.help import help_for
+
+        return help_for(name)
+
+    magic.__name__ = magic.__qualname__ = name
+    magic.getdoc = getdoc
+    magic.needs_local_scope = True
+    magic._ipython_magic_no_var_expand = True  # what IPython's @no_var_expand sets; it would mangle awk '{print}'
+    return magic  # type: ignore[no-any-return]

@@ -1,0 +1,82 @@
+"""Slurm in Jupyter: a notebook cell becomes a job.
+
+``%load_ext jupyter_slurm`` brings the magics; the names below are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm._version import __version__
+
+if TYPE_CHECKING:
+    from jupyter_slurm import errors
+    from jupyter_slurm.errors import JobFailed, SlurmError
+    from jupyter_slurm.handles.finding import job, jobs
+    from jupyter_slurm.handles.job import Job, JobList
+    from jupyter_slurm.handles.table import Table
+    from jupyter_slurm.handles.waiting import WaitInterrupted
+
+__all__ = [
+    "Job",
+    "JobFailed",
+    "JobList",
+    "SlurmError",
+    "Table",
+    "WaitInterrupted",
+    "__version__",
+    "errors",
+    "job",
+    "jobs",
+]
+
+_HOME = {
+    "Job": "jupyter_slurm.handles.job",
+    "JobFailed": "jupyter_slurm.errors",
+    "JobList": "jupyter_slurm.handles.job",
+    "SlurmError": "jupyter_slurm.errors",
+    "Table": "jupyter_slurm.handles.table",
+    "WaitInterrupted": "jupyter_slurm.handles.waiting",
+    "job": "jupyter_slurm.handles.finding",
+    "jobs": "jupyter_slurm.handles.finding",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used (PEP 562)."""
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("jupyter_slurm.errors")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register the magics (``%load_ext jupyter_slurm``). Nothing else is imported or started before one is used."""
+    from jupyter_slurm.magics import register
+
+    register(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take the magics away again (``%unload_ext jupyter_slurm``). Jobs and what is shown of them stay."""
+    from jupyter_slurm.magics import unregister
+
+    unregister(shell)
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "jupyter-slurm"}]
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": "jupyter_slurm.server"}]

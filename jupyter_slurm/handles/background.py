@@ -1,0 +1,63 @@
+"""One event loop in a thread of its own, for everything that goes on while cells run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextvars import Context
+from typing import Any, TypeVar
+
+__all__ = ["spawn"]
+
+_T = TypeVar("_T")
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_pid = 0
+
+
+def spawn(work: Coroutine[Any, Any, _T], context: Context) -> Future[_T]:
+    """Run a coroutine in the background, in the given context.
+
+    The context decides where a kernel publishes: it is that of the cell, so that what is shown later lands under it.
+    The thread is a daemon: it keeps no interpreter from ending.
+    """
+    loop = _running_loop()
+    result: Future[_T] = Future()
+
+    def start() -> None:
+        task = loop.create_task(work, context=context)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+        task.add_done_callback(lambda done: _hand_over(done, result))
+
+    loop.call_soon_threadsafe(start)
+    return result
+
+
+_tasks: set[asyncio.Task[Any]] = set()  # the loop itself holds its tasks weakly
+
+
+def _hand_over(task: asyncio.Task[_T], result: Future[_T]) -> None:
+    if task.cancelled():
+        result.cancel()
+    elif (error := task.exception()) is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(task.result())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    global _loop, _pid
+    with _lock:
+        if _loop is None or _pid != os.getpid():  # a fork leaves the loop without its thread
+            _loop, _pid = asyncio.new_event_loop(), os.getpid()
+            threading.Thread(target=_run, args=(_loop,), name="jupyter-slurm-live", daemon=True).start()
+        return _loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()

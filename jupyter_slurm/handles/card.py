@@ -1,0 +1,160 @@
+"""How a job looks: a line or two of facts and the end of its output, as text and as HTML."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.handles.terminal import Screen, plain, printable, to_html
+
+__all__ = ["Pane", "as_html", "as_text", "duration", "headline", "is_finished", "notes"]
+
+_GOOD, _BAD, _BUSY, _CALM = "success-color1", "error-color1", "info-color1", "ui-font-color2"
+_FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _CALM: "#757575"}
+_PRE = (
+    "margin:0;padding:.3em .5em;white-space:pre;overflow:auto;max-height:24em;font-size:var(--jp-code-font-size,13px);"
+    # A reversed column keeps its end in sight when the content is replaced.
+    "display:flex;flex-direction:column-reverse"
+)
+_STREAM = {
+    "stdout": "border-left:3px solid var(--jp-border-color2,#ccc)",
+    "stderr": "border-left:3px solid var(--jp-warn-color1,#f57c00)",
+}
+
+
+@dataclass(frozen=True)
+class Pane:
+    """The end of one stream of a job: its text with colours, and whether something before it is left out."""
+
+    stream: str
+    text: str
+    shortened: bool
+    path: str | None
+
+    @classmethod
+    def of(cls, stream: str, screen: Screen, skipped: int, path: str | None, limit: int) -> Pane:
+        """Take the last ``limit`` characters of a screen, from the beginning of a line where there is one."""
+        text = screen.text()
+        shortened = screen.dropped or skipped > 0
+        if len(text) > limit:
+            start = text.find("\n", len(text) - limit) + 1 or len(text) - limit
+            text, shortened = text[start:], True
+        return cls(stream, text, shortened, path)
+
+    def note(self) -> str:
+        """Say where the rest is."""
+        return f"… the beginning is not shown; all of it is in {self.path}" if self.shortened else ""
+
+
+def is_finished(data: Mapping[str, Any]) -> bool:
+    """Tell whether nothing more will happen to a job."""
+    return bool(data.get("finished"))
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as Slurm writes it: ``1-02:03:04``, ``2:03:04``, ``3:04``."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02}:{minute:02}:{second:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def title(data: Mapping[str, Any]) -> str:
+    """Return what a job is called."""
+    name = data.get("name") or data.get("label")
+    return f"Job {data.get('id') or '(no id yet)'}" + (f" ({name})" if name else "")
+
+
+def facts(data: Mapping[str, Any]) -> list[str]:
+    """Return where a job is and for how long."""
+    said = []
+    if data.get("nodes"):
+        said.append(f"on {data['nodes']}")
+    if data.get("partition"):
+        said.append(f"partition {data['partition']}")
+    now, start, end, submitted = time.time(), data.get("start_time"), data.get("end_time"), data.get("submit_time")
+    if is_finished(data):
+        if start and end:
+            said.append(f"ran {duration(end - start)}")
+        if data.get("signal"):
+            said.append(f"ended by signal {data['signal']}")
+        elif data.get("exit_code") is not None:
+            said.append(f"exit code {data['exit_code']}")
+    elif start and data.get("state") != "PENDING":
+        said.append(f"running for {duration(now - start)}")
+    elif submitted:
+        said.append(f"waiting for {duration(now - submitted)}")
+    if data.get("tasks"):
+        said.append("tasks: " + ", ".join(f"{count} {state}" for state, count in sorted(data["tasks"].items())))
+    return said
+
+
+def headline(data: Mapping[str, Any]) -> str:
+    """Return a job in one line."""
+    return printable(f"{title(data)}: " + ", ".join([str(data.get("state")), *facts(data)])).replace("\n", "\\n")
+
+
+def notes(data: Mapping[str, Any], trouble: str = "") -> list[str]:
+    """Return what else there is to say: why it waits or failed, what to do next, warnings."""
+    said = [f"Warning: {text}" for text in data.get("warnings") or []]
+    reason, words = data.get("reason"), data.get("reason_text")
+    if reason and data.get("state") != "COMPLETED" and reason != "None":
+        said.append(f"{reason}: {words}" if words else str(reason))
+    if data.get("next_step") and data.get("state") not in ("RUNNING", "COMPLETED"):
+        said.append(str(data["next_step"]))
+    if error := data.get("error"):
+        said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
+    if data.get("state") == "SUBMITTING":
+        said.append("sbatch was started and has not answered yet; the job is looked for.")
+    elif not data.get("known", True) and not is_finished(data):
+        since = data.get("unknown_since")
+        when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
+        said.append(f"Slurm has not answered{when}; this is the last that was known.")
+    if trouble and not is_finished(data):
+        said.append(f"{trouble} Trying again; the job goes on.")
+    return [text for text in said if text]
+
+
+def as_text(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> str:
+    """Return a job and its output as plain text."""
+    lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in notes(data, trouble))]
+    for pane in panes:
+        if pane.stream == "stderr":
+            lines.append("-- stderr --")
+        if pane.shortened:
+            lines.append(printable(pane.note()))
+        lines.append(printable(plain(pane.text)).removesuffix("\n"))
+    return "\n".join(lines)
+
+
+def as_html(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> str:
+    """Return a job and its output as HTML without scripts; everything in it is escaped."""
+    color = _color(data)
+    parts = [
+        '<div class="jupyter-slurm-job" style="line-height:1.4">',
+        f"<div><b>{escape(title(data))}</b> ",
+        f'<span style="color:var(--jp-{color},{_FALLBACK[color]});font-weight:bold">',
+        escape(str(data.get("state"))) + "</span>",
+        f'<span style="color:var(--jp-ui-font-color2,GrayText)"> {escape(" · ".join(facts(data)))}</span></div>',
+    ]
+    parts += [
+        f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(note)}</div>' for note in notes(data, trouble)
+    ]
+    for pane in panes:
+        if pane.shortened:
+            parts.append(f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(pane.note())}</div>')
+        parts.append(
+            f'<pre title="{pane.stream}" style="{_PRE};{_STREAM[pane.stream]}"><span>{to_html(pane.text)}</span></pre>'
+        )
+    return "".join([*parts, "</div>"])
+
+
+def _color(data: Mapping[str, Any]) -> str:
+    if not is_finished(data):
+        return _BUSY if data.get("state") != "PENDING" else _CALM
+    return _GOOD if data.get("state") == "COMPLETED" else _BAD

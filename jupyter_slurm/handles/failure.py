@@ -1,0 +1,42 @@
+"""What a person is told when a job did not end well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.errors import JobFailed
+from jupyter_slurm.handles.card import headline, notes
+from jupyter_slurm.handles.terminal import printable
+
+__all__ = ["failure"]
+
+
+def failure(data: Mapping[str, Any], log: str, path: str | None) -> JobFailed:
+    """Return the error for a job that ended otherwise than COMPLETED.
+
+    Parameters
+    ----------
+    data : mapping
+        The job as the agent tells it.
+    log : str
+        The last lines of its log, without colours.
+    path : str or None
+        Where that log is.
+    """
+    lines = [headline(data)]
+    hint = str(data.get("next_step") or "")
+    lines += [note for note in notes(data) if note != hint]
+    if log.strip():
+        lines.append(f"Last lines of {path}:" if path else "Its last lines:")
+        lines += ["    " + line for line in printable(log).rstrip("\n").split("\n")]
+    return JobFailed(
+        "\n".join(lines),
+        hint=hint or f"The whole log: job.stdout, job.stderr{f' ({path})' if path else ''}.",
+        id=data.get("id"),
+        state=data.get("state"),
+        reason=data.get("reason"),
+        exit_code=data.get("exit_code"),
+        signal=data.get("signal"),
+        log=log,
+    )

@@ -1,0 +1,44 @@
+"""Finding jobs again: one by its number, or all of them."""
+
+from __future__ import annotations
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.errors import JobNotFound
+from jupyter_slurm.handles.cluster import current
+from jupyter_slurm.handles.job import Job, JobList
+
+__all__ = ["job", "jobs"]
+
+
+def job(reference: int | str | JobId) -> Job:
+    """Return any job of yours, whoever submitted it and from wherever.
+
+    Parameters
+    ----------
+    reference : int or str
+        The Slurm id (``12345``, ``"12345_7"``), or the key of a submission.
+
+    Raises
+    ------
+    JobNotFound
+        Neither the job directories nor Slurm know it.
+    """
+    text = str(reference).strip()
+    if not text or "/" in text:
+        raise JobNotFound(f"{text!r} is no id of a job.", hint="jupyter_slurm.jobs() lists those that are known.")
+    cluster = current()
+    return Job(cluster, cluster.client.get(cluster.path("jobs", text)))
+
+
+def jobs(*, active: bool = False) -> JobList:
+    """Return your jobs on this cluster, the latest first; also after a restart of the kernel.
+
+    Parameters
+    ----------
+    active : bool
+        Only those that are not over.
+    """
+    cluster = current()
+    found = cluster.client.get(cluster.path("jobs"), params={"state": "active" if active else "all"})
+    found.sort(key=lambda data: data.get("submit_time") or 0, reverse=True)
+    return JobList(Job(cluster, data) for data in found)

@@ -1,0 +1,145 @@
+"""Keeping up with one job: its states and the end of its output, whatever happens to the agent on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jupyter_slurm.errors import AgentError, AgentRefused, ControllerError, JobOutputMissing, SlurmError, TransportError
+from jupyter_slurm.handles import background
+from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.terminal import Screen
+
+__all__ = ["STREAMS", "Follower"]
+
+STREAMS = ("stdout", "stderr")
+_SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
+
+
+class Follower:
+    """Follow a job in the background.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where the job is.
+    reference : str
+        Its key, or its Slurm id.
+    data : mapping
+        What is known of it.
+    limit : int
+        Bytes of each stream that are kept.
+    from_start : bool
+        The job is fresh: no need to look how much it has printed already.
+    """
+
+    def __init__(
+        self, cluster: Cluster, reference: str, data: Mapping[str, Any], *, limit: int, from_start: bool = False
+    ) -> None:
+        self.data: dict[str, Any] = dict(data)
+        self.screens = {stream: Screen(limit) for stream in STREAMS}
+        self.skipped = dict.fromkeys(STREAMS, 0)
+        self.error: SlurmError | None = None
+        self.trouble = ""
+        self.ended = threading.Event()
+        self.lock = threading.RLock()
+        self._cluster, self._reference, self._limit = cluster, reference, limit
+        self._offsets: dict[str, int] | None = dict.fromkeys(STREAMS, 0) if from_start else None
+        self._listeners: list[Callable[[str, bytes], None]] = []
+        self._started = False
+
+    def start(self) -> Follower:
+        """Begin, if it has not begun."""
+        with self.lock:
+            if not self._started:
+                self._started = True
+                background.spawn(self._run(), contextvars.copy_context())
+        return self
+
+    def listen(self, listener: Callable[[str, bytes], None]) -> None:
+        """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end."""
+        with self.lock:
+            self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[str, bytes], None]) -> None:
+        """Stop calling a listener."""
+        with self.lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    async def _run(self) -> None:
+        pause = _SHORTEST
+        while not self.ended.is_set():
+            try:
+                if self._offsets is None:
+                    self._offsets = await asyncio.to_thread(self._places)
+                async for event, data in self._cluster.client.astream(
+                    self._cluster.path("jobs", self._reference, "stream"), dict(self._offsets)
+                ):
+                    pause, self.trouble = _SHORTEST, ""
+                    self._take(event, data)
+                    if event == "end":
+                        break
+            except (AgentRefused, JobOutputMissing) as error:
+                self._give_up(error)
+            except (AgentError, ControllerError, TransportError) as error:
+                self.trouble = error.message
+                self._tell()
+            except SlurmError as error:
+                self._give_up(error)
+            except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
+                self._give_up(
+                    SlurmError(f"{type(error).__name__}: {error}", hint="job.refresh() and job.tail() still work.")
+                )
+            if not self.ended.is_set():
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST, pause * 1.7)
+
+    def _places(self) -> dict[str, int]:
+        """Return where to begin in each stream, so that a long log is not transferred for its end."""
+        places = dict.fromkeys(STREAMS, 0)
+        for stream in STREAMS:
+            try:
+                _, size = self._cluster.client.get_bytes(
+                    self._cluster.path("jobs", self._reference, "output"), {"stream": stream, "offset": 0, "limit": 0}
+                )
+            except (JobOutputMissing, TransportError):
+                continue
+            places[stream] = self.skipped[stream] = max(0, size - self._limit)
+        return places
+
+    def _take(self, event: str, data: dict[str, Any]) -> None:
+        if event == "output":
+            self._take_output(data["stream"], int(data["offset"]), base64.b64decode(data["data"]))
+        elif event == "job":
+            with self.lock:
+                self.data = data
+            self._tell()
+        elif event == "end":
+            self.ended.set()
+            self._tell()
+
+    def _take_output(self, stream: str, offset: int, data: bytes) -> None:
+        assert self._offsets is not None
+        with self.lock:
+            if offset < self._offsets[stream]:  # the file was written anew
+                self.screens[stream] = Screen(self._limit)
+                self.skipped[stream] = 0
+            self._offsets[stream] = offset + len(data)
+            self.screens[stream].feed(data)
+        self._tell(stream, data)
+
+    def _give_up(self, error: SlurmError) -> None:
+        self.error = error
+        self.ended.set()
+        self._tell()
+
+    def _tell(self, stream: str = "", data: bytes = b"") -> None:
+        with self.lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(stream, data)

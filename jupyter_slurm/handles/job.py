@@ -1,0 +1,353 @@
+"""The handle of a job: what a cell gives, and what a kernel finds again after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles import view, waiting
+from jupyter_slurm.handles.card import headline, is_finished, title
+from jupyter_slurm.handles.cluster import Cluster, settings
+from jupyter_slurm.handles.failure import failure
+from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.table import CommandText, Table
+from jupyter_slurm.handles.terminal import Screen, plain
+
+__all__ = ["Job", "JobList"]
+
+_PIECE = 1_048_576  # bytes of output asked for at once
+_TAIL = 8_388_608  # bytes looked at, at most, for the last lines
+_FRESH = 1.0  # seconds for which an answer of the agent is used again
+_LOG_LINES = 20
+
+
+class Job:
+    """One job, or one array of jobs, of a cluster.
+
+    It comes from ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the
+    epoch; a value that is not known (yet) is None. Looking at an attribute asks the agent, not Slurm, and costs about a
+    millisecond.
+    ``str(job)`` is its Slurm id, so that ``%scancel {job}`` works.
+    """
+
+    def __init__(self, cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> None:
+        self._cluster = cluster
+        self._data = dict(data)
+        self._asked = time.monotonic()
+        self._from_start = from_start
+        self._follower: Follower | None = None
+        self._views: list[view.View] = []
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All that the agent knows of the job; see the schema ``Job`` of its API."""
+        if self._follower is not None and not self._follower.trouble and not self._follower.error:
+            self._data = self._follower.data
+        elif not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
+            self.refresh()
+        return self._data
+
+    @property
+    def key(self) -> str | None:
+        """The name of the submission; None for a job that was not submitted here."""
+        return self._data.get("key")
+
+    @property
+    def id(self) -> str | None:
+        """The Slurm id; None while sbatch has not answered."""
+        return self._data.get("id") or self.data.get("id")
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name."""
+        return self._cluster.name
+
+    @property
+    def title(self) -> str:
+        """What the job is called in messages: number and name."""
+        return title(self._data)
+
+    @property
+    def state(self) -> str:
+        """The state, in Slurm's words: PENDING, RUNNING, COMPLETED …"""
+        return str(self.data["state"])
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return is_finished(self.data)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it waits or failed, as Slurm says it."""
+        return self.data.get("reason")
+
+    @property
+    def reason_text(self) -> str | None:
+        """The reason in words."""
+        return self.data.get("reason_text")
+
+    @property
+    def next_step(self) -> str | None:
+        """What can be done about it."""
+        return self.data.get("next_step")
+
+    @property
+    def name(self) -> str | None:
+        """The job's name."""
+        return self.data.get("name")
+
+    @property
+    def partition(self) -> str | None:
+        """The partition."""
+        return self.data.get("partition")
+
+    @property
+    def nodes(self) -> str | None:
+        """The node list, in Slurm's short form."""
+        return self.data.get("nodes")
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code."""
+        return self.data.get("exit_code")
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it."""
+        return self.data.get("signal")
+
+    @property
+    def submit_time(self) -> float | None:
+        """When it was submitted."""
+        return self.data.get("submit_time")
+
+    @property
+    def start_time(self) -> float | None:
+        """When it started."""
+        return self.data.get("start_time")
+
+    @property
+    def end_time(self) -> float | None:
+        """When it ended."""
+        return self.data.get("end_time")
+
+    @property
+    def stdout_path(self) -> str | None:
+        """The file of its standard output."""
+        return self.data.get("stdout")
+
+    @property
+    def stderr_path(self) -> str | None:
+        """The file of its standard error; the same one unless they were separated."""
+        return self.data.get("stderr")
+
+    @property
+    def script(self) -> str:
+        """The batch script, as Slurm has it."""
+        content, _ = self._cluster.client.get_bytes(self._path("script"))
+        return CommandText(content.decode("utf-8", "replace"))
+
+    @property
+    def stdout(self) -> str:
+        """The whole standard output so far; see :meth:`tail` for the end of a large one."""
+        return self._whole("stdout")
+
+    @property
+    def stderr(self) -> str:
+        """The whole standard error so far."""
+        return self._whole("stderr")
+
+    def refresh(self) -> Job:
+        """Ask the agent now what it knows."""
+        self._data = self._cluster.client.get(self._path())
+        self._asked = time.monotonic()
+        return self
+
+    def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:
+        """Wait until the job is over.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; by default without end.
+        check : bool
+            Raise when it did not end well.
+
+        Raises
+        ------
+        JobFailed
+            It ended otherwise than COMPLETED: state, reason, exit code and the last lines of its log.
+        TimeoutError
+            The time is over; the job goes on.
+        WaitInterrupted
+            The wait was interrupted; the message says what became of the job.
+        """
+        return self._wait(timeout, check=check, echo=False)
+
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool) -> Job:
+        follower = self._follow()
+        waiting.wait_here(self, follower, timeout, echo=echo)
+        return self._over(follower, check)
+
+    def __await__(self) -> Generator[Any, None, Job]:
+        """Wait in a coroutine; JobFailed when it did not end well."""
+        return self._await().__await__()
+
+    async def _await(self) -> Job:
+        follower = self._follow()
+        await waiting.wait_async(self, follower)
+        return self._over(follower, check=True)
+
+    def cancel(self, signal: str | int | None = None) -> Job:
+        """Cancel the job, or send it a signal (``"USR1"``, ``10``) as scancel(1) does."""
+        body = {"signal": None if signal is None else str(signal).upper()}
+        self._data = self._cluster.client.post(self._path("cancel"), json=body)
+        self._asked = time.monotonic()
+        return self
+
+    def tail(self, lines: int = 10, stream: str = "stdout") -> str:
+        """Return the last lines of the output, as a terminal shows them; ``stream`` is "stdout" or "stderr"."""
+        _, size = self._output(stream, 0, 0)
+        screen, length = Screen(_TAIL), min(size, 4096 + 200 * lines)
+        while True:
+            screen = Screen(_TAIL)
+            for piece in self._pieces(stream, size - length, length):
+                screen.feed(piece)
+            shown = plain(screen.text()).removesuffix("\n").split("\n")
+            if len(shown) > lines or length >= min(size, _TAIL):
+                return CommandText("\n".join(shown[-lines:] if lines > 0 else []))
+            length = min(size, length * 8, _TAIL)
+
+    def raise_for_state(self) -> Job:
+        """Raise JobFailed if the job is over and did not end well."""
+        if self.is_finished and self.state != "COMPLETED":
+            raise failure(self.data, *self._log())
+        return self
+
+    def __str__(self) -> str:
+        return self.id or self.key or ""
+
+    def __repr__(self) -> str:
+        with contextlib.suppress(SlurmError):  # a repr is no place for bad news
+            _ = self.data
+        return headline(self._data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and (self.cluster, self._reference) == (other.cluster, other._reference)
+
+    def __hash__(self) -> int:
+        return hash((self.cluster, self._reference))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        with contextlib.suppress(SlurmError):
+            _ = self.data
+        return view.bundle(self._data, [])
+
+    def _ipython_display_(self) -> None:
+        """Show the job with its output, live, under the cell being run."""
+        shell = view.notebook()
+        if shell is None:
+            raise NotImplementedError  # in a terminal nothing can be redrawn: the text form is shown
+        self._show(shell)
+
+    def _show(self, shell: Any) -> None:
+        """Make a view under this cell, unless there is one."""
+        if any(shown.cell == view.cell_of(shell) for shown in self._views):
+            return
+        if settings().live_output or is_finished(self._data):
+            follower = self._follow()
+            if is_finished(self._data):
+                follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
+        else:
+            follower = self._make_follower()
+        shown = view.View(shell, follower, settings().output_limit)
+        self._views.append(shown)
+        shown.open(live=settings().live_output)
+
+    def _follow(self) -> Follower:
+        if self._follower is None:
+            self._follower = self._make_follower().start()
+        return self._follower
+
+    def _make_follower(self) -> Follower:
+        return Follower(
+            self._cluster, self._reference, self._data, limit=settings().output_limit, from_start=self._from_start
+        )
+
+    def _over(self, follower: Follower, check: bool) -> Job:
+        if follower.error is not None:
+            raise follower.error
+        self._data = follower.data
+        for shown in self._views:
+            shown.finish()
+        return self.raise_for_state() if check else self
+
+    @property
+    def _reference(self) -> str:
+        return str(self._data.get("key") or self._data["id"])
+
+    def _path(self, *parts: str) -> str:
+        return self._cluster.path("jobs", self._reference, *parts)
+
+    def _output(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
+        if stream not in ("stdout", "stderr"):
+            raise ValueError(f"a job has stdout and stderr, no {stream!r}")
+        return self._cluster.client.get_bytes(
+            self._path("output"), {"stream": stream, "offset": offset, "limit": limit}
+        )
+
+    def _pieces(self, stream: str, offset: int, length: int) -> Iterable[bytes]:
+        while length > 0:
+            piece, _ = self._output(stream, offset, min(length, _PIECE))
+            if not piece:
+                return
+            yield piece
+            offset, length = offset + len(piece), length - len(piece)
+
+    def _whole(self, stream: str) -> str:
+        _, size = self._output(stream, 0, 0)
+        return CommandText(b"".join(self._pieces(stream, 0, size)).decode("utf-8", "replace"))
+
+    def _log(self) -> tuple[str, str | None]:
+        """Return the end of what tells most about a failure: the standard error, if it has anything."""
+        for stream in ("stderr", "stdout"):
+            with contextlib.suppress(SlurmError):
+                if (text := self.tail(_LOG_LINES, stream)).strip():
+                    return text, self._data.get(stream)
+        return "", self._data.get("stdout")
+
+
+class JobList(list[Job]):
+    """Jobs, shown as a table."""
+
+    def table(self) -> Table:
+        """Return what is known of each as a table."""
+        columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "SUBMITTED", "EXIT", "REASON"]
+        return Table(columns, [_row(job._data) for job in self])
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def _row(data: Mapping[str, Any]) -> list[str]:
+    submitted = data.get("submit_time")
+    return [
+        str(data.get("id") or "-"),
+        str(data.get("name") or data.get("label") or ""),
+        str(data.get("state") or ""),
+        str(data.get("partition") or ""),
+        str(data.get("nodes") or ""),
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(submitted)) if submitted else "",
+        "" if data.get("exit_code") is None else str(data["exit_code"]),
+        str(data.get("reason") or ""),
+    ]

@@ -1,0 +1,296 @@
+r"""What a terminal would show of a job's output: ``\r``, ``\b``, cursor movements and colours.
+
+pyte, the library for this, draws on a grid of fixed width: long lines would be cut or wrapped, and a megabyte takes it
+four seconds. This screen has lines of any length, keeps a bounded end of what was fed and knows only what progress bars
+and loggers use. What it does not know is left out of the text, so that nothing but text and colours comes out.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+__all__ = ["IncrementalFilter", "Screen", "plain", "printable", "to_html"]
+
+_TOKEN = re.compile(
+    r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
+    r"|(?P<control>[\n\r\x08])"
+    r"|(?:\x1b\[|\x9b)(?P<params>[0-?]*)[ -/]*(?P<final>[@-~])"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
+    r"|[\x00-\x1f\x7f-\x9f]",
+    re.DOTALL,
+)
+_PLAIN_LINES = re.compile(r"(?:^[^\x00-\x08\x0a-\x1f\x7f-\x9f]*\n)+", re.MULTILINE)
+_UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*)\Z")
+_SGR = re.compile(r"\x1b\[[0-9;]*m")
+_HARMLESS = re.compile(r"\x1b\[[0-9;]*[mKABCDG]|[\n\r\t\x08]")
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_MAX_COLUMN = 4096  # how far a cursor movement may leave the text: "\x1b[999999999C" must not cost memory
+_MAX_PENDING = 4096  # a sequence that has not ended by then is none
+_SET = {1: "bold", 2: "bold", 3: "italic", 4: "underline", 5: "blink", 7: "reverse", 8: "hidden", 9: "strike"}
+_UNSET = {22: "bold", 23: "italic", 24: "underline", 25: "blink", 27: "reverse", 28: "hidden", 29: "strike"}
+
+
+class Screen:
+    """The end of an output, as a terminal of unlimited width shows it.
+
+    Parameters
+    ----------
+    limit : int
+        Characters that are kept, colours included; older lines are dropped (:attr:`dropped`).
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.dropped = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""
+        self._lines: list[str] = [""]  # as text with colours; the one under the cursor may be unpacked
+        self._row = 0
+        self._column = 0
+        self._chars: list[str] = []  # the line under the cursor, one entry a column
+        self._styles: list[str] = []
+        self._style: dict[str, str] = {}
+        self._code = ""
+        self._size = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take in output; a character or a sequence may be cut anywhere."""
+        text = self._pending + self._decoder.decode(data)
+        cut = _UNFINISHED.search(text)
+        self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING else ""
+        for piece in _blocks(text[: len(text) - len(self._pending)]):
+            at_start = not self._chars and self._column == 0 and self._row == len(self._lines) - 1
+            if at_start and not self._code and _PLAIN_LINES.fullmatch(piece):
+                self._append(piece)
+            else:
+                self._draw(piece)
+        self._trim()
+
+    def text(self) -> str:
+        """Return what is on the screen: lines of text, with SGR sequences as the only control characters."""
+        self._pack()
+        return "\n".join(self._lines)
+
+    def __bool__(self) -> bool:
+        """Tell whether anything was drawn."""
+        return len(self._lines) > 1 or bool(self._chars) or bool(self._lines[0])
+
+    def _append(self, block: str) -> None:
+        """Take many plain lines in one step: most output is nothing else."""
+        self._lines[-1:] = block.split("\n")
+        self._size += len(block)
+        self._row = len(self._lines) - 1
+
+    def _draw(self, text: str) -> None:
+        for token in _TOKEN.finditer(text):
+            if (piece := token["text"]) is not None:
+                self._write(piece)
+            elif (control := token["control"]) is not None:
+                self._control(control)
+            elif token["final"] == "m":
+                self._select(token["params"])
+            elif token["final"] is not None:
+                self._move(token["final"], token["params"])
+
+    def _write(self, text: str) -> None:
+        start, length = self._column, len(text)
+        if start > len(self._chars):
+            self._styles += [""] * (start - len(self._chars))
+            self._chars += " " * (start - len(self._chars))
+        self._chars[start : start + length] = text
+        self._styles[start : start + length] = [self._code] * length
+        self._column = start + length
+
+    def _control(self, char: str) -> None:
+        if char == "\r":
+            self._column = 0
+        elif char == "\b":
+            self._column = max(0, self._column - 1)
+        else:
+            self._go(self._row + 1, grow=True)
+            self._column = 0
+
+    def _go(self, row: int, *, grow: bool = False) -> None:
+        """Put the cursor on another line; only a newline makes one."""
+        self._pack()
+        if grow and row == len(self._lines):
+            self._lines.append("")
+            self._size += 1
+        self._row = min(max(row, 0), len(self._lines) - 1)
+        self._chars, self._styles = _unpack(self._lines[self._row])
+
+    def _move(self, final: str, params: str) -> None:
+        if not all(part.isdecimal() or not part for part in params.split(";")):
+            return  # a private mode, such as hiding the cursor
+        first = params.split(";")[0]
+        count = min(int(first), _MAX_COLUMN) if first and len(first) < 9 else (_MAX_COLUMN if first else 0)
+        step = max(count, 1)
+        if final == "A":
+            self._go(self._row - step)
+        elif final == "B":
+            self._go(self._row + step)
+        elif final == "C":
+            self._column = min(self._column + step, max(len(self._chars), _MAX_COLUMN))
+        elif final == "D":
+            self._column = max(0, self._column - step)
+        elif final == "G":
+            self._column = step - 1
+        elif final == "K":
+            self._erase(count)
+        elif final == "J" and count == 0:
+            self._erase(0)
+            self._size -= sum(len(line) + 1 for line in self._lines[self._row + 1 :])
+            del self._lines[self._row + 1 :]
+
+    def _erase(self, mode: int) -> None:
+        if mode == 0:
+            del self._chars[self._column :], self._styles[self._column :]
+        elif mode == 1:
+            end = min(self._column + 1, len(self._chars))
+            self._chars[:end], self._styles[:end] = " " * end, [""] * end
+        elif mode == 2:
+            self._chars, self._styles = [], []
+
+    def _select(self, params: str) -> None:
+        """Follow a colour sequence (SGR, ECMA-48 8.3.117), as a state and not as text: it cannot grow without end."""
+        codes = [int(part) if part.isdecimal() and len(part) < 4 else 0 for part in re.split("[;:]", params)]
+        while codes:
+            code = codes.pop(0)
+            if code == 0:
+                self._style.clear()
+            elif code in _SET:
+                self._style[_SET[code]] = str(code)
+            elif code in _UNSET:
+                self._style.pop(_UNSET[code], None)
+            elif code in (38, 48):
+                length = {5: 2, 2: 4}.get(codes[0] if codes else 0, len(codes))
+                self._style["fg" if code == 38 else "bg"] = ";".join(map(str, [code, *codes[:length]]))
+                del codes[:length]
+            elif 30 <= code <= 39 or 90 <= code <= 97:
+                self._style["fg"] = "" if code == 39 else str(code)
+            elif 40 <= code <= 49 or 100 <= code <= 107:
+                self._style["bg"] = "" if code == 49 else str(code)
+        self._code = ";".join(value for value in self._style.values() if value)
+
+    def _pack(self) -> None:
+        packed = _pack(self._chars, self._styles)
+        self._size += len(packed) - len(self._lines[self._row])
+        self._lines[self._row] = packed
+
+    def _trim(self) -> None:
+        """Keep the end: whole lines go, and the beginning of a line that alone is too long."""
+        if (surplus := len(self._chars) - self.limit) > self.limit // 2:  # not for every few bytes more
+            del self._chars[:surplus], self._styles[:surplus]
+            self._column = max(0, self._column - surplus)
+            self.dropped = True
+        gone = 0
+        while self._size + len(self._chars) > self.limit and gone < self._row:
+            self._size -= len(self._lines[gone]) + 1
+            gone += 1
+        if gone:
+            del self._lines[:gone]
+            self._row -= gone
+            self.dropped = True
+
+
+class IncrementalFilter:
+    """Output for a real terminal: colours and simple movements pass, other sequences (titles, clipboards …) do not."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""
+
+    def feed(self, data: bytes) -> str:
+        """Return what may be written now."""
+        text = self._pending + self._decoder.decode(data)
+        cut = _UNFINISHED.search(text)
+        self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING else ""
+        found = _TOKEN.finditer(text[: len(text) - len(self._pending)])
+        return "".join(t[0] for t in found if t["text"] is not None or _HARMLESS.fullmatch(t[0]))
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Cut text into stretches of plain lines and the rest."""
+    start = 0
+    for block in _PLAIN_LINES.finditer(text):
+        if block.start() > start:
+            yield text[start : block.start()]
+        yield block[0]
+        start = block.end()
+    if start < len(text):
+        yield text[start:]
+
+
+def _pack(chars: list[str], styles: list[str]) -> str:
+    if not any(styles):
+        return "".join(chars)
+    parts: list[str] = []
+    current = ""
+    for char, style in zip(chars, styles, strict=True):
+        if style != current:
+            parts.append(f"\x1b[0;{style}m" if style else "\x1b[0m")
+            current = style
+        parts.append(char)
+    if current:
+        parts.append("\x1b[0m")
+    return "".join(parts)
+
+
+def _unpack(line: str) -> tuple[list[str], list[str]]:
+    chars: list[str] = []
+    styles: list[str] = []
+    style, start = "", 0
+    for mark in _SGR.finditer(line):
+        chars += line[start : mark.start()]
+        styles += [style] * (mark.start() - start)
+        style, start = mark[0][4:-1], mark.end()
+    chars += line[start:]
+    styles += [style] * (len(line) - start)
+    return chars, styles
+
+
+def plain(text: str) -> str:
+    """Return a screen's text without its colours."""
+    return _SGR.sub("", text)
+
+
+def to_html(text: str) -> str:
+    """Return a screen's text as escaped HTML whose colours are inline styles."""
+    from ansi2html import Ansi2HTMLConverter
+
+    converter = Ansi2HTMLConverter(inline=True, dark_bg=False, linkify=False)
+    return str(converter.convert(printable(text, keep=_SGR), full=False, ensure_trailing_newline=False))
+
+
+def printable(text: str, keep: re.Pattern[str] | None = None) -> str:
+    r"""Return text in which what cannot be seen is visible (``\x1b``): controls, changes of direction, odd bytes.
+
+    Parameters
+    ----------
+    text : str
+        Anything: names, reasons, the output of a command.
+    keep : pattern
+        What stays as it is, besides line ends and tabs.
+    """
+    if keep is None:
+        return _visible(text)
+    parts: list[str] = []
+    start = 0
+    for kept in keep.finditer(text):
+        parts += [_visible(text[start : kept.start()]), kept[0]]
+        start = kept.end()
+    return "".join([*parts, _visible(text[start:])])
+
+
+def _visible(text: str) -> str:
+    return _HIDDEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8 (PEP 383)
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

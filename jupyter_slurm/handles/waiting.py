@@ -1,0 +1,172 @@
+"""Waiting for a job in the foreground, and what an interrupt does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import re
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles.cluster import settings
+from jupyter_slurm.handles.terminal import IncrementalFilter
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.follow import Follower
+    from jupyter_slurm.handles.job import Job
+
+__all__ = ["WaitInterrupted", "wait_async", "wait_here"]
+
+_STEP = 0.5  # an interrupt is noticed at once; this is only how often the deadline is looked at
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """A wait was interrupted; the message says what became of the job."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def _render_traceback_(self) -> list[str]:
+        return [self.message]
+
+
+def wait_here(job: Job, follower: Follower, timeout: float | None, *, echo: bool) -> None:
+    """Wait until a job is over.
+
+    Parameters
+    ----------
+    job : Job
+        Whose end is waited for.
+    follower : Follower
+        Who follows it.
+    timeout : float or None
+        Seconds; None waits without end.
+    echo : bool
+        Print the output as it comes (a terminal; a notebook shows it in place).
+
+    Raises
+    ------
+    TimeoutError
+        The time is over; the job goes on.
+    WaitInterrupted
+        It was interrupted; the message says whether the job goes on.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    try:
+        with _echo(follower) if echo else contextlib.nullcontext() as printer:
+            while not follower.ended.is_set():
+                left = _STEP if deadline is None else min(_STEP, deadline - time.monotonic())
+                if left <= 0:
+                    raise TimeoutError(f"{job.title} is not over after {timeout:g} s: {job.data['state']}. It goes on.")
+                if printer is None:
+                    follower.ended.wait(left)
+                else:
+                    printer.print_for(left)
+    except KeyboardInterrupt:
+        raise _interrupted(job) from None
+
+
+async def wait_async(job: Job, follower: Follower) -> None:
+    """Wait without holding up the loop. A cancelled wait says that the job goes on."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def changed(stream: str, data: bytes) -> None:
+        if follower.ended.is_set():
+            with contextlib.suppress(RuntimeError):  # that loop may be closed by now
+                loop.call_soon_threadsafe(ended.set)
+
+    follower.listen(changed)
+    try:
+        if not follower.ended.is_set():
+            await ended.wait()
+    except asyncio.CancelledError:
+        sys.stderr.write(f"Nobody awaits {job.title} any more; it goes on.\n")
+        raise
+    finally:
+        follower.unlisten(changed)
+
+
+class _echo:  # noqa: N801  used like contextlib's own
+    """Hand the output over from the background to the thread that may print."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._filters = {"stdout": IncrementalFilter(), "stderr": IncrementalFilter()}
+
+    def __enter__(self) -> _echo:
+        with self._follower.lock:
+            for stream, screen in self._follower.screens.items():
+                if screen:  # it began before we listened
+                    self._write(stream, screen.text())
+            self._follower.listen(self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._follower.unlisten(self._hear)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._print(*self._news.get_nowait())
+
+    def _hear(self, stream: str, data: bytes) -> None:
+        self._news.put((stream, data))
+
+    def print_for(self, seconds: float) -> None:
+        """Print what comes, for at most so long."""
+        with contextlib.suppress(queue.Empty):
+            self._print(*self._news.get(timeout=seconds))
+
+    def _print(self, stream: str, data: bytes) -> None:
+        if stream:
+            self._write(stream, self._filters[stream].feed(data))
+
+    @staticmethod
+    def _write(stream: str, text: str) -> None:
+        target = sys.stderr if stream == "stderr" else sys.stdout
+        target.write(text)
+        target.flush()
+
+
+def _interrupted(job: Job) -> WaitInterrupted:
+    """Decide what becomes of the job, and say it."""
+    choice, why = settings().on_interrupt, "as the setting on_interrupt says"
+    if choice == "ask":
+        choice, why = _ask(job)
+    if choice == "keep":
+        return WaitInterrupted(
+            f"Stopped waiting. {job.title} goes on ({why}). job.wait() waits again, job.cancel() ends it; "
+            f"its number is {job}."
+        )
+    try:
+        job.cancel()
+    except KeyboardInterrupt:
+        return WaitInterrupted(
+            f"Stopped waiting. {job.title} was about to be cancelled; whether Slurm heard it is not known. "
+            f"Look with job.refresh(), ask again with job.cancel()."
+        )
+    except SlurmError as error:
+        return WaitInterrupted(
+            f"Stopped waiting. {job.title} could NOT be cancelled and may go on: {error}\nTry again: job.cancel()"
+        )
+    return WaitInterrupted(f"Stopped waiting. {job.title} was cancelled ({why}).")
+
+
+def _ask(job: Job) -> tuple[str, str]:
+    """Ask once; who cannot be asked, or does not answer, keeps the job."""
+    question = f"Cancel {job.title} or keep it running? [c/k] "
+    try:
+        for _ in range(3):
+            answer = input(question).strip().lower()
+            if re.fullmatch("c(ancel)?", answer):
+                return "cancel", "as you said"
+            if re.fullmatch("k(eep)?", answer):
+                return "keep", "as you said"
+    except KeyboardInterrupt:
+        return "keep", "interrupted again, without an answer"
+    except (EOFError, OSError, RuntimeError, NotImplementedError):
+        return "keep", "nobody can be asked here"
+    return "keep", "there was no clear answer"
