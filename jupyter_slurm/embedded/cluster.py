@@ -9,14 +9,15 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from jupyter_slurm.embedded import configuration
+from jupyter_slurm.embedded import cgroups, configuration
+from jupyter_slurm.embedded.cgroups import CgroupTree
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.daemons import Daemons, PortTaken
 from jupyter_slurm.embedded.description import Description, load_description
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout, default_directory
 from jupyter_slurm.embedded.ports import free_ports
-from jupyter_slurm.embedded.processes import Process, descendants, find_daemons, find_job_processes, kill_all
+from jupyter_slurm.embedded.processes import Process, descendants, find_daemons, find_job_processes, kill_all, look
 from jupyter_slurm.embedded.state import State, locked
 from jupyter_slurm.errors import EmbeddedError
 
@@ -54,6 +55,7 @@ class EmbeddedCluster:
         self.description = description or load_description()
         self.layout = Layout((directory or default_directory(self.description.name)).absolute())
         self.installation = installation or Installation()
+        self.without_cgroups = ""
 
     # What it is ------------------------------------------------------------------------------------------------
 
@@ -145,10 +147,13 @@ class EmbeddedCluster:
         names = description.node_names
         numbers = free_ports(len(names) + 2)
         ports = Ports(numbers[0], numbers[1], dict(zip(names, numbers[2:], strict=True)))
-        state = State(description.name, secrets.token_hex(16), names, description.accounting)
+        plugin, self.without_cgroups = cgroups.detect()
+        state = State(description.name, secrets.token_hex(16), names, description.accounting, plugin)
         layout.create()
         state.save(layout)
-        machine = Machine.here(os.geteuid(), version=self.installation.version)
+        if plugin:
+            CgroupTree(state.mark).create(layout.cgroup)
+        machine = Machine.here(os.geteuid(), cgroup_plugin=plugin, version=self.installation.version)
         self._write_configuration(ports, machine)
         daemons = Daemons(layout, state, self.installation)
         wait = daemons.waiter(deadline)
@@ -164,7 +169,7 @@ class EmbeddedCluster:
         directory = layout.slurm_conf.parent
         layout.slurm_conf.write_text(configuration.slurm_conf(description, layout, ports, machine), encoding="utf-8")
         (directory / "gres.conf").write_text(configuration.gres_conf(description, layout), encoding="utf-8")
-        (directory / "cgroup.conf").write_text(configuration.cgroup_conf(machine), encoding="utf-8")
+        (directory / "cgroup.conf").write_text(configuration.cgroup_conf(layout, machine), encoding="utf-8")
         for path in directory.iterdir():
             path.chmod(0o644)
         configuration.make_devices(description, layout)
@@ -196,7 +201,10 @@ class EmbeddedCluster:
             return []
         ours = find_daemons(state.mark)
         steps = [process for process in ours if process.name == "slurmstepd"]
-        return [*ours, *descendants(steps), *find_job_processes(self.slurm_conf, state.nodes)]
+        jobs = [*descendants(steps), *find_job_processes(self.slurm_conf, state.nodes)]
+        if state.cgroup_plugin:
+            jobs += [process for pid in CgroupTree(state.mark).pids() if (process := look(pid))]
+        return [*ours, *jobs]
 
     def _clear(self, *, keep_directory: bool = False) -> None:
         """End what runs and remove what lies there; the caller holds the lock."""
@@ -205,6 +213,8 @@ class EmbeddedCluster:
             left = kill_all(lambda: self._processes(state))
             if left:
                 raise EmbeddedError(f"Processes that do not end: {', '.join(str(p.pid) for p in left)}.")
+            if state.cgroup_plugin and not state.stale:
+                CgroupTree(state.mark).remove()
         for path in self.directory.iterdir():
             # The state goes last: whoever ends us here leaves something that can be stopped again.
             if path not in (self.layout.lock_file, self.layout.state_file):

@@ -104,6 +104,8 @@ def _processes(machine: Machine) -> list[str]:
         return [
             "ProctrackType=proctrack/cgroup",
             "TaskPlugin=task/cgroup,task/affinity",
+            # A step may have more tasks than this machine has CPUs, which automatic binding would refuse.
+            "TaskPluginParam=None",
             "JobAcctGatherType=jobacct_gather/cgroup",
             "JobAcctGatherFrequency=task=2",
         ]
@@ -201,13 +203,14 @@ def make_devices(description: Description, layout: Layout) -> None:
                     link.symlink_to(Path("/dev/null"))
 
 
-def cgroup_conf(machine: Machine) -> str:
+def cgroup_conf(layout: Layout, machine: Machine) -> str:
     """Return the text of cgroup.conf."""
     if not machine.cgroup_plugin:
         return "CgroupPlugin=disabled\n" if machine.version >= (23, 11) else ""
     return "\n".join(
         [
             f"CgroupPlugin={machine.cgroup_plugin}",
+            f"CgroupMountpoint={layout.cgroup}",
             "ConstrainCores=yes",
             "ConstrainRAMSpace=yes",
             "ConstrainSwapSpace=yes",

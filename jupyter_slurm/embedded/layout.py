@@ -76,6 +76,11 @@ class Layout:
         return self.root / "run"
 
     @property
+    def cgroup(self) -> Path:
+        """CgroupMountpoint: links to the cluster's own groups."""
+        return self.root / "cgroup"
+
+    @property
     def devices(self) -> Path:
         """Parent of the directories with the stand-ins for GPUs, one for each node."""
         return self.root / "dev"

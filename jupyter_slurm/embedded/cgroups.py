@@ -1,0 +1,86 @@
+"""Control groups of a cluster that root runs: CPU masks, memory limits and the clean-up of processes.
+
+Slurm puts each node's groups below ``<CgroupMountpoint>/<controller>/slurm_<node>`` (cgroup.conf(5)), which would be the same place
+for two clusters with nodes of the same name. So each cluster has a group of its own in every hierarchy, and its
+CgroupMountpoint is a directory of links to those. What is in these groups is the cluster's: nothing leaves them unasked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_slurm.errors import EmbeddedError
+
+__all__ = ["CgroupTree", "detect"]
+
+MOUNTPOINT = Path("/sys/fs/cgroup")
+CONTROLLERS = ("freezer", "cpuset", "memory", "cpuacct")
+
+
+def detect() -> tuple[str, str]:
+    """Return the cgroup plugin to use, and if it is empty, why there is none, in words for a person."""
+    if os.geteuid() != 0:
+        return "", "an ordinary user may not make control groups"
+    if all(os.access(MOUNTPOINT / name / "tasks", os.W_OK) for name in CONTROLLERS):
+        return "cgroup/v1", ""
+    if (MOUNTPOINT / "cgroup.controllers").exists():
+        return "", "this machine has control groups of version 2 only"
+    return "", f"no writable control groups for {', '.join(CONTROLLERS)} below {MOUNTPOINT}"
+
+
+@dataclass(frozen=True)
+class CgroupTree:
+    """The groups of one cluster, found by its mark."""
+
+    mark: str
+
+    @property
+    def groups(self) -> list[Path]:
+        """The cluster's group in each hierarchy."""
+        return [MOUNTPOINT / name / f"jupyter_slurm-{self.mark}" for name in CONTROLLERS]
+
+    def create(self, mountpoint: Path) -> None:
+        """Make the groups, and ``mountpoint``, which is what Slurm gets to see.
+
+        Raises EmbeddedError when the kernel does not allow it.
+        """
+        mountpoint.mkdir(mode=0o711, exist_ok=True)
+        try:
+            for group in self.groups:
+                group.mkdir(mode=0o755)
+                if group.parent.name == "cpuset":
+                    # A new group may use no CPU and no memory until it is told which.
+                    for name in ("cpuset.cpus", "cpuset.mems"):
+                        (group / name).write_text((group.parent / name).read_text(encoding="ascii"), encoding="ascii")
+                (mountpoint / group.parent.name).symlink_to(group)
+        except OSError as error:
+            raise EmbeddedError(f"Control groups could not be made: {error}.") from error
+
+    def pids(self) -> set[int]:
+        """Return the processes in the groups, in groups below them, and so on."""
+        found: set[int] = set()
+        for directory in self._directories():
+            with contextlib.suppress(OSError):
+                found.update(int(line) for line in (directory / "cgroup.procs").read_text(encoding="ascii").split())
+        return found
+
+    def remove(self, timeout: float = 10.0) -> None:
+        """Remove the groups, deepest first. The kernel lets go of a group a moment after its last process has ended."""
+        deadline = time.monotonic() + timeout
+        while directories := list(self._directories()):
+            for directory in directories:
+                with contextlib.suppress(OSError):
+                    directory.rmdir()
+            if time.monotonic() > deadline:
+                raise EmbeddedError(f"Control groups that cannot be removed: {directories[-1]}.")
+            time.sleep(0.01)
+
+    def _directories(self) -> Iterator[Path]:
+        for group in self.groups:
+            for path, _, _ in os.walk(group, topdown=False):
+                yield Path(path)
