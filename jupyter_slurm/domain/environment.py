@@ -1,6 +1,6 @@
 """Which variables travel with a submission, and which stay behind.
 
-Sources: the sections "INPUT ENVIRONMENT VARIABLES" and "OUTPUT ENVIRONMENT VARIABLES" of sbatch(1), salloc(1) and srun(1).
+Sources: the sections "INPUT ENVIRONMENT VARIABLES" and "OUTPUT ENVIRONMENT VARIABLES" of sbatch(1), salloc(1), srun(1).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return what of the cell's environment goes to ``sbatch``.
 
     Secrets of Jupyter never do. Inside a job, what Slurm set for that job does not either; what a person set
-    (``SBATCH_ACCOUNT``, ``SLURM_CONF``) does. The matplotlib back end that a kernel sets for itself is left out: a job has
-    no kernel that could show its figures.
+    (``SBATCH_ACCOUNT``, ``SLURM_CONF``) does. The matplotlib back end that a kernel sets for itself is left out: a job
+    has no kernel that could show its figures.
     """
     inside = is_inside_job(env)
     return {

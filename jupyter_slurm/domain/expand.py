@@ -1,0 +1,70 @@
+"""Python values in a magic line: ``{name}``, ``$name`` and ``${name}``.
+
+A name that Python does not know stays as it was typed, for the cluster or for awk. What may stand between the braces is
+a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``); nothing is called or
+evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["MISSING", "Lookup", "expand_at"]
+
+#: What a lookup answers for a name that it does not know.
+MISSING: Final = object()
+
+Lookup = Callable[[str], Any]
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_STEP = r"""\.[A-Za-z][A-Za-z0-9_]*|\[-?[0-9]{1,9}\]|\['[^'\]\\]*'\]|\["[^"\]\\]*"\]"""
+_REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
+_STEPS = re.compile(_STEP)
+
+
+def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
+    """Expand the reference that begins at a position.
+
+    Parameters
+    ----------
+    text : str
+        The line.
+    at : int
+        Position of a ``{`` or ``$``.
+    lookup : callable
+        Gives the value of a Python name, or :data:`MISSING`.
+
+    Returns
+    -------
+    (str, int) or None
+        The value as text, and the position behind the reference; None when it stays as typed.
+    """
+    match = _REFERENCE.match(text, at)
+    if match is None:
+        return None
+    path = match["path"] or match["name"] or match["braced"]
+    name = re.match(_NAME, path)
+    assert name is not None
+    value = lookup(name[0])
+    for step in _STEPS.findall(path[name.end() :]):
+        value = MISSING if value is MISSING else _follow(value, step)
+    return None if value is MISSING else (_as_text(value), match.end())
+
+
+def _follow(value: Any, step: str) -> Any:
+    try:
+        if step.startswith("."):
+            return getattr(value, step[1:])
+        inside = step[1:-1]
+        return value[inside[1:-1] if inside[0] in "'\"" else int(inside)]
+    except (AttributeError, LookupError, TypeError):
+        return MISSING
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as one word; a list or tuple as Slurm writes lists, with commas."""
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

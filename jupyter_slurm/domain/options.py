@@ -1,0 +1,297 @@
+"""The options of Slurm's commands: which of them take a value, and which one was meant.
+
+What sbatch accepts is decided by sbatch. This module only has to know where an option ends and the next word begins, as
+getopt_long(3) does for sbatch; what it refuses, sbatch refuses too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from jupyter_slurm.domain.option_tables import OPTIONS, PERMUTING
+from jupyter_slurm.errors import OptionError, UsageError
+
+__all__ = ["Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv"]
+
+Version = tuple[int, int]
+
+
+class Arity(Enum):
+    """What follows an option."""
+
+    NONE = "."
+    REQUIRED = "="
+    OPTIONAL = "?"
+
+
+@dataclass(frozen=True)
+class OptionSpec:
+    """One option of one command.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Long names without dashes, the canonical one first; empty for one that has only a letter.
+    short : str
+        The letter, or the empty string.
+    arity : Arity
+        What follows.
+    help : str
+        What the command's ``--help`` says about it, if anything.
+    """
+
+    names: tuple[str, ...]
+    short: str
+    arity: Arity
+    help: str = ""
+
+    @property
+    def name(self) -> str:
+        """The canonical name: the first long one, else the letter."""
+        return self.names[0] if self.names else self.short
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option as it was typed.
+
+    Attributes
+    ----------
+    name : str
+        Canonical long name, whatever abbreviation or letter was typed.
+    value : str or None
+        Its value.
+    tokens : tuple of str
+        The words that it was typed as. Letters in a bundle (``-Hs``) share their word: the first of them has it.
+    index : int
+        Where its first word stands in the command line.
+    """
+
+    name: str
+    value: str | None
+    tokens: tuple[str, ...]
+    index: int
+
+
+@dataclass(frozen=True)
+class SplitArgv:
+    """A command line taken apart; ``rest`` is the script or command and what follows it."""
+
+    options: list[Option]
+    rest: list[str]
+
+
+class OptionTable:
+    """The options of one command of one version of Slurm.
+
+    Parameters
+    ----------
+    command : str
+        ``sbatch``, ``salloc``, ``srun``, ``squeue`` …
+    specs : sequence of OptionSpec
+        Its options.
+    """
+
+    def __init__(self, command: str, specs: Sequence[OptionSpec]) -> None:
+        self.command = command
+        self.specs = tuple(specs)
+        self._permuting = command in PERMUTING
+        self._long = {name: spec for spec in self.specs for name in spec.names}
+        self._short = {spec.short: spec for spec in self.specs if spec.short}
+
+    @staticmethod
+    def for_command(command: str, version: Version | None = None) -> OptionTable:
+        """Return the options of a command; without a version, of all versions together.
+
+        Raises
+        ------
+        UsageError
+            There is no such command.
+        """
+        if command not in OPTIONS:
+            raise UsageError(f"the options of {command!r} are not known")
+        return OptionTable(command, _specs(command, version))
+
+    def with_help(self, text: str) -> OptionTable:
+        """Add what the command's own ``--help`` shows: options of plugins, and of versions newer than this table."""
+        specs = list(self.specs)
+        for spec in _read_help(text):
+            at = next((i for i, have in enumerate(specs) if set(have.names) & set(spec.names)), None)
+            if at is not None:
+                specs[at] = replace(specs[at], help=specs[at].help or spec.help)
+            elif spec.short and spec.short in self._short:
+                specs.append(replace(spec, short=""))
+            else:
+                specs.append(spec)
+        return OptionTable(self.command, specs)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Return the table for the API."""
+        return [
+            {
+                "name": spec.name,
+                "names": list(spec.names),
+                "short": spec.short or None,
+                "takes_value": {"=": "yes", "?": "optional", ".": "no"}[spec.arity.value],
+                "help": spec.help,
+            }
+            for spec in self.specs
+        ]
+
+    def nearest(self, name: str) -> str | None:
+        """Return the option that was probably meant, with its dashes."""
+        wanted = name.lstrip("-").partition("=")[0]
+        if len(wanted) < 2:
+            return None
+        names = list(self._long)
+        found = difflib.get_close_matches(wanted, names, n=1, cutoff=0.6) or [n for n in names if n.startswith(wanted)]
+        return f"--{found[0]}" if found else None
+
+    def split(self, argv: Sequence[str]) -> SplitArgv:
+        """Take a command line apart as getopt_long(3) does for this command.
+
+        Raises
+        ------
+        OptionError
+            An option that the command does not have, one without its value, or one with a value that it does not take.
+            ``details`` say which (``option``, ``index``) and what may have been meant (``suggestion``).
+        """
+        words = list(argv)
+        options: list[Option] = []
+        rest: list[str] = []
+        at = 0
+        while at < len(words):
+            word = words[at]
+            if "\0" in word:
+                raise self._error(f"a NUL byte cannot be part of an option: {word!r}", word, at)
+            if word == "--":
+                rest += words[at + 1 :]
+                break
+            if word == "-" or not word.startswith("-"):
+                if not self._permuting:
+                    rest += words[at:]
+                    break
+                rest.append(word)
+                at += 1
+                continue
+            found = self.take(words, at)
+            options += found
+            at += sum(len(option.tokens) for option in found)
+        return SplitArgv(options, rest)
+
+    def take(self, words: Sequence[str], at: int) -> list[Option]:
+        """Read the option, or bundle of letters, at a position, with its value; errors as in :meth:`split`."""
+        return [self._long_option(words, at)] if words[at].startswith("--") else self._letters(words, at)
+
+    def _long_option(self, words: Sequence[str], at: int) -> Option:
+        typed, equals, value = words[at][2:].partition("=")
+        spec = self._find(typed, words[at], at)
+        if spec.arity is Arity.NONE and equals:
+            raise self._error(f"--{spec.name} takes no value", words[at], at)
+        if spec.arity is Arity.REQUIRED and not equals:
+            return self._with_next(spec, words, at)
+        return Option(spec.name, value if equals else None, (words[at],), at)
+
+    def _find(self, typed: str, word: str, at: int) -> OptionSpec:
+        """Find a long option by its name or an unambiguous beginning of it."""
+        if typed in self._long:
+            return self._long[typed]
+        found = {name: spec for name, spec in self._long.items() if typed and name.startswith(typed)}
+        kinds = {(spec.name, spec.arity) for spec in found.values()}
+        if len(kinds) == 1:
+            return next(iter(found.values()))
+        if found:
+            names = ", ".join(f"--{name}" for name in sorted(found))
+            raise self._error(f"--{typed} could be any of {names}", word, at, suggestion=f"--{min(found)}")
+        suggestion = self.nearest(typed)
+        raise self._error(f"{self.command} has no option --{typed}", word, at, suggestion=suggestion)
+
+    def _letters(self, words: Sequence[str], at: int) -> list[Option]:
+        """Read a word of letters: the last of them may have a value in the same word or in the next."""
+        word, found = words[at], list[Option]()
+        for position, letter in enumerate(word[1:], 1):
+            spec = self._short.get(letter)
+            if spec is None:
+                raise self._error(f"{self.command} has no option -{letter}", word, at, suggestion=self.nearest(word))
+            tokens = (word,) if not found else ()
+            rest = word[position + 1 :]
+            if spec.arity is Arity.NONE:
+                found.append(Option(spec.name, None, tokens, at))
+                continue
+            if rest or spec.arity is Arity.OPTIONAL:
+                found.append(Option(spec.name, rest or None, tokens, at))
+            else:
+                option = self._with_next(spec, words, at)
+                found.append(option if tokens else replace(option, tokens=option.tokens[1:]))
+            break
+        return found
+
+    def _with_next(self, spec: OptionSpec, words: Sequence[str], at: int) -> Option:
+        if at + 1 >= len(words):
+            raise self._error(f"{words[at]} needs a value", words[at], at)
+        if "\0" in words[at + 1]:
+            raise self._error(f"a NUL byte cannot be part of a value: {words[at + 1]!r}", words[at + 1], at + 1)
+        return Option(spec.name, words[at + 1], (words[at], words[at + 1]), at)
+
+    def _error(self, message: str, word: str, at: int, suggestion: str | None = None) -> OptionError:
+        hint = f"Did you mean {suggestion}?" if suggestion else f"`{self.command} --help` lists the options."
+        return OptionError(message, hint=hint, option=word, index=at, suggestion=suggestion)
+
+
+@lru_cache(maxsize=64)
+def _specs(command: str, version: Version | None) -> tuple[OptionSpec, ...]:
+    specs = []
+    for line in OPTIONS[command].split(";"):
+        names, short, arity, *when = line.split()
+        if version is None or all(_holds(condition, version) for condition in when):
+            long = tuple(name for name in names.split(",") if name != "-")
+            specs.append(OptionSpec(long, "" if short == "-" else short, Arity(arity)))
+    if version is None:
+        specs = _merged(specs)
+    return tuple(specs)
+
+
+def _merged(specs: Sequence[OptionSpec]) -> list[OptionSpec]:
+    """Where versions differ in what follows an option, the more generous one stands for all."""
+    merged: dict[tuple[str, ...], OptionSpec] = {}
+    for spec in specs:
+        key = spec.names or (spec.short,)
+        have = merged.get(key)
+        merged[key] = spec if have is None or spec.arity is Arity.OPTIONAL else have
+    return list(merged.values())
+
+
+def _holds(condition: str, version: Version) -> bool:
+    year, month = condition[1:].split(".")
+    bound = (int(year), int(month))
+    return version >= bound if condition[0] == ">" else version < bound
+
+
+# "  -A, --account=name   charge job to specified account", "      --exclusive[=user]  …", and a plugin's options.
+_HELP_LINE = re.compile(
+    r"^\s{1,12}(?:-(?P<short>[A-Za-z]),\s*)?--(?P<name>[A-Za-z0-9][\w-]*)"
+    r"(?P<value>\[?[= ]?[<\[(=]?[^\s\]>)]*[\]>)]?)?(?P<help>\s{2,}.*)?$"
+)
+
+
+def _read_help(text: str) -> list[OptionSpec]:
+    specs = []
+    for line in text.splitlines():
+        match = _HELP_LINE.match(line)
+        if match is None:
+            continue
+        value = match["value"] or ""
+        arity = Arity.OPTIONAL if value.startswith("[=") else Arity.REQUIRED if value.startswith("=") else Arity.NONE
+        specs.append(OptionSpec((match["name"],), match["short"] or "", arity, (match["help"] or "").strip()))
+    return specs
+
+
+def names_of(options: Sequence[Option]) -> Mapping[str, str | None]:
+    """Return the options in force by name: the last one of each counts."""
+    return {option.name: option.value for option in options}
