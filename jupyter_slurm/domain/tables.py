@@ -1,0 +1,307 @@
+"""Tables of the pass-through commands, asked for in a form that no name or reason can disturb.
+
+A person who chose a format (``-o``, ``--json``, ``-P``, ``--noheader`` …), or whose command prints no table, gets the
+command's own text. Otherwise the same columns are asked for that the command shows by default with these options.
+
+squeue, sinfo, sprio and sacct print a random mark at the end of each field, so nothing can be mistaken. sshare,
+sacctmgr, sreport and sstat know only a bar between fields; there a row that does not have as many fields as the head
+is an error, after which the command's own text can be shown.
+
+Sources: squeue(1), sinfo(1), sacct(1), sprio(1), sshare(1), sacctmgr(1), sreport(1), sstat(1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from jupyter_slurm.domain.marks import check_mark, decode, field_end, long_format, record_end
+from jupyter_slurm.domain.table_options import ReadArgs, read_args
+from jupyter_slurm.errors import ParseError
+
+__all__ = ["FORMAT_VARIABLES", "Table", "parse_table", "tabular_argv"]
+
+#: Variables by which a person chooses a format for every call. Where one is set, the command's own text is shown.
+FORMAT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "squeue": ("SQUEUE_FORMAT", "SQUEUE_FORMAT2"),
+        "sinfo": ("SINFO_FORMAT",),
+        "sacct": ("SACCT_FORMAT",),
+        "sprio": ("SPRIO_FORMAT",),
+    }
+)
+
+
+@dataclass
+class Table:
+    """A table as Slurm shows it.
+
+    Parameters
+    ----------
+    columns : list of str
+        Slurm's own heads; some commands use one twice.
+    rows : list of list of str
+        As many cells as columns in each. Texts that were not UTF-8 hold surrogate escapes.
+    title : str
+        What stands above it (``sreport``).
+    """
+
+    columns: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    title: str = ""
+
+
+# Whoever gives one of these wants text, or something that is no table.
+_NO_TABLE: Final = ("help", "usage", "version", "V", "v", "json", "yaml", "autocomplete", "helpformat", "helpFormat")
+
+
+def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | None:
+    """Return the command that prints what the person asked for as a table that :func:`parse_table` can read.
+
+    Parameters
+    ----------
+    command : str
+        ``squeue``, ``sinfo`` …
+    args : sequence of str
+        As typed, without the command.
+    mark : str
+        Fresh random hexadecimal digits.
+
+    Returns
+    -------
+    list of str or None
+        ``None``: run it as typed and show its text.
+    """
+    check_mark(mark)
+    read = read_args(command, args)
+    if read is None or read.has(*_NO_TABLE):
+        return None
+    extra = _STRATEGIES[command](read, mark)
+    # Ours come first: what follows a word or "--" may not be taken for an option.
+    return None if extra is None else [command, *extra, *args]
+
+
+def _short_format(letters: str, mark: str) -> str:
+    """Return the value of ``-o`` of squeue and sprio: fields named by single letters."""
+    return "".join(
+        f"%{letter}{record_end(mark) if position == len(letters) - 1 else field_end(mark)}"
+        for position, letter in enumerate(letters)
+    )
+
+
+def _squeue(read: ReadArgs, mark: str) -> list[str] | None:
+    # With several clusters squeue prints one table for each; "iterate" never ends.
+    if read.has("o", "O", "h", "i", "M", "helpstate", "only-job-state"):
+        return None
+    if read.has("s"):
+        return None if read.has("l") else [f"--format={_short_format('ijPuMN', mark)}"]
+    if read.has("start"):
+        return None if read.has("l") else [f"--format={_short_format('iPjutSDYR', mark)}"]
+    head, tail = ["jobarrayid", "partition", "name", "username"], ["numnodes", "reasonlist"]
+    middle = ["state", "timeused", "timelimit"] if read.has("l") else ["statecompact", "timeused"]
+    return [f"--Format={long_format([*head, *middle, *tail], mark)}"]
+
+
+# What sinfo shows by default, with the option that chooses it, short and long (-l).
+_SINFO_FIELDS: Final = {
+    "s": ("partition available time nodeaiot nodelist",) * 2,
+    "N": (
+        "nodelist nodes partition statecompact",
+        "nodelist nodes partition statelong cpus socketcorethread memory disk weight features reason",
+    ),
+    "R": ("reason user timestamp nodelist", "reason userlong timestamp statecompact nodelist"),
+    "": (
+        "partition available time nodes statecompact nodelist",
+        "partition available time size root oversubscribe groups nodes statelong nodelist",
+    ),
+}
+
+
+def _sinfo(read: ReadArgs, mark: str) -> list[str] | None:
+    # "T" lists reservations, in a form of their own.
+    if read.has("o", "O", "h", "i", "M", "T", "federation", "helpstate"):
+        return None
+    chosen = next((letter for letter in "sNR" if read.has(letter)), "")
+    fields = _SINFO_FIELDS[chosen][read.has("l")]
+    return [f"--Format={long_format(fields.split(), mark)}"]
+
+
+def _sacct(read: ReadArgs, mark: str) -> list[str] | None:
+    if read.has("o", "n", "p", "P", "delimiter", "e", "h", "U", "B", "env-vars", "c", "helpreason", "helpstate"):
+        return None
+    return ["--parsable", f"--delimiter={field_end(mark)}"]
+
+
+# Factors in the order of sprio's own tables, weighted and normalised.
+_SPRIO_WEIGHTED: Final = "YSABFJPQ"
+_SPRIO_NORMALISED: Final = "yabfjpq"
+
+
+def _sprio(read: ReadArgs, mark: str) -> list[str] | None:
+    if read.has("o", "h", "M", "federation", "sibling"):
+        return None
+    normalised, long = read.has("n"), read.has("l")
+    letters = "ir" + ("u" if long or read.has("u") else "")
+    if normalised:
+        letters += _SPRIO_NORMALISED + "t"
+    else:
+        letters += _SPRIO_WEIGHTED + ("N" if long else "") + "T"
+    return [f"--format={_short_format(letters, mark)}"]
+
+
+def _sshare(read: ReadArgs, _mark: str) -> list[str] | None:
+    return None if read.has("o", "n", "p", "P", "e", "h", "M") else ["--parsable2"]
+
+
+# sacctmgr accepts any abbreviation from the given length on. "runawayjobs" asks whether to repair, "stats" and
+# "configuration" are no tables.
+_SACCTMGR_VERBS: Final = (("show", 3), ("list", 3))
+_SACCTMGR_ENTITIES: Final = (
+    ("accounts", 2),
+    ("acct", 4),
+    ("associations", 2),
+    ("clusters", 2),
+    ("events", 1),
+    ("federation", 1),
+    ("problems", 1),
+    ("qos", 1),
+    ("reservations", 4),
+    ("resource", 4),
+    ("resv", 4),
+    ("transactions", 1),
+    ("tres", 2),
+    ("txn", 1),
+    ("users", 1),
+    ("wckeys", 1),
+)
+_SREPORT_GROUPS: Final = (("cluster", 1), ("job", 1), ("reservation", 2), ("resv", 4), ("user", 1))
+
+
+def _names_one(word: str, names: Sequence[tuple[str, int]]) -> bool:
+    lower = word.lower()
+    return any(name.startswith(lower) and len(lower) >= least for name, least in names)
+
+
+def _own_format(words: Sequence[str]) -> bool:
+    """Whether a word is ``format=…``, which may be as short as ``f=``."""
+    return any(
+        "format".startswith(name.lower())
+        for name, equals, _ in (word.partition("=") for word in words)
+        if name and equals
+    )
+
+
+def _sacctmgr(read: ReadArgs, _mark: str) -> list[str] | None:
+    if read.has("h", "n", "p", "P", "o", "s", "r") or len(read.words) < 2 or _own_format(read.words):
+        return None
+    if not _names_one(read.words[0], _SACCTMGR_VERBS) or not _names_one(read.words[1], _SACCTMGR_ENTITIES):
+        return None
+    return ["--parsable2"]
+
+
+def _sreport(read: ReadArgs, _mark: str) -> list[str] | None:
+    if read.has("h", "n", "p", "P") or len(read.words) < 2 or _own_format(read.words):
+        return None
+    return ["--parsable2"] if _names_one(read.words[0], _SREPORT_GROUPS) else None
+
+
+def _sstat(read: ReadArgs, _mark: str) -> list[str] | None:
+    if read.has("o", "h", "n", "p", "P", "e", "i") or not read.has("j"):
+        return None
+    # Without it a batch job has no step to show.
+    return ["--parsable2", *([] if read.has("a") else ["--allsteps"])]
+
+
+_STRATEGIES: Final[Mapping[str, Callable[[ReadArgs, str], list[str] | None]]] = {
+    "sacct": _sacct,
+    "sacctmgr": _sacctmgr,
+    "sinfo": _sinfo,
+    "sprio": _sprio,
+    "squeue": _squeue,
+    "sreport": _sreport,
+    "sshare": _sshare,
+    "sstat": _sstat,
+}
+
+
+def parse_table(command: str, output: bytes, mark: str) -> Table:
+    """Read what the command of :func:`tabular_argv` printed.
+
+    Raises
+    ------
+    ParseError
+        It is torn, or a text in it holds the only separator that the command knows.
+    """
+    check_mark(mark)
+    text = decode(output)
+    if command == "sacct":
+        return _delimited_table(text, mark)
+    if command in ("squeue", "sinfo", "sprio"):
+        table = _framed_table(text, mark)
+        return _without_unused_factors(table) if command == "sprio" else table
+    return _barred_table(text)
+
+
+def _framed_table(text: str, mark: str) -> Table:
+    *records, rest = text.split(record_end(mark))
+    if not records or field_end(mark) in rest:
+        raise ParseError("The table of Slurm stops before its end.")
+    rows = [record.split(field_end(mark)) for record in records]
+    for row in rows:
+        # The newline of the row before; above the head also the date of a long list.
+        row[0] = row[0].rpartition("\n")[2]
+    return _checked(rows)
+
+
+def _delimited_table(text: str, mark: str) -> Table:
+    *fields, _ = text.split(field_end(mark))
+    # Heads hold no newline, so the first field that begins with one begins the first row.
+    width = next((index for index, cell in enumerate(fields) if index and cell.startswith("\n")), len(fields))
+    if not fields or len(fields) % width:
+        raise ParseError("The table of Slurm stops before its end.")
+    rows = [fields[start : start + width] for start in range(0, len(fields), width)]
+    for row in rows:
+        row[0] = row[0].rpartition("\n")[2]
+    return _checked(rows)
+
+
+_RULE = re.compile(r"-{20,}")
+
+
+def _barred_table(text: str) -> Table:
+    lines = text.split("\n")
+    title: list[str] = []
+    rules = [index for index, line in enumerate(lines) if _RULE.fullmatch(line)]
+    if rules:
+        if len(rules) != 2:
+            raise ParseError("Slurm printed more than one table.")
+        title = lines[rules[0] + 1 : rules[1]]
+        lines = lines[rules[1] + 1 :]
+    rows = [line.split("|") for line in lines if line]
+    if not rows:
+        raise ParseError("Slurm printed no table.")
+    return _checked(rows, "\n".join(title))
+
+
+def _checked(rows: list[list[str]], title: str = "") -> Table:
+    columns, *body = rows
+    for row in body:
+        if len(row) != len(columns):
+            raise ParseError(f"A row of Slurm's table has {len(row)} fields, not {len(columns)}.")
+    return Table([column.strip() for column in columns], body, title)
+
+
+def _without_unused_factors(table: Table) -> Table:
+    """Leave out the factors that are nothing in every row: sprio shows only those that have a weight."""
+    zero = re.compile(r"\s*[0.,-]*\s*")
+    kept = [
+        index
+        for index, column in enumerate(table.columns)
+        if column in ("JOBID", "USER", "PRIORITY", "SITE")
+        or index == 1
+        or not all(zero.fullmatch(row[index]) for row in table.rows)
+    ]
+    return Table([table.columns[index] for index in kept], [[row[index] for index in kept] for row in table.rows])
