@@ -78,5 +78,7 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
     return [{"src": "labextension", "dest": "jupyter-slurm"}]
 
 
-def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    return [{"module": "jupyter_slurm.server"}]
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    from jupyter_slurm.server import extension_points
+
+    return extension_points()

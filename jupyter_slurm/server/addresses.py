@@ -1,0 +1,68 @@
+"""Which addresses are passed on: those of the agent's own document, spelt anew. Nothing else reaches the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_to_bytes, urlencode
+
+from jupyter_slurm.agent.schema import Document, Operation
+
+__all__ = ["Address", "find_address"]
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address of the API.
+
+    Attributes
+    ----------
+    path : str
+        Percent-encoded; put together from the document's template and from values that fit it.
+    operations : Mapping
+        What can be done there, by method.
+    """
+
+    path: str
+    operations: Mapping[str, Operation]
+
+    def query(self, method: str, given: Mapping[str, Sequence[bytes]]) -> str:
+        """Return the query string: the parameters that the document names, so never Jupyter's token or ``_xsrf``."""
+        operation = self.operations.get(method)
+        names = {p["name"] for p in operation.parameters if p["in"] == "query"} if operation else set()
+        return urlencode([(name, value) for name, values in given.items() if name in names for value in values])
+
+
+def find_address(document: Document, path: str) -> Address | None:
+    """Return the address that a path names, or None.
+
+    Parameters
+    ----------
+    document : Document
+        The description of the API.
+    path : str
+        As it came, percent-encoded, beginning with ``/v1``. It is taken apart before it is decoded, and decoded once:
+        an encoded slash, ``..`` or anything else that is not the name of a cluster or job finds nothing.
+    """
+    try:
+        parts = [unquote_to_bytes(part).decode("ascii") for part in path.split("/")]
+    except UnicodeDecodeError:
+        return None
+    for template, operations in document.operations.items():
+        values = _match(template.split("/"), parts)
+        if values is not None and all(operation.read_path(values) is not None for operation in operations.values()):
+            spelt = template.format_map({name: quote(value, safe="") for name, value in values.items()})
+            return Address(spelt, operations)
+    return None
+
+
+def _match(template: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
+    if len(template) != len(parts):
+        return None
+    values: dict[str, str] = {}
+    for wanted, part in zip(template, parts, strict=True):
+        if wanted.startswith("{"):
+            values[wanted.strip("{}")] = part
+        elif wanted != part:
+            return None
+    return values

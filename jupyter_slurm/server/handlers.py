@@ -1,0 +1,153 @@
+"""The one handler: who may ask is Jupyter's business, what is answered the agent's. Bytes pass through as they come."""
+
+# `authorized` is typed for plain functions only.
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http.client import responses
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.utils import url_path_join
+from tornado import web
+from tornado.iostream import StreamClosedError
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.server.access import AgentAccess
+from jupyter_slurm.server.addresses import Address, find_address
+
+__all__ = ["AgentHandler"]
+
+_API = "jupyter-slurm/api"
+
+
+class AgentHandler(APIHandler):
+    """Passes a request on to the agent, and the answer back.
+
+    Each verb is a method of its own: ``authorized`` remembers the action of the first request that a function has
+    served, so one function under two verbs would let who may read also write.
+    """
+
+    auth_resource = "jupyter-slurm"
+
+    def initialize(self, access: AgentAccess) -> None:
+        """Tornado's constructor."""
+        self._access = access
+        self._task: asyncio.Future[None] | None = None
+        # A tab that shows jobs is no sign of a person at work: it must not keep a hub from ending an idle server.
+        self._track_activity = self.request.method not in ("GET", "HEAD")
+
+    @web.authenticated
+    @authorized("read")
+    async def get(self) -> None:
+        """Ask."""
+        await self._forward()
+
+    @web.authenticated
+    @authorized("read")
+    async def head(self) -> None:
+        """Ask for the headers."""
+        await self._forward()
+
+    @web.authenticated
+    @authorized("write")
+    async def post(self) -> None:
+        """Submit, cancel, run."""
+        await self._forward()
+
+    @web.authenticated
+    @authorized("write")
+    async def put(self) -> None:
+        """Not in today's API; the agent says so."""
+        await self._forward()
+
+    @web.authenticated
+    @authorized("write")
+    async def patch(self) -> None:
+        """Not in today's API; the agent says so."""
+        await self._forward()
+
+    @web.authenticated
+    @authorized("write")
+    async def delete(self) -> None:
+        """Not in today's API; the agent says so."""
+        await self._forward()
+
+    @web.authenticated
+    @authorized("read")
+    async def options(self) -> None:  # type: ignore[override]  # theirs lets anybody in
+        """Other origins have no business here, so that there is nothing to tell a browser beforehand."""
+        await self._forward()
+
+    def on_connection_close(self) -> None:
+        """The browser has gone: what it listened to ends too."""
+        if self._task is not None:
+            self._task.cancel()
+        super().on_connection_close()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Answer with a problem document (RFC 9457), as the agent does."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        detail = getattr(error, "log_message", None) or responses.get(status_code, "The request failed.")
+        self._answer(
+            status_code,
+            {
+                "type": "about:blank",
+                "title": responses.get(status_code, "Error"),
+                "status": status_code,
+                "detail": detail,
+            },
+        )
+
+    async def _forward(self) -> None:
+        address = find_address(self._access.document(), self._api_path())
+        if address is None:
+            raise web.HTTPError(404, "There is nothing at this address.")
+        # A task of its own, so that it can be ended without Tornado's: one that is cancelled is logged as a failure.
+        self._task = asyncio.ensure_future(self._pass_on(address))
+        await asyncio.wait({self._task})
+        try:
+            self._task.result()
+        except (asyncio.CancelledError, StreamClosedError):
+            return  # nobody is there to be answered
+        except SlurmError as error:
+            self._tell(error)
+
+    def _api_path(self) -> str:
+        prefix = url_path_join(self.base_url, _API)
+        path = self.request.path
+        return path.removeprefix(prefix) if path.startswith(prefix + "/") else ""
+
+    async def _pass_on(self, address: Address) -> None:
+        method = self.request.method or ""
+        operation = address.operations.get(method)
+        if operation is not None and operation.operation_id == "listClusters":
+            await self._access.register()
+        client = await self._access.client()
+        query = address.query(method, self.request.query_arguments)
+        headers = dict(self.request.headers)
+        async with client.forward(method, address.path, query=query, headers=headers, body=self.request.body) as answer:
+            self.set_status(answer.status)
+            for name, value in answer.headers.items():
+                self.set_header(name, value)
+            self.set_header("X-Accel-Buffering", "no")  # a proxy in front of Jupyter must not hold events back
+            await self.flush()  # whoever opens a stream of events has to learn that it is open before the first one
+            async for chunk in answer.chunks:
+                self.write(chunk)
+                await self.flush()
+        await self.finish(set_content_type=answer.headers.get("content-type", "application/octet-stream"))
+
+    def _tell(self, error: SlurmError) -> None:
+        """Answer with an error of ours; an answer that is under way is broken off, or half of it would pass for all."""
+        if self._headers_written:
+            self.request.connection.stream.close()  # type: ignore[union-attr]
+        else:
+            self._answer(error.status, error.to_problem())
+
+    def _answer(self, status: int, problem: dict[str, Any]) -> None:
+        self.set_status(status)
+        self.finish(json.dumps(problem), set_content_type="application/problem+json")
