@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from jupyter_slurm.embedded import cgroups, configuration
+from jupyter_slurm.embedded import accounting, cgroups, configuration
 from jupyter_slurm.embedded.cgroups import CgroupTree
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.daemons import Daemons, PortTaken
@@ -107,10 +107,9 @@ class EmbeddedCluster:
         EmbeddedError
             It is running already, or did not get ready in time; then nothing of it is left.
         """
-        accounting = self.description.accounting
-        self.installation.check(accounting=accounting)
+        self.installation.check(accounting=self.description.accounting)
         if timeout is None:
-            timeout = READY_WITHIN_WITH_ACCOUNTING if accounting else READY_WITHIN
+            timeout = READY_WITHIN_WITH_ACCOUNTING if self.description.accounting else READY_WITHIN
         deadline = time.monotonic() + timeout
         with locked(self.layout):
             self._make_room()
@@ -148,7 +147,7 @@ class EmbeddedCluster:
         numbers = free_ports(len(names) + 2)
         ports = Ports(numbers[0], numbers[1], dict(zip(names, numbers[2:], strict=True)))
         plugin, self.without_cgroups = cgroups.detect()
-        state = State(description.name, secrets.token_hex(16), names, description.accounting, plugin)
+        state = State(description.name, secrets.token_hex(16), names, description.accounting, ports.database, plugin)
         layout.create()
         state.save(layout)
         if plugin:
@@ -158,8 +157,14 @@ class EmbeddedCluster:
         daemons = Daemons(layout, state, self.installation)
         wait = daemons.waiter(deadline)
         daemons.start_munged(wait)
+        if description.accounting:
+            accounting.start_database(daemons, wait)
+            accounting.start_slurmdbd(daemons, wait)
+            accounting.add_cluster(daemons, description.name)
         daemons.start_controller()
         wait(daemons.controller_answers, "slurmctld", "slurmctld did not answer")
+        if description.accounting:
+            accounting.fill_database(daemons, description, wait)
         for name in names:
             daemons.start_node(name)
         self._wait_for_nodes(daemons, deadline)
@@ -172,6 +177,10 @@ class EmbeddedCluster:
         (directory / "cgroup.conf").write_text(configuration.cgroup_conf(layout, machine), encoding="utf-8")
         for path in directory.iterdir():
             path.chmod(0o644)
+        if description.accounting:
+            # slurmdbd refuses a file that others can read.
+            layout.slurmdbd_conf.touch(0o600)
+            layout.slurmdbd_conf.write_text(configuration.slurmdbd_conf(layout, ports, machine), encoding="utf-8")
         configuration.make_devices(description, layout)
 
     def _wait_for_nodes(self, daemons: Daemons, deadline: float) -> None:

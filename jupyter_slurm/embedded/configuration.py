@@ -125,7 +125,7 @@ def _accounting(description: Description, layout: Layout, ports: Ports) -> list[
         "AccountingStorageHost=127.0.0.1",
         f"AccountingStoragePort={ports.database}",
         f"AccountingStoragePass={layout.munge_socket}",
-        "AccountingStorageTRES=gres/gpu",
+        f"AccountingStorageTRES={','.join(description.tres)}",
         "AccountingStoreFlags=job_comment",
     ]
     if description.enforce:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -12,11 +13,15 @@ from pathlib import Path
 
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.processes import Process, find_daemons, spawn
+from jupyter_slurm.embedded.processes import Process, find_daemons
+from jupyter_slurm.embedded.processes import spawn as spawn_process
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["Daemons", "PortTaken"]
+__all__ = ["Daemons", "PortTaken", "Wait"]
+
+Wait = Callable[[Callable[[], bool], str, str], None]
+"""``wait(condition, role, failure)`` returns when the condition holds; see :meth:`Daemons.waiter`."""
 
 
 class PortTaken(EmbeddedError):
@@ -44,16 +49,17 @@ class Daemons:
         # Between setsid's fork and its exec a daemon still goes by the name of setsid.
         return {p.role: p for p in ours if p.name in (p.role.split("/")[0], "setsid")}
 
-    def _spawn(self, role: str, *argv: str, env: Mapping[str, str] | None = None) -> None:
+    def spawn(self, role: str, *argv: str, env: Mapping[str, str] | None = None) -> None:
+        """Start one daemon, with its standard output in the log directory."""
         log = self.layout.log / f"{role.replace('/', '-')}.out"
-        spawn(argv, role, self.state.mark, log=log, env={**self.environment, **(env or {})})
+        spawn_process(argv, role, self.state.mark, log=log, env={**self.environment, **(env or {})})
 
-    def start_munged(self, wait: Callable[[Callable[[], bool], str, str], None]) -> None:
+    def start_munged(self, wait: Wait) -> None:
         """Start munged with a key of its own."""
         key, directory = self.layout.munge_key, self.layout.munge_key.parent
         with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(secrets.token_bytes(128))
-        self._spawn(
+        self.spawn(
             "munged",
             self.installation.program("munged"),
             "--foreground",
@@ -67,16 +73,24 @@ class Daemons:
 
     def start_controller(self) -> None:
         """Start slurmctld."""
-        self._spawn("slurmctld", self.installation.program("slurmctld"), "-D")
+        self.spawn("slurmctld", self.installation.program("slurmctld"), "-D")
 
     def start_node(self, name: str) -> None:
         """Start the slurmd of one node."""
         stepd = ["-d", self.installation.stepd] if self.installation.stepd else []
-        self._spawn(f"slurmd/{name}", self.installation.program("slurmd"), "-D", "-N", name, *stepd)
+        self.spawn(f"slurmd/{name}", self.installation.program("slurmd"), "-D", "-N", name, *stepd)
 
     def controller_answers(self) -> bool:
         """Ask slurmctld whether it is there (scontrol ping)."""
         return self.ask("scontrol", "ping").returncode == 0
+
+    def listening(self, port: int) -> bool:
+        """Tell whether something accepts connections on that port of 127.0.0.1."""
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return True
+        except OSError:
+            return False
 
     def ask(self, program: str, *argv: str, timeout: float = 20.0) -> subprocess.CompletedProcess[str]:
         """Run one of Slurm's commands as the user who runs the cluster."""
@@ -109,7 +123,7 @@ class Daemons:
             texts += _tail(path, lines)
         return "\n".join(dict.fromkeys(texts))
 
-    def waiter(self, deadline: float) -> Callable[[Callable[[], bool], str, str], None]:
+    def waiter(self, deadline: float) -> Wait:
         """Return ``wait(condition, role, failure)``, which gives up at the deadline or when the daemon has ended."""
 
         def wait(condition: Callable[[], bool], role: str, failure: str) -> None:

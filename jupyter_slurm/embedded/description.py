@@ -134,6 +134,12 @@ class Description:
         """Names of all nodes, in the order of the description."""
         return [name for group in self.nodes for name in group.names]
 
+    @property
+    def tres(self) -> list[str]:
+        """What accounting counts besides the usual: GPUs, and GPUs of each type."""
+        types = {kind for group in self.nodes for kind in group.gpus if kind}
+        return ["gres/gpu", *sorted(f"gres/gpu:{kind}" for kind in types)]
+
     def with_users(self, *names: str, account: str = "c4ai") -> Description:
         """Return the description with accounting and with these login names as users of one account."""
         known = {user.name for user in self.users}

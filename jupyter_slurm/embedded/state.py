@@ -32,6 +32,7 @@ class State:
     mark: str
     nodes: list[str]
     accounting: bool
+    database_port: int = 0
     cgroup_plugin: str = ""
     slurm_root: str = ""
     uid: int = field(default_factory=os.geteuid)
