@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 from jupyter_slurm.handles.terminal import printable
@@ -162,8 +162,3 @@ def _fit(text: str, width: int) -> str:
             break
         kept += char
     return kept + "…" + " " * (width - width_of(kept) - 1)
-
-
-def from_answer(answer: Mapping[str, Any]) -> Table:
-    """Return the table of an answer of the agent."""
-    return Table(answer["columns"], answer["rows"])

@@ -1,0 +1,24 @@
+"""The options of the submitting commands, as the cluster at hand has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.options import Arity, OptionSpec, OptionTable
+from jupyter_slurm.handles.cluster import Cluster
+
+__all__ = ["option_table"]
+
+_ARITY = {"yes": Arity.REQUIRED, "optional": Arity.OPTIONAL, "no": Arity.NONE}
+
+
+def option_table(cluster: Cluster, command: str) -> OptionTable:
+    """Return the options of sbatch, salloc or srun there, those of plugins included."""
+    return OptionTable(command, [_spec(entry) for entry in cluster.options(command)["options"]])
+
+
+def _spec(entry: Mapping[str, Any]) -> OptionSpec:
+    return OptionSpec(
+        tuple(entry["names"]), entry.get("short") or "", _ARITY[entry["takes_value"]], entry.get("help") or ""
+    )

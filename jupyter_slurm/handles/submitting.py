@@ -1,0 +1,101 @@
+"""Handing a script or a Python cell to the agent."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm.handles.cluster import Cluster, context
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.terminal import printable
+
+__all__ = ["Preview", "Submission", "preview", "submit"]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a person wants to run.
+
+    Attributes
+    ----------
+    kind : str
+        ``script`` (taken as it is) or ``python``.
+    text : str
+        The cell, or the content of the file.
+    options, args : sequences of str
+        Options of sbatch; arguments of the script.
+    python : str or None
+        The interpreter on the node, for Python.
+    filename : str or None
+        What tracebacks call the cell.
+    script_name : str or None
+        What the script is called; Slurm names a job after it.
+    """
+
+    kind: str
+    text: str
+    options: Sequence[str] = ()
+    args: Sequence[str] = ()
+    python: str | None = None
+    filename: str | None = None
+    script_name: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        """Return the request, under a key of its own: it may be repeated without making a second job."""
+        key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+        named = {"python": self.python, "filename": self.filename, "script_name": self.script_name}
+        return {
+            "key": key,
+            "kind": self.kind,
+            "text": self.text,
+            "options": list(self.options),
+            "args": list(self.args),
+            "context": context(),
+            **{name: value for name, value in named.items() if value is not None},
+        }
+
+
+class Preview:
+    """What would be submitted.
+
+    Attributes
+    ----------
+    argv : list of str
+        The command line.
+    script : str
+        The batch script.
+    warnings : list of str
+        What speaks against it.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.argv: list[str] = list(data["argv"])
+        self.script: str = data["script"]
+        self.warnings: list[str] = list(data.get("warnings") or [])
+
+    def __repr__(self) -> str:
+        warnings = [f"# Warning: {text}" for text in self.warnings]
+        return printable("\n".join([*warnings, shlex.join(self.argv), "", self.script.rstrip("\n")]))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+def preview(cluster: Cluster, submission: Submission) -> Preview:
+    """Return what would be submitted; nothing is."""
+    return Preview(cluster.client.post(cluster.path("jobs"), json={**submission.body(), "dry_run": True}))
+
+
+def submit(cluster: Cluster, submission: Submission) -> Job:
+    """Submit, once.
+
+    Raises
+    ------
+    UsageError, SubmitRefused
+        Nothing was submitted.
+    """
+    return Job(cluster, cluster.client.post(cluster.path("jobs"), json=submission.body()), from_start=True)

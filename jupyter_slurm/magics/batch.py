@@ -1,0 +1,188 @@
+"""``%%sbatch`` and ``%sbatch``."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
+from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
+from jupyter_slurm.handles import view
+from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
+from jupyter_slurm.magics.namespace import lookup_in
+from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+__all__ = ["CELL_WORDS", "FILE_WORDS", "submit_cell", "submit_file"]
+
+FILE_WORDS = {"as": True, "show": False, "wait": False}
+"""Our words of ``%sbatch``, and whether each takes a value."""
+
+CELL_WORDS = {**FILE_WORDS, "python": True}
+"""Our words of ``%%sbatch``."""
+
+# Options that turn sbatch into something else than the submission of this cell.
+_REFUSED = {
+    "wrap": (
+        "--wrap gives sbatch a script, and the cell is one already",
+        "Put the command into the cell, or use %sbatch.",
+    ),
+    "wait": (
+        "--wait would keep sbatch running",
+        "Say `wait`, without dashes: it waits, shows the output, can be interrupted.",
+    ),
+    "test-only": ("--test-only submits nothing", "Say `show`, without dashes, to see what would be submitted."),
+    "help": ("--help submits nothing", "`%%sbatch?` shows the help."),
+    "usage": ("--usage submits nothing", "`%%sbatch?` shows the help."),
+    "version": ("--version submits nothing", "`%sinfo --version` shows the version."),
+}
+
+_WRAPPER = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"  # as sbatch itself writes it
+
+
+def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Job | Preview:
+    """Run ``%%sbatch``: the cell becomes a job."""
+    cluster, prefix = current(), "%%sbatch "
+    with pointing_at(prefix, line):
+        parsed = parse_cell_line(line, option_table(cluster, "sbatch"), CELL_WORDS, lookup_in(shell, local_ns))
+        _check(parsed)
+    kind = classify(cell)
+    header_options(cell)  # a quote left open is refused here, not by the node
+    if kind == "script" and "python" in parsed.words:
+        raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
+    _warn_of_ignored(cell, kind)
+    submission = Submission(
+        kind,
+        cell,
+        parsed.options,
+        parsed.args,
+        python=_python(parsed) if kind == "python" else None,
+        filename=f"In[{shell.execution_count}]" if kind == "python" else None,
+    )
+    return _go(shell, cluster, parsed, submission, prefix, line)
+
+
+def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview:
+    """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
+    cluster, prefix = current(), "%sbatch "
+    with pointing_at(prefix, line):
+        parsed = parse_line_magic(line, option_table(cluster, "sbatch"), FILE_WORDS, lookup_in(shell, local_ns))
+        _check(parsed, wrap=True)
+    wrapped = [option.value for option in parsed.parsed.options if option.name == "wrap"]
+    if wrapped:
+        if parsed.rest:
+            raise UsageError(
+                f"--wrap is the script already; {parsed.rest[0]!r} would be another one.", hint="Leave one out."
+            )
+        submission = Submission("script", _WRAPPER.format(wrapped[-1]), _without_wrap(parsed), script_name="wrap")
+    elif not parsed.rest:
+        raise UsageError("There is no script.", hint="%sbatch [options] job.sh [arguments]; for a cell: %%sbatch")
+    else:
+        path = _find(parsed.rest[0])
+        text = _read(path)
+        _warn_of_ignored(text, "script")
+        submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=os.path.basename(path))
+    return _go(shell, cluster, parsed, submission, prefix, line)
+
+
+def _go(
+    shell: Any, cluster: Cluster, parsed: MagicLine, submission: Submission, prefix: str, line: str
+) -> Job | Preview:
+    """Submit or preview, and do what our words say."""
+    try:
+        if "show" in parsed.words:
+            return preview(cluster, submission)
+        _say_doubts(cluster, submission)
+        job = submit(cluster, submission)
+    except (SubmitRefused, OptionError) as error:
+        add_blame(error, prefix, line, parsed, submission.text)
+        raise
+    if name := parsed.words.get("as"):
+        shell.push({name: job})
+    if "wait" in parsed.words:
+        notebook = view.notebook()
+        if notebook is not None:
+            job._show(notebook)
+        job._wait(None, check=True, echo=notebook is None)
+    return job
+
+
+def _check(parsed: MagicLine, *, wrap: bool = False) -> None:
+    """Refuse what contradicts itself or would do something else than submit."""
+    for index, option in enumerate(parsed.parsed.options):
+        if option.name in _REFUSED and not (wrap and option.name == "wrap"):
+            message, hint = _REFUSED[option.name]
+            at = sum(len(before.tokens) for before in parsed.parsed.options[:index])
+            raise OptionError(
+                message, hint=hint, option=option.name, span=list(parsed.spans[min(at, len(parsed.spans) - 1)])
+            )
+    if "show" in parsed.words and (both := [word for word in ("wait", "as") if word in parsed.words]):
+        raise UsageError(f"`show` submits nothing, so there is nothing for `{both[0]}`.", hint="Leave one of them out.")
+    name = parsed.words.get("as")
+    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
+
+
+def _python(parsed: MagicLine) -> str:
+    """Return the interpreter for a Python cell: the one that was named, else the kernel's own."""
+    named = parsed.words.get("python")
+    if not named:
+        return sys.executable
+    path = shutil.which(os.path.expanduser(named)) or os.path.expanduser(named)
+    return path if os.path.isabs(path) else os.path.abspath(path)
+
+
+def _say_doubts(cluster: Cluster, submission: Submission) -> None:
+    """Say before the submission why the nodes may not see its Python; asked once for each Python."""
+    if submission.python is None or submission.python in cluster.checked_pythons:
+        return
+    for warning in preview(cluster, submission).warnings:
+        sys.stderr.write(f"Warning: {warning}\n")
+    cluster.checked_pythons.add(submission.python)
+
+
+def _warn_of_ignored(text: str, kind: str) -> None:
+    lines = ignored_headers(text)
+    if lines:
+        where = ", ".join(map(str, lines))
+        first = "first command" if kind == "script" else "first statement"
+        sys.stderr.write(f"Warning: Slurm ignores #SBATCH in line {where}: it comes after the {first}.\n")
+
+
+def _without_wrap(parsed: MagicLine) -> list[str]:
+    return [token for option in parsed.parsed.options if option.name != "wrap" for token in option.tokens]
+
+
+def _find(name: str) -> str:
+    """Find a script as sbatch does: in the working directory, then on the PATH."""
+    if os.path.exists(name) or "/" in name:
+        return name
+    return shutil.which(name, mode=os.R_OK) or name
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path} is not a file.", hint="%sbatch [options] job.sh [arguments]")
+            raw = file.read(MAX_SCRIPT_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.", hint="Check the path; it starts at %pwd."
+        ) from None
+    text = raw.decode("utf-8", "surrogateescape")
+    if not text.startswith("#!"):
+        raise CellError(
+            f"{path} is not a batch script: its first line does not begin with #!.",
+            hint="Add #!/bin/bash as its first line; Python belongs into a %%sbatch cell.",
+        )
+    classify(text)
+    return text

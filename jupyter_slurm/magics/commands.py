@@ -1,0 +1,22 @@
+"""``%squeue``, ``%sinfo`` and the other commands of Slurm, as a person types them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.handles.cluster import current
+from jupyter_slurm.handles.command import run_command
+from jupyter_slurm.handles.table import CommandText, Table
+from jupyter_slurm.magics.namespace import lookup_in
+from jupyter_slurm.magics.pointing import pointing_at
+
+__all__ = ["run"]
+
+
+def run(shell: Any, command: str, line: str, local_ns: Mapping[str, Any]) -> Table | CommandText | None:
+    """Run a command with the words of the line; quotes are a shell's, ``{name}`` and ``$name`` are Python's first."""
+    with pointing_at(f"%{command} ", line):
+        words = [token.text for token in tokenize(line, lookup_in(shell, local_ns))]
+    return run_command(current(), [command, *words])

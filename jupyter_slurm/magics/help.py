@@ -1,0 +1,92 @@
+"""What ``?`` shows about a magic."""
+
+from __future__ import annotations
+
+from jupyter_slurm.domain.options import Arity, OptionSpec, OptionTable
+
+__all__ = ["help_for"]
+
+_SBATCH = """\
+Run this cell as a Slurm job:  %%sbatch [options of sbatch] [words] [-- arguments]
+Submit a script file:          %sbatch [words] [options of sbatch] job.sh [arguments]
+
+A cell whose first line begins with #! is a batch script, taken as sbatch takes it. Any other cell is Python: it is compiled
+first, and then runs on the node with this kernel's Python. #SBATCH lines count in both. The job gets the cell's working
+directory and environment. The cell does not wait; its output appears below it while other cells run.
+
+Words (ours have no dashes, Slurm's have):
+    as=NAME       bind the job to a Python variable
+    wait          wait until the job is over; an error if it did not end well
+    show          show the exact command line and script, submit nothing
+    python=PATH   the Python of the node that runs a Python cell
+
+Python values: {name}, {job.id}, {runs[0]}, $name. A name that Python does not know stays as typed.
+
+Examples:
+    %%sbatch -p arandu --gpus 1 --time 2:00:00 as=job
+    #!/bin/bash
+    nvidia-smi
+
+    %%sbatch -c 4 --mem 8G wait -- --epochs 10
+    import sys
+    print(sys.argv[1:])
+
+    %sbatch --array 1-{count} job.sh data.csv
+    %sbatch --dependency afterok:{job} next.sh
+    %sbatch --wrap "hostname; date"
+
+The value is a Job: job.state, job.reason_text, job.stdout, job.stderr, job.exit_code, job.script, job.tail(20), job.wait(),
+job.cancel(), await job. jupyter_slurm.job(12345) takes any job of yours, jupyter_slurm.jobs() lists them.
+"""
+
+_TEXTS = {
+    "squeue": (
+        "The queue",
+        [
+            "%squeue --me",
+            "%squeue -p arandu --states PENDING --start",
+            "%squeue -j {job}",
+            'mine = %squeue --me\nmine["JOBID"]',
+        ],
+    ),
+    "sinfo": ("Partitions and nodes", ["%sinfo", "%sinfo -s", "%sinfo -N -p arandu", "%sinfo -o '%P %G %D %T'"]),
+    "sacct": ("Jobs of the past", ["%sacct -S now-2days", "%sacct -j {job} -o JobID,State,Elapsed,MaxRSS"]),
+    "scancel": ("Cancel jobs", ["%scancel {job}", "%scancel --me --state PENDING", "%scancel --signal USR1 {job}"]),
+    "scontrol": (
+        "Look at and change jobs, nodes, partitions",
+        [
+            "%scontrol show job {job}",
+            "%scontrol show partition arandu",
+            "%scontrol update JobId={job} TimeLimit=1:00:00",
+        ],
+    ),
+    "sprio": ("Priorities of waiting jobs", ["%sprio", "%sprio -l -j {job}"]),
+    "sshare": ("Shares of accounts", ["%sshare", "%sshare -a -l"]),
+    "sdiag": ("How the controller does", ["%sdiag"]),
+    "sacctmgr": ("Accounts, users, QOS", ["%sacctmgr show associations user=$USER", "%sacctmgr show qos"]),
+    "sreport": ("Use of the cluster", ["%sreport cluster utilization", "%sreport user top start=2026-01-01"]),
+    "sstat": ("What a running job uses", ["%sstat -a {job}", "%sstat {job}.batch"]),
+}
+
+
+def help_for(magic: str) -> str:
+    """Return the help of a magic."""
+    if magic == "sbatch":
+        options = "\n".join(_line(spec) for spec in OptionTable.for_command("sbatch").specs)
+        return f"{_SBATCH}\nOptions of sbatch (those of all versions; a site's plugins may add some; man sbatch explains):\n{options}\n"
+    title, examples = _TEXTS[magic]
+    shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
+    return (
+        f"{title}: Slurm's {magic}, with any of its options.\n\n"
+        f"%{magic} [options]     all options: %{magic} --help, man {magic}\n\n"
+        f"Examples:\n{shown}\n\n"
+        "Quotes are those of a shell; {name} and $name are Python values, else left as typed. Without a format of your own\n"
+        "(-o, --json …) a table comes back: table['COLUMN'], table[0], len(table), table.to_pandas(). Otherwise the text.\n"
+        "A command that fails raises CommandError with what it said.\n"
+    )
+
+
+def _line(spec: OptionSpec) -> str:
+    names = ", ".join([*(f"--{name}" for name in spec.names), *([f"-{spec.short}"] if spec.short else [])])
+    value = {Arity.NONE: "", Arity.REQUIRED: "=…", Arity.OPTIONAL: "[=…]"}[spec.arity]
+    return f"    {names}{value}"

@@ -1,0 +1,37 @@
+"""The names of a person, as the magic line sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.expand import MISSING, Lookup
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["lookup_in"]
+
+
+def lookup_in(shell: Any, local_ns: Mapping[str, Any]) -> Lookup:
+    """Return a function that gives the value of a name; names that Python does not have are left for the cluster."""
+
+    def lookup(name: str) -> Any:
+        for namespace in (local_ns, shell.user_ns):
+            if name in namespace:
+                return _usable(name, namespace[name])
+        return MISSING
+
+    return lookup
+
+
+def _usable(name: str, value: Any) -> Any:
+    """Refuse a value that would become a word which nobody means."""
+    from jupyter_slurm.handles.job import Job
+
+    if value is None:
+        raise UsageError(f"{name} is None: there is nothing to put into the line.", hint="Give it a value first.")
+    for item in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(item, Job) and item.id is None:
+            raise UsageError(
+                f"{name}: this job has no number yet, sbatch has not answered.", hint="job.refresh() asks again."
+            )
+    return value

@@ -1,0 +1,124 @@
+"""Showing which part of a magic line an error means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.domain.options import Option
+from jupyter_slurm.errors import SlurmError
+
+__all__ = ["add_blame", "blamed", "pointing_at", "underline"]
+
+# What sbatch says (slurm_strerror and its own messages), and the options it then means.
+_MEANT: Sequence[tuple[str, Sequence[str]]] = (
+    ("partition", ("partition",)),
+    ("account", ("account",)),
+    ("qos", ("qos",)),
+    ("generic resource|gres", ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")),
+    ("time limit", ("time", "time-min", "qos", "partition")),
+    ("memory", ("mem", "mem-per-cpu", "mem-per-gpu")),
+    ("node configuration", ("constraint", "gres", "gpus", "gpus-per-node", "mem", "cpus-per-task", "ntasks", "nodes")),
+    ("more processors|cpu count", ("ntasks", "cpus-per-task", "ntasks-per-node", "nodes")),
+    ("node count|too many nodes", ("nodes",)),
+    ("node name|invalid node", ("nodelist", "exclude")),
+    ("dependency", ("dependency",)),
+    ("reservation", ("reservation",)),
+    ("feature|constraint", ("constraint",)),
+    ("license", ("licenses",)),
+    ("array", ("array",)),
+    ("burst buffer", ("bb", "bbf")),
+    ("working directory|chdir", ("chdir",)),
+    ("begin time|date", ("begin", "deadline")),
+    ("signal", ("signal",)),
+    ("wckey", ("wckey",)),
+)
+
+
+def underline(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Return the line with the parts marked below it.
+
+    Parameters
+    ----------
+    text : str
+        The line as typed.
+    spans : sequence of (int, int)
+        Beginning and end of each part, in characters.
+    """
+    marks = [" "] * len(text)
+    for start, end in spans:
+        marks[start : max(end, start + 1)] = "^" * (max(end, start + 1) - start)
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return f"    {shown}\n    {''.join(marks).rstrip()}"
+
+
+@contextmanager
+def pointing_at(prefix: str, line: str) -> Iterator[None]:
+    """Add the line, with the part that is meant, to an error whose ``details["span"]`` says which part that is."""
+    try:
+        yield
+    except SlurmError as error:
+        span = error.details.get("span")
+        if span:
+            _add(error, underline(prefix + line, [(span[0] + len(prefix), span[1] + len(prefix))]))
+        raise
+
+
+def add_blame(error: SlurmError, prefix: str, line: str, parsed: MagicLine, cell: str) -> None:
+    """Add to a refusal of sbatch which part of the line, or which ``#SBATCH`` line, it means."""
+    said = str(error.details.get("stderr") or error.message)
+    if options := blamed(said, parsed.parsed.options):
+        spans = [(s + len(prefix), e + len(prefix)) for option in options for s, e in _spans(option, parsed)]
+        if spans:
+            _add(error, underline(prefix + line, spans))
+            return
+    for number, text in enumerate(cell.split("\n"), 1):
+        if text.startswith("#SBATCH") and (found := _in_header(said, text)):
+            _add(error, f"line {number} of the cell:\n" + underline(text, [found]))
+            return
+
+
+def blamed(said: str, options: Sequence[Option]) -> list[Option]:
+    """Return the options that a message is about: those it names, else those whose value or subject it names."""
+    low = said.lower()
+    named = set(re.findall(r"--([a-z][a-z-]+)", low))
+    if found := [option for option in options if option.name in named]:
+        return found
+    quoted = {text.strip("\"'.,:") for text in re.findall(r"\S+", said)}
+    if found := [option for option in options if option.value and option.value in quoted]:
+        return found
+    for pattern, names in _MEANT:
+        if re.search(pattern, low) and (found := [option for option in options if option.name in names]):
+            return found
+    return []
+
+
+def _spans(option: Option, parsed: MagicLine) -> list[tuple[int, int]]:
+    """Return where the words of an option stand in the line."""
+    position = 0
+    for candidate in parsed.parsed.options:
+        count = len(candidate.tokens)
+        if candidate is option:
+            found = parsed.spans[position : position + count] or parsed.spans[position - 1 : position]
+            return [(found[0][0], found[-1][1])] if found else []
+        position += count
+    return []
+
+
+def _in_header(said: str, text: str) -> tuple[int, int] | None:
+    low = said.lower()
+    for pattern, names in _MEANT:
+        if re.search(pattern, low):
+            for name in names:
+                letter = {"partition": "p", "account": "A", "qos": "q", "time": "t", "constraint": "C", "nodes": "N"}
+                short = rf"|\s-{letter[name]}" if name in letter else ""
+                if match := re.search(rf"(?:--{name}(?![a-z-]){short}).*", text):
+                    return match.start() + (text[match.start()] == " "), len(text.rstrip())
+    return None
+
+
+def _add(error: SlurmError, block: str) -> None:
+    error.message = f"{error.message}\n{block}"
+    error.args = (error.message,)
