@@ -14,9 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jupyter_slurm import _version
-from jupyter_slurm.agent.discovery import API_MAJOR
-from jupyter_slurm.errors import AgentError, AgentRefused, AgentUnreachable, from_problem
+from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
 if TYPE_CHECKING:
     import httpx
@@ -58,6 +56,7 @@ class AgentClient:
         self._lock = threading.RLock()
         self._current: _Link | None = None
         self._pid = os.getpid()
+        self._registered: dict[bytes, None] = {}
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, start: bool = True) -> AgentClient:
@@ -123,17 +122,13 @@ class AgentClient:
         """
         from jupyter_slurm.agent.link import encode
 
+        content = encode({} if json is None else json)
         if idempotent is None:
             idempotent = path == "/v1/clusters" or path.endswith("/jobs")
-        response = self._call(
-            "POST",
-            path,
-            params=params,
-            timeout=timeout,
-            content=encode({} if json is None else json),
-            repeat=idempotent,
-        )
-        return response.json()
+        answer = self._call("POST", path, params=params, timeout=timeout, content=content, repeat=idempotent).json()
+        if path == "/v1/clusters":
+            self._registered[content] = None
+        return answer
 
     def get_bytes(
         self, path: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = _ANSWER_TIMEOUT
@@ -324,13 +319,17 @@ class AgentClient:
     def _again(call: Callable[[], _T], repeat: bool) -> _T:
         from tenacity import Retrying
 
-        return Retrying(**_repetition(repeat))(call)
+        from jupyter_slurm.agent.link import repetition
+
+        return Retrying(**repetition(repeat))(call)
 
     @staticmethod
     async def _again_async(call: Callable[[], Awaitable[_T]], repeat: bool) -> _T:
         from tenacity import AsyncRetrying
 
-        return await AsyncRetrying(**_repetition(repeat))(call)
+        from jupyter_slurm.agent.link import repetition
+
+        return await AsyncRetrying(**repetition(repeat))(call)
 
     def _link(self) -> _Link:
         """Return the link to the agent that is there, finding or starting one if need be."""
@@ -344,6 +343,7 @@ class AgentClient:
     def _handshake(self, *, may_retire: bool) -> _Link:
         from jupyter_slurm.agent import launch
         from jupyter_slurm.agent.link import as_error, sync_client
+        from jupyter_slurm.agent.versions import check_version, is_older
 
         endpoint = launch.find_or_start(self.settings) if self._start else launch.find(self.settings)
         if endpoint is None:
@@ -356,8 +356,10 @@ class AgentClient:
             if response.status_code >= 400:
                 raise as_error(response.status_code, response.content)
             link = _Link(endpoint, http, response.json())
-            _check_version(link.info)
-            has_left = may_retire and _is_older(link.info["version"]) and self._retire(link)
+            check_version(link.info)
+            for body in self._registered:  # the clusters that we named are not on disk before their first job
+                self._exchange(http, "POST", "/v1/clusters", content=body)
+            has_left = may_retire and is_older(link.info["version"]) and self._retire(link)
         except BaseException:
             http.close()
             raise
@@ -384,40 +386,6 @@ class AgentClient:
             if self._current is not None and self._current.http is http:
                 self._current = None
         http.close()
-
-
-def _repetition(repeat: bool) -> dict[str, Any]:
-    """How a call is repeated when the agent has ended: always if it was not sent, else if it may be repeated."""
-    from tenacity import retry_if_exception, stop_after_attempt, wait_random_exponential
-
-    from jupyter_slurm.agent.link import LinkLost
-
-    def may_repeat(error: BaseException) -> bool:
-        return isinstance(error, LinkLost) and (repeat or not error.sent)
-
-    return {
-        "retry": retry_if_exception(may_repeat),
-        "stop": stop_after_attempt(4),
-        "wait": wait_random_exponential(0.05, max=1.0),
-        "reraise": True,
-    }
-
-
-def _check_version(info: Mapping[str, Any]) -> None:
-    api = info.get("api")
-    if not isinstance(api, dict) or api.get("major") != API_MAJOR:
-        raise AgentRefused(
-            f"The agent speaks another version of the API ({api}).", hint="Stop it with the version that started it."
-        )
-
-
-def _is_older(version: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(version) < Version(_version.__version__)
-    except InvalidVersion:
-        return False
 
 
 def _received(event: str, data: str) -> tuple[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.agent.peers import is_ours, peer_uid
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
 
-__all__ = ["LinkLost", "as_error", "async_client", "encode", "lost", "sync_client", "timeouts"]
+__all__ = ["LinkLost", "as_error", "async_client", "encode", "lost", "repetition", "sync_client", "timeouts"]
 
 _CONNECTED = (".connect_unix_socket.complete", ".connect_tcp.complete")
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=600)
@@ -118,3 +118,18 @@ def as_error(status: int, body: bytes) -> SlurmError:
     return AgentRefused(
         f"The agent answered {status} without saying why.", hint="`jupyter slurm agent logs` may show more."
     )
+
+
+def repetition(repeat: bool) -> dict[str, Any]:
+    """How a call is repeated when the agent has ended: always if it was not sent, else if it may be repeated."""
+    from tenacity import retry_if_exception, stop_after_attempt, wait_random_exponential
+
+    def may_repeat(error: BaseException) -> bool:
+        return isinstance(error, LinkLost) and (repeat or not error.sent)
+
+    return {
+        "retry": retry_if_exception(may_repeat),
+        "stop": stop_after_attempt(4),
+        "wait": wait_random_exponential(0.05, max=1.0),
+        "reraise": True,
+    }

@@ -1,0 +1,1 @@
+"""``jupyter slurm``: the command line."""

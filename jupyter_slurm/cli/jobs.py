@@ -1,0 +1,102 @@
+"""``jupyter slurm jobs|show|cancel``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.cluster import Cluster
+
+__all__ = ["add_parser", "run"]
+
+_TIMES = ("submit_time", "start_time", "end_time", "estimated_start", "state_since", "unknown_since")
+_COLUMNS = ("JOB", "STATE", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommands."""
+    jobs = subparsers.add_parser("jobs", help="list your jobs")
+    jobs.add_argument("-a", "--all", action="store_true", help="also those that are over")
+    jobs.add_argument("--json", action="store_true", help="for programs")
+    show = subparsers.add_parser("show", help="show what is known of a job, or its script")
+    show.add_argument("--script", action="store_true", help="print the batch script, byte for byte")
+    show.add_argument("--json", action="store_true", help="for programs")
+    cancel = subparsers.add_parser("cancel", help="cancel a job, or send it a signal")
+    cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
+    for parser in (show, cancel):
+        parser.add_argument("job", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one of the subcommands."""
+    from jupyter_slurm.handles.cluster import current
+
+    return {"jobs": _jobs, "show": _show, "cancel": _cancel}[args.command](current(), args)
+
+
+def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
+    jobs = cluster.client.get(cluster.path("jobs"), params={"state": "all" if args.all else "active"})
+    if args.json:
+        print(json.dumps(jobs, indent=2))
+    elif not jobs:
+        print("No jobs." if args.all else "No jobs that are not over; --all shows the others.")
+    else:
+        _print_table([_COLUMNS, *(_row(job) for job in jobs)])
+    return 0
+
+
+def _row(job: dict[str, Any]) -> list[str]:
+    state = str(job["state"]) + ("" if job["known"] else "?")
+    submitted = _when(job["submit_time"]) if job.get("submit_time") else ""
+    values = (job["id"] or job["key"], state, job.get("name"), job.get("partition"), job.get("nodes"), submitted)
+    return [str(value or "") for value in (*values, job.get("reason"))]
+
+
+def _show(cluster: Cluster, args: argparse.Namespace) -> int:
+    if args.script:
+        script, _ = cluster.client.get_bytes(cluster.path("jobs", args.job, "script"))
+        sys.stdout.buffer.write(script)
+        sys.stdout.buffer.flush()
+        return 0
+    job = cluster.client.get(cluster.path("jobs", args.job))
+    if args.json:
+        print(json.dumps(job, indent=2))
+    else:
+        _print_table([[name.replace("_", " "), _as_text(name, value)] for name, value in job.items() if value])
+    return 0
+
+
+def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
+    job = cluster.client.post(cluster.path("jobs", args.job, "cancel"), json={"signal": args.signal})
+    done = f"{args.signal} was sent to" if args.signal else "Cancelled"
+    print(f"{done} {job['id'] or job['key']}: {job['state']}")
+    return 0
+
+
+def _as_text(name: str, value: Any) -> str:
+    if name in _TIMES:
+        return _when(value)
+    if name == "error" and isinstance(value, dict):
+        return f"{value.get('detail', '')} {value.get('hint', '')}".strip()
+    if isinstance(value, dict):
+        return ", ".join(f"{number} {kind}" for kind, number in value.items())
+    return "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    from jupyter_slurm.handles.terminal import printable
+
+    # Names and reasons come from outside: no escape sequence of theirs reaches the terminal, no newline fakes a row.
+    clean = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(len(row[index]) for row in clean) for index in range(len(clean[0]))]
+    for row in clean:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,74 @@
+"""``jupyter slurm …``: which subcommand, and how errors are shown.
+
+A subcommand's module is imported when it is called, and has ``add_parser(subparsers)`` and ``run(args) -> int | None``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_slurm._version import __version__
+from jupyter_slurm.errors import SlurmError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "jobs": ("jobs", "list your jobs"),
+    "show": ("jobs", "show what is known of a job, or its script"),
+    "cancel": ("jobs", "cancel a job, or send it a signal"),
+    "clean": ("clean", "remove the directories of jobs that ended long ago"),
+    "agent": ("agent", "look at, stop, or read the log of the agent"),
+    "embedded": ("embedded", "a real Slurm on this machine, for trying things out"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 after an error (told on standard error), 2 for wrong usage."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    module, parser = _parser(next((word for word in words if not word.startswith("-")), None))
+    args = parser.parse_args(words)
+    if module is None:
+        parser.print_help()
+        return 2
+    try:
+        return module.run(args) or 0
+    except SlurmError as error:
+        if args.debug:
+            raise
+        print(f"jupyter slurm {args.command}: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(error.hint, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `… | head`: nobody reads on, and the interpreter must not complain about it at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser(command: str | None) -> tuple[Any, argparse.ArgumentParser]:
+    """Return the module of the command (None without one) and a parser that knows the other commands by name only."""
+    parser = argparse.ArgumentParser(
+        prog="jupyter slurm",
+        description="Slurm in Jupyter: jobs, the agent behind the notebooks, and a cluster to try.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    chosen = _COMMANDS.get(command or "")
+    module = importlib.import_module(f"jupyter_slurm.cli.{chosen[0]}") if chosen else None
+    for name, (module_name, summary) in _COMMANDS.items():
+        if chosen is None or module_name != chosen[0]:
+            subparsers.add_parser(name, help=summary)
+    if module is not None:
+        module.add_parser(subparsers)
+    return module, parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
