@@ -1,0 +1,134 @@
+"""How a job ended, in plain words, and what to do next.
+
+Sources: sbatch(1), "JOB STATE CODES" of squeue(1), the exit codes of POSIX shells, signal(7).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.values import format_time_limit
+
+__all__ = ["SIGNALS", "explain_end"]
+
+#: Numbers of signal(7) on Linux (x86, ARM). Not taken from this machine: the job ran on another.
+SIGNALS: Final = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    5: "SIGTRAP",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    10: "SIGUSR1",
+    11: "SIGSEGV",
+    12: "SIGUSR2",
+    13: "SIGPIPE",
+    14: "SIGALRM",
+    15: "SIGTERM",
+    18: "SIGCONT",
+    19: "SIGSTOP",
+    24: "SIGXCPU",
+    25: "SIGXFSZ",
+    31: "SIGSYS",
+}
+
+# slurmstepd ends a batch script whose output file it could not open with 53 in the place of a signal.
+_OUTPUT_FAILED: Final = 53
+
+_STATES: Final = {
+    "BOOT_FAIL": ("A node did not boot.", "Submit the job again; tell the administrators if it comes back."),
+    "CANCELLED": ("The job was cancelled.", ""),
+    "COMPLETED": ("The job ended well.", ""),
+    "DEADLINE": ("The job was ended at its deadline.", "Submit it with a later --deadline or a shorter --time."),
+    "NODE_FAIL": (
+        "A node of the job failed.",
+        "Submit the job again, without that node if it keeps failing: --exclude=NODE.",
+    ),
+    "OUT_OF_MEMORY": (
+        "The job used more memory than it had asked for.",
+        "Ask for more: --mem=… for each node, or --mem-per-cpu=…",
+    ),
+    "PREEMPTED": (
+        "A job of higher priority took the nodes.",
+        "Submit it again, with --requeue so that Slurm does that by itself, or under a QOS that is not preempted.",
+    ),
+    "REVOKED": ("Another cluster of the federation runs the job.", "Look for it there: squeue --federation."),
+}
+
+_EXIT_CODES: Final = {
+    126: (
+        "A command was found but could not be run.",
+        "Make it executable (chmod +x), or check that it was built for the nodes.",
+    ),
+    127: (
+        "A command was not found.",
+        "Load its module or environment in the job, or give its full path; nodes may see other folders than this one.",
+    ),
+}
+
+_SIGNAL_STEPS: Final = {
+    4: "The program has instructions that the node's CPU does not know: build it for the nodes.",
+    7: "Often a full /dev/shm or a file that vanished. Check the free space on the node.",
+    9: "Often the memory limit: look at MaxRSS in sacct and ask for more with --mem=….",
+    11: "The program used memory that was not its own: a fault in it, or libraries that do not fit together.",
+    15: "Something ended it on purpose: scancel, preemption or the time limit.",
+    24: "The CPU time limit of the shell (ulimit -t) was reached.",
+    25: "The file size limit (ulimit -f) was reached.",
+}
+
+
+def explain_end(record: JobRecord) -> tuple[str, str]:
+    """Say how a job ended and what to do next.
+
+    Parameters
+    ----------
+    record : JobRecord
+        Of a finished job; its state, exit code, signal, time limit and output path are looked at.
+
+    Returns
+    -------
+    words, next_step : str
+        The next step may be empty.
+    """
+    state = record.state
+    if state.name == "TIMEOUT":
+        limit = f" of {format_time_limit(record.time_limit)}" if record.time_limit else ""
+        return (
+            f"The job reached its time limit{limit}.",
+            "Submit it with a longer --time, or save and go on from there.",
+        )
+    if record.signal == _OUTPUT_FAILED and state.name == "FAILED":
+        where = f" ({record.stdout})" if record.stdout else ""
+        return (
+            f"The job's output file could not be opened{where}, so it never started.",
+            "Create the folder of --output where the nodes see it, and check that you may write there.",
+        )
+    if state.name == "CANCELLED" and state.by is not None:
+        return f"The job was cancelled by user {state.by}.", ""
+    if state.name in _STATES:
+        return _STATES[state.name]
+    return _explain_code(record.exit_code, record.signal)
+
+
+def _explain_code(exit_code: int | None, signal: int | None) -> tuple[str, str]:
+    if signal:
+        return _explain_signal(signal, "The job")
+    if exit_code in _EXIT_CODES:
+        words, step = _EXIT_CODES[exit_code]
+        return f"{words} (exit code {exit_code})", step
+    if exit_code is not None and 128 < exit_code < 128 + 65:
+        # A shell says so when a program of its script was killed.
+        return _explain_signal(exit_code - 128, "A program of the job")
+    if exit_code:
+        return f"The job ended with exit code {exit_code}.", "The last lines of its output say why."
+    return "The job failed.", "The last lines of its output may say why."
+
+
+def _explain_signal(signal: int, who: str) -> tuple[str, str]:
+    name = SIGNALS.get(signal, f"signal {signal}")
+    step = _SIGNAL_STEPS.get(signal, "The last lines of its output may say why.")
+    return f"{who} was ended by {name}.", step

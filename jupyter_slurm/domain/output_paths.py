@@ -1,0 +1,101 @@
+r"""Where a batch job writes: the filename patterns of ``--output`` and ``--error``.
+
+Sources: sbatch(1), "filename pattern"; ``fname_create()`` and, from 25.11 on, ``expand_stdio_fields()``. What a node
+really makes of a pattern was compared with this on 22.05: ``tests/domain/test_output_paths.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jupyter_slurm.domain.ids import JobId
+
+__all__ = ["default_pattern", "expand_pattern", "is_pattern"]
+
+# What %a is in a job that is no array (NO_VAL of slurm.h): Slurm prints it too.
+_NO_TASK: Final = 4294967294
+
+_MAX_WIDTH: Final = 10
+_SYMBOL: Final = re.compile(r"%(?:(?P<percent>%)|(?P<width>\d*)(?P<letter>[^\d%])?)", re.ASCII | re.DOTALL)
+
+# The symbols that a batch script's file can have, and the version that brought the younger ones.
+_ALWAYS: Final = frozenset("AaJjnNstux")
+_SINCE: Final = {"b": (24, 11), "r": (25, 11)}
+_REWRITTEN: Final = (25, 11)
+
+
+def default_pattern(*, array: bool) -> str:
+    """Return the pattern that is used where none was given (sbatch(1), ``--output``)."""
+    return "slurm-%A_%a.out" if array else "slurm-%j.out"
+
+
+def is_pattern(path: str) -> bool:
+    r"""Whether a path means something else than what it says: it has a ``%`` or a backslash."""
+    return "%" in path or "\\" in path
+
+
+def expand_pattern(
+    pattern: str,
+    *,
+    job: JobId,
+    name: str = "",
+    user: str = "",
+    node: str = "",
+    work_dir: str = "/",
+    raw_id: int | None = None,
+    restarts: int = 0,
+    version: tuple[int, int] | None = None,
+) -> str:
+    r"""Return the path of the file that a batch job writes.
+
+    Parameters
+    ----------
+    pattern : str
+        As given to ``--output``.
+    job : JobId
+        The job or array task.
+    name, user, node : str
+        Job name (``%x``), user name (``%u``), short host name of the first node (``%N``).
+    work_dir : str
+        What a relative pattern is relative to.
+    raw_id : int, optional
+        What the job sees as ``SLURM_JOB_ID``, which is ``%j``. An array task has one of its own.
+    restarts : int
+        ``%r``.
+    version : (major, minor), optional
+        Of the cluster's Slurm: ``%b`` came with 24.11, ``%r`` with 25.11. ``None`` knows them all.
+
+    Notes
+    -----
+    A backslash anywhere switches all symbols off. ``%S`` (the job's SLUID, 25.11) stays as it is.
+    """
+    newest = version is None or version >= _REWRITTEN
+    if "\\" in pattern:
+        path = pattern.replace("\\", "") if newest else re.sub(r"\\(\\?)", r"\1", pattern)
+        # Before 25.11 a relative path was glued to the directory without a slash.
+        return path if path.startswith("/") else work_dir.rstrip("/") + ("/" if newest else "") + path
+    numbers = {
+        "A": job.job,
+        "a": _NO_TASK if job.task is None else job.task,
+        "b": (_NO_TASK if job.task is None else job.task) % 10,
+        "J": raw_id or job.job,
+        "j": raw_id or job.job,
+        "n": 0,
+        "r": restarts,
+        "t": 0,
+    }
+    texts = {"N": node, "s": "batch", "u": user, "x": name}
+    known = {letter for letter, since in _SINCE.items() if version is None or version >= since} | _ALWAYS
+
+    def expand(symbol: re.Match[str]) -> str:
+        if symbol["percent"]:
+            return "%"
+        letter, width = symbol["letter"] or "", symbol["width"]
+        if letter not in known:
+            # Older versions lose the percent sign before a width.
+            return ("" if width and not newest else "%") + width + letter
+        return texts[letter] if letter in texts else str(numbers[letter]).zfill(min(int(width or 0), _MAX_WIDTH))
+
+    path = _SYMBOL.sub(expand, pattern)
+    return path if pattern.startswith("/") else f"{work_dir.rstrip('/')}/{path}"
