@@ -80,18 +80,27 @@ class ReadArgs:
 
     Parameters
     ----------
-    options : dict
-        Letter or name to the last value (``None``: without one).
+    options : list of (name, value)
+        Letter or name, and its value (``None``: without one), in order.
     words : list of str
         What is no option.
     """
 
-    options: dict[str, str | None] = field(default_factory=dict)
+    options: list[tuple[str, str | None]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
 
     def has(self, *names: str) -> bool:
         """Whether any of these was given."""
-        return any(name in self.options for name in names)
+        return any(name in names for name, _ in self.options)
+
+    def argv_without(self, left_out: str) -> list[str]:
+        """Return arguments that mean the same, but for one option."""
+        argv = []
+        for name, value in self.options:
+            if name != left_out:
+                dashes, equals = ("-", "") if len(name) == 1 else ("--", "=")
+                argv.append(f"{dashes}{name}" if value is None else f"{dashes}{name}{equals}{value}")
+        return [*argv, "--", *self.words] if self.words else argv
 
 
 def read_args(command: str, args: Sequence[str]) -> ReadArgs | None:
@@ -133,14 +142,14 @@ def _read_long(text: str, rest: list[str], known: dict[str, tuple[str, str]], re
         return False
     arity, name = meant.pop()
     if equals:
-        read.options[name] = value
+        read.options.append((name, value))
         return bool(arity)
     if arity == "=":
         if not rest:
             return False
-        read.options[name] = rest.pop(0)
+        read.options.append((name, rest.pop(0)))
         return True
-    read.options[name] = None
+    read.options.append((name, None))
     return True
 
 
@@ -152,10 +161,10 @@ def _read_short(text: str, rest: list[str], letters: str, read: ReadArgs) -> boo
             return False
         colons = letters[position + 1 : position + 3]
         if not colons.startswith(":"):
-            read.options[letter] = None
+            read.options.append((letter, None))
             continue
         if not text and colons != "::" and not rest:
             return False
-        read.options[letter] = text or (rest.pop(0) if colons != "::" else None)
+        read.options.append((letter, text or (rest.pop(0) if colons != "::" else None)))
         return True
     return True

@@ -80,8 +80,12 @@ def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | No
     if read is None or read.has(*_NO_TABLE):
         return None
     extra = _STRATEGIES[command](read, mark)
+    if extra is None:
+        return None
+    # sinfo and sprio refuse "long" beside a format, which then has the columns of the long list.
+    rest = read.argv_without("l") if command in ("sinfo", "sprio") else args
     # Ours come first: what follows a word or "--" may not be taken for an option.
-    return None if extra is None else [command, *extra, *args]
+    return [command, *extra, *rest]
 
 
 def _short_format(letters: str, mark: str) -> str:
@@ -294,14 +298,18 @@ def _checked(rows: list[list[str]], title: str = "") -> Table:
     return Table([column.strip() for column in columns], body, title)
 
 
+_ZERO: Final = re.compile(r"\s*(?:[0.,-]*|\(null\))\s*")
+
+
 def _without_unused_factors(table: Table) -> Table:
-    """Leave out the factors that are nothing in every row: sprio shows only those that have a weight."""
-    zero = re.compile(r"\s*[0.,-]*\s*")
+    """Leave out the factors that are nothing in every row: sprio shows those that have a weight, with -l all."""
+    if "NICE" in table.columns:
+        return table
     kept = [
         index
         for index, column in enumerate(table.columns)
-        if column in ("JOBID", "USER", "PRIORITY", "SITE")
-        or index == 1
-        or not all(zero.fullmatch(row[index]) for row in table.rows)
+        if index < 2
+        or column in ("USER", "PRIORITY", "SITE")
+        or not all(_ZERO.fullmatch(row[index]) for row in table.rows)
     ]
     return Table([table.columns[index] for index in kept], [[row[index] for index in kept] for row in table.rows])
