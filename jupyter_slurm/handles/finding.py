@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
 from jupyter_slurm.handles.cluster import current
@@ -40,5 +44,11 @@ def jobs(*, active: bool = False) -> JobList:
     """
     cluster = current()
     found = cluster.client.get(cluster.path("jobs"), params={"state": "active" if active else "all"})
-    found.sort(key=lambda data: data.get("submit_time") or 0, reverse=True)
+    found.sort(key=_age, reverse=True)
     return JobList(Job(cluster, data) for data in found)
+
+
+def _age(data: Mapping[str, Any]) -> tuple[float, int]:
+    """Return what sorts jobs by age: ids where the second is the same."""
+    number = re.match(r"[0-9]+", str(data.get("id") or ""))
+    return data.get("submit_time") or 0.0, int(number[0]) if number else 0

@@ -10,9 +10,9 @@ _SBATCH = """\
 Run this cell as a Slurm job:  %%sbatch [options of sbatch] [words] [-- arguments]
 Submit a script file:          %sbatch [words] [options of sbatch] job.sh [arguments]
 
-A cell whose first line begins with #! is a batch script, taken as sbatch takes it. Any other cell is Python: it is compiled
-first, and then runs on the node with this kernel's Python. #SBATCH lines count in both. The job gets the cell's working
-directory and environment. The cell does not wait; its output appears below it while other cells run.
+A cell whose first line begins with #! is a batch script, taken as sbatch takes it. Any other cell is Python: it is
+compiled first, and then runs on the node with this kernel's Python. #SBATCH lines count in both. The job gets the
+cell's working directory and environment. The cell does not wait; its output appears below it while other cells run.
 
 Words (ours have no dashes, Slurm's have):
     as=NAME       bind the job to a Python variable
@@ -35,8 +35,8 @@ Examples:
     %sbatch --dependency afterok:{job} next.sh
     %sbatch --wrap "hostname; date"
 
-The value is a Job: job.state, job.reason_text, job.stdout, job.stderr, job.exit_code, job.script, job.tail(20), job.wait(),
-job.cancel(), await job. jupyter_slurm.job(12345) takes any job of yours, jupyter_slurm.jobs() lists them.
+The value is a Job: job.state, job.reason_text, job.stdout, job.stderr, job.exit_code, job.script, job.tail(20),
+job.wait(), job.cancel(), await job. jupyter_slurm.job(12345) takes any job of yours, jupyter_slurm.jobs() lists them.
 """
 
 _TEXTS = {
@@ -73,15 +73,16 @@ def help_for(magic: str) -> str:
     """Return the help of a magic."""
     if magic == "sbatch":
         options = "\n".join(_line(spec) for spec in OptionTable.for_command("sbatch").specs)
-        return f"{_SBATCH}\nOptions of sbatch (those of all versions; a site's plugins may add some; man sbatch explains):\n{options}\n"
+        return f"{_SBATCH}\nOptions of sbatch in all its versions (man sbatch explains them):\n{options}\n"
     title, examples = _TEXTS[magic]
     shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
     return (
         f"{title}: Slurm's {magic}, with any of its options.\n\n"
         f"%{magic} [options]     all options: %{magic} --help, man {magic}\n\n"
         f"Examples:\n{shown}\n\n"
-        "Quotes are those of a shell; {name} and $name are Python values, else left as typed. Without a format of your own\n"
-        "(-o, --json …) a table comes back: table['COLUMN'], table[0], len(table), table.to_pandas(). Otherwise the text.\n"
+        "Quotes are those of a shell; {name} and $name are Python values, else left as typed. Without a format of\n"
+        "your own (-o, --json …) a table comes back: table['COLUMN'], table[0], len(table), table.to_pandas().\n"
+        "Otherwise it is the command's text.\n"
         "A command that fails raises CommandError with what it said.\n"
     )
 
