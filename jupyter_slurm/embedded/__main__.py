@@ -1,8 +1,24 @@
-"""``python -m jupyter_slurm.embedded``: the same as ``jupyter slurm embedded``, and ``packages`` for ``make``."""
+"""``python -m jupyter_slurm.embedded``: the same as ``jupyter slurm embedded``."""
+
+from __future__ import annotations
+
+import argparse
 import sys
-from pathlib import Path
-from jupyter_slurm.embedded import EmbeddedCluster
-d = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-c = EmbeddedCluster(directory=d)
-getattr(c, sys.argv[1])()
-print(c.slurm_conf)
+
+from jupyter_slurm.cli.embedded import add_actions, run
+from jupyter_slurm.errors import SlurmError
+
+
+def main() -> int:
+    """Run one action; an error is its message and what to do next, not a stack."""
+    parser = argparse.ArgumentParser(prog="python -m jupyter_slurm.embedded", description=__doc__)
+    add_actions(parser)
+    try:
+        return run(parser.parse_args())
+    except SlurmError as error:
+        print(f"{error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import subprocess
 from collections.abc import Iterator
 
+from jupyter_slurm.embedded.configuration import Machine
 from jupyter_slurm.embedded.daemons import Daemons, Wait
 from jupyter_slurm.embedded.description import Account, Description, Qos, User
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["add_cluster", "fill_database", "setup_commands", "start_database", "start_slurmdbd"]
+__all__ = ["add_cluster", "fill_database", "setup_commands", "start_database"]
 
 
 def create_database(daemons: Daemons) -> None:
     """Make MariaDB's data directory. Only the user who runs the cluster may log in, and without a password."""
-    user = pwd.getpwuid(os.geteuid()).pw_name
+    user = Machine.user_name()
     done = subprocess.run(
         [
             daemons.installation.program("mariadb-install-db"),
@@ -42,14 +41,14 @@ def create_database(daemons: Daemons) -> None:
 
 
 def start_database(daemons: Daemons, wait: Wait) -> None:
-    """Start MariaDB, which listens on a Unix socket only. Durability is given up: nothing of it outlives the cluster."""
+    """Start MariaDB on a Unix socket only. Nothing of it outlives the cluster, so nothing is synced."""
     layout = daemons.layout
     create_database(daemons)
     daemons.spawn(
         "mariadbd",
         daemons.installation.program("mariadbd"),
         "--no-defaults",
-        f"--user={pwd.getpwuid(os.geteuid()).pw_name}",
+        f"--user={Machine.user_name()}",
         f"--datadir={layout.database}/data",
         f"--socket={layout.database_socket}",
         f"--pid-file={layout.run}/mariadbd.pid",
@@ -59,18 +58,6 @@ def start_database(daemons: Daemons, wait: Wait) -> None:
         "--innodb-lock-wait-timeout=900",
     )
     wait(layout.database_socket.exists, "mariadbd", "MariaDB did not open its socket")
-
-
-def start_slurmdbd(daemons: Daemons, wait: Wait) -> None:
-    """Start slurmdbd and wait until it answers."""
-    # MariaDB's client library connects to "localhost" through the socket that this variable names.
-    daemons.spawn(
-        "slurmdbd",
-        daemons.installation.program("slurmdbd"),
-        "-D",
-        env={"MYSQL_UNIX_PORT": str(daemons.layout.database_socket)},
-    )
-    wait(lambda: daemons.listening(daemons.state.database_port), "slurmdbd", "slurmdbd did not answer")
 
 
 def add_cluster(daemons: Daemons, name: str) -> None:

@@ -1,8 +1,9 @@
 """Control groups of a cluster that root runs: CPU masks, memory limits and the clean-up of processes.
 
-Slurm puts each node's groups below ``<CgroupMountpoint>/<controller>/slurm_<node>`` (cgroup.conf(5)), which would be the same place
-for two clusters with nodes of the same name. So each cluster has a group of its own in every hierarchy, and its
-CgroupMountpoint is a directory of links to those. What is in these groups is the cluster's: nothing leaves them unasked.
+Slurm puts a node's groups below ``<CgroupMountpoint>/<controller>/slurm_<node>`` (cgroup.conf(5)), which would be the
+same place for two clusters with nodes of the same name. So each cluster has a group of its own in every hierarchy, and
+its CgroupMountpoint is a directory of links to those. What is in these groups is the cluster's: a process cannot leave
+them without being root.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ class CgroupTree:
         except OSError as error:
             raise EmbeddedError(f"Control groups could not be made: {error}.") from error
 
-    def pids(self) -> set[int]:
-        """Return the processes in the groups, in groups below them, and so on."""
+    def pids(self, node: str = "") -> set[int]:
+        """Return the processes in the groups (of one node, if it is named), in groups below them, and so on."""
         found: set[int] = set()
-        for directory in self._directories():
+        for directory in self._directories(f"slurm_{node}" if node else ""):
             with contextlib.suppress(OSError):
                 found.update(int(line) for line in (directory / "cgroup.procs").read_text(encoding="ascii").split())
         return found
@@ -80,7 +81,7 @@ class CgroupTree:
                 raise EmbeddedError(f"Control groups that cannot be removed: {directories[-1]}.")
             time.sleep(0.01)
 
-    def _directories(self) -> Iterator[Path]:
+    def _directories(self, below: str = "") -> Iterator[Path]:
         for group in self.groups:
-            for path, _, _ in os.walk(group, topdown=False):
+            for path, _, _ in os.walk(group / below, topdown=False):
                 yield Path(path)

@@ -1,4 +1,4 @@
-"""One embedded cluster: start it, look at it, disturb it, stop it."""
+"""One embedded cluster: start it and stop it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import os
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from jupyter_slurm.embedded import accounting, cgroups, configuration
 from jupyter_slurm.embedded.cgroups import CgroupTree
 from jupyter_slurm.embedded.configuration import Machine, Ports
+from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.daemons import Daemons, PortTaken
 from jupyter_slurm.embedded.description import Description, load_description
 from jupyter_slurm.embedded.installation import Installation
-from jupyter_slurm.embedded.layout import Layout, default_directory
+from jupyter_slurm.embedded.layout import check_reachable, default_directory, missing_parents
 from jupyter_slurm.embedded.ports import free_ports
-from jupyter_slurm.embedded.processes import Process, descendants, find_daemons, find_job_processes, kill_all, look
+from jupyter_slurm.embedded.processes import kill_all
 from jupyter_slurm.embedded.state import State, locked
 from jupyter_slurm.errors import EmbeddedError
 
@@ -28,7 +30,7 @@ READY_WITHIN_WITH_ACCOUNTING = 30.0
 PORT_ATTEMPTS = 5
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(ClusterControl):
     """A real Slurm in one private directory.
 
     Parameters
@@ -40,9 +42,15 @@ class EmbeddedCluster:
     installation : Installation, optional
         Which Slurm to run; that of this machine if not given.
 
+    Attributes
+    ----------
+    notes : tuple of str
+        After :meth:`start`: what the cluster could not have on this machine, in words.
+
     Notes
     -----
-    The daemons outlive this object and its process. As a context manager the cluster is stopped at the end.
+    The daemons outlive this object and its process, and another object with the same directory is as good as this one.
+    As a context manager the cluster is stopped at the end.
     """
 
     def __init__(
@@ -52,38 +60,15 @@ class EmbeddedCluster:
         directory: Path | None = None,
         installation: Installation | None = None,
     ) -> None:
+        super().__init__(directory or default_directory(), installation)
         self.description = description or load_description()
-        self.layout = Layout((directory or default_directory(self.description.name)).absolute())
-        self.installation = installation or Installation()
-        self.without_cgroups = ""
-
-    # What it is ------------------------------------------------------------------------------------------------
+        self.notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """ClusterName."""
-        return self.description.name
-
-    @property
-    def directory(self) -> Path:
-        """The private directory."""
-        return self.layout.root
-
-    @property
-    def slurm_conf(self) -> Path:
-        """What SLURM_CONF has to say."""
-        return self.layout.slurm_conf
-
-    def env(self) -> dict[str, str]:
-        """Return our environment with this cluster in place of any other that it spoke of."""
-        foreign = ("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
-        env = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
-        env["SLURM_CONF"] = str(self.slurm_conf)
-        if self.installation.path:
-            env["PATH"] = f"{self.installation.path}{os.pathsep}{env.get('PATH', os.defpath)}"
-        return env
-
-    # Start and stop --------------------------------------------------------------------------------------------
+        state = State.load(self.layout)
+        return state.name if state else self.description.name
 
     def __enter__(self) -> EmbeddedCluster:
         self.start()
@@ -111,25 +96,29 @@ class EmbeddedCluster:
         if timeout is None:
             timeout = READY_WITHIN_WITH_ACCOUNTING if self.description.accounting else READY_WITHIN
         deadline = time.monotonic() + timeout
+        parents = missing_parents(self.directory)
         with locked(self.layout):
             self._make_room()
-            for attempt in range(PORT_ATTEMPTS):
-                try:
-                    self._start_once(deadline)
-                    return
-                except PortTaken:
-                    self._clear(keep_directory=True)
-                    if attempt + 1 == PORT_ATTEMPTS:
-                        raise
-                except BaseException:
-                    self._clear()
-                    raise
+            try:
+                self._start(deadline, parents)
+            except BaseException:
+                self._clear(parents=parents)
+                raise
+
+    def stop(self) -> bool:
+        """End every process of the cluster and remove its directory. Returns False when there was nothing."""
+        if State.load(self.layout) is None:
+            return False
+        with locked(self.layout):
+            state = State.load(self.layout)
+            self._clear(parents=[Path(parent) for parent in state.parents] if state else [])
+        return state is not None
 
     def _make_room(self) -> None:
         """Refuse a directory that is in use; clean one that a cluster left behind when the machine went down."""
         state = State.load(self.layout)
         if state is not None:
-            if self._processes(state):
+            if self.processes(state):
                 raise EmbeddedError(
                     f"A cluster is running in {self.directory} already.",
                     hint=f"Use it with: export SLURM_CONF={self.slurm_conf}",
@@ -141,41 +130,79 @@ class EmbeddedCluster:
                 hint="Choose a directory that is empty or does not exist.",
             )
 
-    def _start_once(self, deadline: float) -> None:
+    def _start(self, deadline: float, parents: list[Path]) -> None:
+        """Start on free ports; on others when somebody took one between our choice and the daemon's bind."""
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            try:
+                self._start_once(deadline, parents)
+                return
+            except PortTaken:
+                if attempt == PORT_ATTEMPTS:
+                    raise
+                self._clear(keep_directory=True)
+
+    def _start_once(self, deadline: float, parents: list[Path]) -> None:
         description, layout = self.description, self.layout
-        names = description.node_names
-        numbers = free_ports(len(names) + 2)
-        ports = Ports(numbers[0], numbers[1], dict(zip(names, numbers[2:], strict=True)))
-        plugin, self.without_cgroups = cgroups.detect()
-        state = State(description.name, secrets.token_hex(16), names, description.accounting, ports.database, plugin)
-        layout.create()
-        state.save(layout)
-        if plugin:
-            CgroupTree(state.mark).create(layout.cgroup)
-        machine = Machine.here(os.geteuid(), cgroup_plugin=plugin, version=self.installation.version)
-        self._write_configuration(ports, machine)
+        state, ports = self._prepare(parents)
         daemons = Daemons(layout, state, self.installation)
         wait = daemons.waiter(deadline)
         daemons.start_munged(wait)
         if description.accounting:
             accounting.start_database(daemons, wait)
-            accounting.start_slurmdbd(daemons, wait)
+            daemons.start_slurmdbd(wait)
             accounting.add_cluster(daemons, description.name)
-        daemons.start_controller()
-        wait(daemons.controller_answers, "slurmctld", "slurmctld did not answer")
+        daemons.start_controller(wait)
         if description.accounting:
             accounting.fill_database(daemons, description, wait)
-        for name in names:
+        for name in ports.nodes:
             daemons.start_node(name)
         self._wait_for_nodes(daemons, deadline)
 
+    def _prepare(self, parents: list[Path]) -> tuple[State, Ports]:
+        """Make directories, control groups and configuration; the state first, so that the rest can be undone by it."""
+        description, layout = self.description, self.layout
+        names = description.node_names
+        controller, database, *numbers = free_ports(len(names) + 2)
+        ports = Ports(controller, database, dict(zip(names, numbers, strict=True)))
+        plugin, reason = cgroups.detect()
+        state = State(
+            name=description.name,
+            mark=secrets.token_hex(16),
+            nodes=names,
+            accounting=description.accounting,
+            controller_port=controller,
+            database_port=database,
+            parents=[str(parent) for parent in parents],
+            cgroup_plugin=plugin,
+            slurm_root=self.installation.root,
+        )
+        layout.create()
+        state.save(layout)
+        if plugin:
+            CgroupTree(state.mark).create(layout.cgroup)
+        self._write_configuration(ports, Machine.here(self.installation, plugin))
+        self.notes = self._notes(reason)
+        return state, ports
+
+    def _notes(self, without_cgroups: str) -> tuple[str, ...]:
+        notes = []
+        if without_cgroups:
+            notes.append(f"CPU masks and memory limits of jobs are not enforced: {without_cgroups}.")
+        if os.geteuid() != 0:
+            notes.append(f"Only {Machine.user_name()} can run jobs here; start it as root for several users.")
+        elif closed := check_reachable(self.directory):
+            notes.append(f"Only root can run jobs here: {closed}.")
+        return tuple(notes)
+
     def _write_configuration(self, ports: Ports, machine: Machine) -> None:
         layout, description = self.layout, self.description
-        directory = layout.slurm_conf.parent
-        layout.slurm_conf.write_text(configuration.slurm_conf(description, layout, ports, machine), encoding="utf-8")
-        (directory / "gres.conf").write_text(configuration.gres_conf(description, layout), encoding="utf-8")
-        (directory / "cgroup.conf").write_text(configuration.cgroup_conf(layout, machine), encoding="utf-8")
-        for path in directory.iterdir():
+        texts = {
+            layout.slurm_conf: configuration.slurm_conf(description, layout, ports, machine),
+            layout.slurm_conf.with_name("gres.conf"): configuration.gres_conf(description, layout),
+            layout.slurm_conf.with_name("cgroup.conf"): configuration.cgroup_conf(layout, machine),
+        }
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
             path.chmod(0o644)
         if description.accounting:
             # slurmdbd refuses a file that others can read.
@@ -191,36 +218,14 @@ class EmbeddedCluster:
             if time.monotonic() > deadline:
                 late = [f"{name} {state}" for name, state in states.items() if state != "idle"]
                 raise EmbeddedError(f"Not all nodes were ready in time: {', '.join(late) or 'no answer'}.")
-            time.sleep(0.1)
+            time.sleep(0.05)
             states = daemons.node_states()
 
-    def stop(self) -> bool:
-        """End every process of the cluster and remove its directory. Returns False when there was nothing."""
-        if not self.directory.exists():
-            return False
-        with locked(self.layout):
-            if State.load(self.layout) is None:
-                return False
-            self._clear()
-        return True
-
-    def _processes(self, state: State) -> list[Process]:
-        """Return all processes of the cluster: daemons, steps, and what runs in its jobs."""
-        if state.stale:
-            return []
-        ours = find_daemons(state.mark)
-        steps = [process for process in ours if process.name == "slurmstepd"]
-        jobs = [*descendants(steps), *find_job_processes(self.slurm_conf, state.nodes)]
-        if state.cgroup_plugin:
-            jobs += [process for pid in CgroupTree(state.mark).pids() if (process := look(pid))]
-        return [*ours, *jobs]
-
-    def _clear(self, *, keep_directory: bool = False) -> None:
+    def _clear(self, *, keep_directory: bool = False, parents: list[Path] | None = None) -> None:
         """End what runs and remove what lies there; the caller holds the lock."""
         state = State.load(self.layout)
         if state is not None:
-            left = kill_all(lambda: self._processes(state))
-            if left:
+            if left := kill_all(lambda: self.processes(state)):
                 raise EmbeddedError(f"Processes that do not end: {', '.join(str(p.pid) for p in left)}.")
             if state.cgroup_plugin and not state.stale:
                 CgroupTree(state.mark).remove()
@@ -229,8 +234,10 @@ class EmbeddedCluster:
             if path not in (self.layout.lock_file, self.layout.state_file):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         self.layout.state_file.unlink(missing_ok=True)
-        if not keep_directory:
-            self.layout.lock_file.unlink(missing_ok=True)
-            self.directory.rmdir()
-
-    # What a test does to it ------------------------------------------------------------------------------------
+        if keep_directory:
+            return
+        self.layout.lock_file.unlink(missing_ok=True)
+        for path in (self.directory, *(parents or [])):
+            # A parent may hold something of others by now.
+            with suppress(OSError):
+                path.rmdir()

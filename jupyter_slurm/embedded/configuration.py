@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_slurm.embedded.description import Description, NodeGroup, Partition
+from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
 
-__all__ = ["Machine", "Ports", "cgroup_conf", "gres_conf", "slurm_conf", "slurmdbd_conf"]
+__all__ = ["Machine", "Ports", "cgroup_conf", "gres_conf", "make_devices", "slurm_conf", "slurmdbd_conf"]
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,24 @@ class Ports:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the cluster runs on: short host name, login name that runs it, cgroup plugin (empty: no cgroups)."""
+    """What the cluster runs on: short host name, login name that runs it, cgroup plugin (empty: no cgroups), Slurm."""
 
     host: str
     user: str
-    cgroup_plugin: str = ""
-    version: tuple[int, int] = (22, 5)
-    plugin_dir: str = ""
+    cgroup_plugin: str
+    version: tuple[int, int]
+    plugin_dir: str
 
     @classmethod
-    def here(cls, uid: int, **options: object) -> Machine:
-        """Describe this machine and the user who runs the cluster."""
-        return cls(socket.gethostname().split(".")[0], pwd.getpwuid(uid).pw_name, **options)  # type: ignore[arg-type]
+    def here(cls, installation: Installation, cgroup_plugin: str) -> Machine:
+        """Describe this machine and the user we are."""
+        host = socket.gethostname().split(".")[0]
+        return cls(host, cls.user_name(), cgroup_plugin, installation.version, installation.plugin_dir)
+
+    @staticmethod
+    def user_name() -> str:
+        """Return the login name of the user we are."""
+        return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def slurm_conf(description: Description, layout: Layout, ports: Ports, machine: Machine) -> str:
@@ -225,6 +233,7 @@ def slurmdbd_conf(layout: Layout, ports: Ports, machine: Machine) -> str:
     lines = [
         "DbdHost=localhost",
         "DbdAddr=127.0.0.1",
+        "CommunicationParameters=NoInAddrAny",
         f"DbdPort={ports.database}",
         f"SlurmUser={machine.user}",
         "AuthType=auth/munge",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.processes import Process, find_daemons
+from jupyter_slurm.embedded.processes import Process, find_daemons, listens
 from jupyter_slurm.embedded.processes import spawn as spawn_process
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import EmbeddedError
@@ -71,9 +70,17 @@ class Daemons:
         )
         wait(self.layout.munge_socket.exists, "munged", "munged did not open its socket")
 
-    def start_controller(self) -> None:
-        """Start slurmctld."""
+    def start_controller(self, wait: Wait) -> None:
+        """Start slurmctld and wait until it answers."""
         self.spawn("slurmctld", self.installation.program("slurmctld"), "-D")
+        wait(self.controller_answers, "slurmctld", "slurmctld did not answer")
+
+    def start_slurmdbd(self, wait: Wait) -> None:
+        """Start slurmdbd and wait until it listens, which it does once it has its database."""
+        # MariaDB's client library connects to "localhost" through the socket that this variable names.
+        env = {"MYSQL_UNIX_PORT": str(self.layout.database_socket)}
+        self.spawn("slurmdbd", self.installation.program("slurmdbd"), "-D", env=env)
+        wait(lambda: self.listening("slurmdbd", self.state.database_port), "slurmdbd", "slurmdbd did not answer")
 
     def start_node(self, name: str) -> None:
         """Start the slurmd of one node."""
@@ -81,16 +88,15 @@ class Daemons:
         self.spawn(f"slurmd/{name}", self.installation.program("slurmd"), "-D", "-N", name, *stepd)
 
     def controller_answers(self) -> bool:
-        """Ask slurmctld whether it is there (scontrol ping)."""
-        return self.ask("scontrol", "ping").returncode == 0
+        """Tell whether slurmctld listens and says that it is up (scontrol ping)."""
+        return (
+            self.listening("slurmctld", self.state.controller_port) and self.ask("scontrol", "ping").returncode == 0
+        )
 
-    def listening(self, port: int) -> bool:
-        """Tell whether something accepts connections on that port of 127.0.0.1."""
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return True
-        except OSError:
-            return False
+    def listening(self, role: str, port: int) -> bool:
+        """Tell whether a daemon, and not a stranger that was quicker, has its port."""
+        process = self.running().get(role)
+        return process is not None and listens(process, port)
 
     def ask(self, program: str, *argv: str, timeout: float = 20.0) -> subprocess.CompletedProcess[str]:
         """Run one of Slurm's commands as the user who runs the cluster."""

@@ -141,10 +141,12 @@ class Description:
         return ["gres/gpu", *sorted(f"gres/gpu:{kind}" for kind in types)]
 
     def with_users(self, *names: str, account: str = "c4ai") -> Description:
-        """Return the description with accounting and with these login names as users of one account."""
+        """Return the description with accounting and with these login names as users of one account and every QOS."""
         known = {user.name for user in self.users}
-        accounts = self.accounts if any(a.name == account for a in self.accounts) else (*self.accounts, Account(account))
-        added = tuple(User(name, accounts=(account,)) for name in names if name not in known)
+        missing = () if any(a.name == account for a in self.accounts) else (Account(account),)
+        accounts = (*self.accounts, *missing)
+        qos = ("normal", *(q.name for q in self.qos if q.name != "normal"))
+        added = tuple(User(name, accounts=(account,), qos=qos) for name in names if name not in known)
         return replace(self, accounting=True, accounts=accounts, users=(*self.users, *added))
 
 

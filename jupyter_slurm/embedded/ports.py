@@ -15,7 +15,7 @@ FIRST, LAST = 10_240, 32_767
 
 
 def _range() -> range:
-    """Return ports below those that the kernel hands out for outgoing connections, so that none takes ours meanwhile."""
+    """Return ports below those of outgoing connections, so that none of these takes ours meanwhile (ip(7))."""
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError):
@@ -27,8 +27,8 @@ def _range() -> range:
 def free_ports(count: int) -> list[int]:
     """Return ``count`` different ports that are free at this moment on every address of this machine.
 
-    Somebody can still take one before its daemon does: the caller tries again with others then. They are chosen at random
-    so that two clusters which start at the same moment hardly ever choose the same.
+    Somebody can still take one before its daemon does: the caller tries again with others then. They are chosen at
+    random so that two clusters which start at the same moment hardly ever choose the same.
     """
     candidates = list(_range())
     random.shuffle(candidates)
@@ -41,7 +41,7 @@ def free_ports(count: int) -> list[int]:
             # As Slurm's daemons do: connections of an earlier cluster that still time out do not count as taken.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("0.0.0.0", port))
+                probe.bind(("", port))
                 # Only listening makes two probes of one port exclude each other when the address may be reused.
                 probe.listen(1)
             except OSError:

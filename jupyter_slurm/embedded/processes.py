@@ -19,10 +19,11 @@ from pathlib import Path
 from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["MARK", "ROLE", "Process", "find_daemons", "find_job_processes", "kill_all", "spawn"]
+__all__ = ["MARK", "ROLE", "Process", "find_daemons", "find_job_processes", "kill_all", "listens", "spawn"]
 
 MARK = "JUPYTER_SLURM_EMBEDDED"
 ROLE = "JUPYTER_SLURM_EMBEDDED_ROLE"
+_TCP_LISTEN = "0A"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,24 @@ def look(pid: int) -> Process | None:
     return None if fields[0] in (b"Z", b"X") else Process(pid, int(fields[1]), int(fields[19]), name)
 
 
+def listens(process: Process, port: int) -> bool:
+    """Tell whether this process, and no stranger, accepts TCP connections on that port of an IPv4 address."""
+    sockets = set()
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+            sockets.add(f"socket:[{fields[9]}]")
+    directory = f"/proc/{process.pid}/fd"
+    try:
+        for name in os.listdir(directory) if sockets else ():
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(f"{directory}/{name}") in sockets:
+                    return True
+    except OSError:
+        pass
+    return False
+
+
 def environment_of(pid: int) -> dict[bytes, bytes]:
     """Return the environment a process was started with; empty if it is gone or not ours to read."""
     try:
@@ -93,7 +112,7 @@ def _find(wanted: Callable[[dict[bytes, bytes]], str | None]) -> list[Process]:
 
 
 def find_daemons(mark: str) -> list[Process]:
-    """Return the processes that carry the mark: the daemons, and what they started (a slurmstepd has its slurmd's role)."""
+    """Return the processes that carry the mark: daemons and what they started (a slurmstepd has its slurmd's role)."""
     wanted = mark.encode()
     return _find(lambda env: env.get(ROLE.encode(), b"").decode() if env.get(MARK.encode()) == wanted else None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,13 +27,18 @@ def boot_id() -> str:
 
 @dataclass(frozen=True)
 class State:
-    """Enough to find every process of a cluster and to start a daemon of it again."""
+    """Enough to find every process of a cluster and to start a daemon of it again.
+
+    ``parents`` are the directories above it that were made for it, the innermost first.
+    """
 
     name: str
     mark: str
     nodes: list[str]
     accounting: bool
-    database_port: int = 0
+    controller_port: int
+    database_port: int
+    parents: list[str] = field(default_factory=list)
     cgroup_plugin: str = ""
     slurm_root: str = ""
     uid: int = field(default_factory=os.geteuid)
@@ -72,6 +78,12 @@ class State:
         temporary.replace(layout.state_file)
 
     @property
+    def roles(self) -> list[str]:
+        """The daemons that should be running."""
+        database = ["mariadbd", "slurmdbd"] if self.accounting else []
+        return ["munged", *database, "slurmctld", *(f"slurmd/{name}" for name in self.nodes)]
+
+    @property
     def stale(self) -> bool:
         """True when the machine was started anew since: nothing of the cluster can be running."""
         return self.boot != boot_id()
@@ -86,12 +98,11 @@ def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
     deadline = time.monotonic() + timeout
     while True:
         layout.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+        _check_owner(layout.root)
         try:
             descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
             continue
-        except PermissionError as error:
-            raise EmbeddedError(f"{layout.root} belongs to another user.", hint="Choose another with --dir.") from error
         try:
             if _take(descriptor, layout.lock_file):
                 yield
@@ -101,6 +112,15 @@ def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
         if time.monotonic() > deadline:
             raise EmbeddedError(f"The cluster in {layout.root} is being started or stopped by another process.")
         time.sleep(0.05)
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse a directory that somebody else made, or a link to who knows where."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise EmbeddedError(f"{path} is not a directory.", hint="Choose another with --dir.")
+    if status.st_uid != os.geteuid():
+        raise EmbeddedError(f"{path} belongs to another user.", hint="Choose another with --dir.")
 
 
 def _take(descriptor: int, path: Path) -> bool:

@@ -1,0 +1,140 @@
+"""``jupyter slurm embedded start|status|stop``: a real Slurm on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import shlex
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jupyter_slurm.embedded import packages
+from jupyter_slurm.embedded.cluster import EmbeddedCluster
+from jupyter_slurm.embedded.control import ClusterControl, ClusterStatus
+from jupyter_slurm.embedded.description import Description, load_description
+from jupyter_slurm.embedded.installation import installation_for
+from jupyter_slurm.embedded.layout import default_directory
+
+__all__ = ["add_actions", "add_parser", "run"]
+
+STATUS_EXIT = {"running": 0, "damaged": 1, "stale": 1, "stopped": 3}
+"""Exit codes of ``status``, as those of an init script (LSB, "program is running", "dead", "not running")."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add ``embedded`` to the commands of ``jupyter slurm``."""
+    parser = subparsers.add_parser("embedded", help="a real Slurm cluster on this machine", description=__doc__)
+    add_actions(parser)
+    parser.set_defaults(run=run)
+
+
+def add_actions(parser: argparse.ArgumentParser) -> None:
+    """Add the actions to a parser."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    start = actions.add_parser("start", help="start it and return when all nodes are idle")
+    start.add_argument("--config", type=Path, metavar="FILE.toml", help="description of the cluster (default: Arandu)")
+    start.add_argument("--accounting", action="store_true", help="with MariaDB and slurmdbd in any case")
+    start.add_argument("--user", action="append", default=[], metavar="NAME", help="make NAME a user in accounting")
+    start.add_argument("--slurm-root", default="", metavar="DIR", help="run the Slurm that was unpacked there")
+    start.add_argument("--timeout", type=float, metavar="SECONDS", help="how long it may take (15, with accounting 30)")
+    start.add_argument("--foreground", action="store_true", help="stay, and stop the cluster on Ctrl-C or SIGTERM")
+    status = actions.add_parser("status", help="show its daemons and nodes")
+    status.add_argument("--json", action="store_true", help="for programs")
+    stop = actions.add_parser("stop", help="end it and remove its directory")
+    for action in (start, status, stop):
+        action.add_argument("--dir", type=Path, metavar="DIR", help=f"where it lives (default: {default_directory()})")
+    names = actions.add_parser("packages", help="print the system packages that it needs")
+    names.add_argument("--missing", action="store_true", help="only those that are not installed")
+    names.add_argument("--no-accounting", action="store_true", help="without those for accounting")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one action and return its exit code. Raises SlurmError."""
+    actions = {"start": _start, "status": _status, "stop": _stop, "packages": _packages}
+    return actions[args.action](args)
+
+
+def _directory(args: argparse.Namespace) -> Path:
+    return Path(args.dir).expanduser().absolute() if args.dir else default_directory()
+
+
+def _describe(args: argparse.Namespace) -> Description:
+    description = load_description(args.config)
+    if args.accounting and not description.accounting:
+        description = replace(description.with_users(getpass.getuser()), accounting=True)
+    return description.with_users(*args.user) if args.user else description
+
+
+def _start(args: argparse.Namespace) -> int:
+    installation = installation_for(args.slurm_root)
+    cluster = EmbeddedCluster(_describe(args), directory=_directory(args), installation=installation)
+    if args.foreground:
+        # Blocked before anything is started: what ends us early is kept until we look, and then stops the cluster.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+    cluster.start(args.timeout)
+    print(f"The cluster {cluster.name} is running in {cluster.directory}.")
+    for note in cluster.notes:
+        print(f"Note: {note}")
+    print(f"Use it with:   export SLURM_CONF={shlex.quote(str(cluster.slurm_conf))}")
+    if cluster.installation.path:
+        print(f"               export PATH={shlex.quote(cluster.installation.path)}:$PATH")
+    if args.foreground:
+        return _stay(cluster)
+    print(f"Stop it with:  jupyter slurm embedded stop{_dir_option(args)}")
+    return 0
+
+
+def _stay(cluster: EmbeddedCluster) -> int:
+    print("Stop it with:  Ctrl-C", flush=True)
+    try:
+        signal.sigwait({signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
+    except KeyboardInterrupt:
+        pass
+    finally:
+        cluster.stop()
+    return 0
+
+
+def _dir_option(args: argparse.Namespace) -> str:
+    return f" --dir {shlex.quote(str(_directory(args)))}" if args.dir else ""
+
+
+def _status(args: argparse.Namespace) -> int:
+    status = ClusterControl(_directory(args)).status()
+    if args.json:
+        print(json.dumps(status.to_dict(), indent=2))
+    else:
+        _print_status(status)
+    return STATUS_EXIT[status.state]
+
+
+def _print_status(status: ClusterStatus) -> None:
+    if status.state == "stopped":
+        print(f"No cluster in {status.directory}.")
+        return
+    what = {"running": "is running", "damaged": "has lost daemons", "stale": "was ended by a restart of this machine"}
+    print(f"{status.name} (Slurm {status.version}) {what[status.state]}: {status.directory}")
+    print(f"SLURM_CONF={status.slurm_conf}")
+    for role in sorted({*(status.daemons or {}), *(status.missing or [])}):
+        pid = (status.daemons or {}).get(role)
+        print(f"  {role:<20} {f'pid {pid}' if pid else 'not running'}")
+    for name, state in (status.nodes or {}).items():
+        print(f"  node {name:<15} {state}")
+
+
+def _stop(args: argparse.Namespace) -> int:
+    directory = _directory(args)
+    stopped = EmbeddedCluster(directory=directory).stop()
+    print(f"The cluster in {directory} is stopped." if stopped else f"No cluster in {directory}.")
+    return 0
+
+
+def _packages(args: argparse.Namespace) -> int:
+    accounting = not args.no_accounting
+    find = packages.missing_packages if args.missing else packages.packages_for
+    for name in find(accounting=accounting):
+        print(name)
+    return 0

@@ -1,0 +1,263 @@
+"""A running cluster: what it does, commands in it, and disturbing one part of it on purpose."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_slurm.embedded.cgroups import CgroupTree
+from jupyter_slurm.embedded.daemons import Daemons
+from jupyter_slurm.embedded.installation import Installation, installation_for
+from jupyter_slurm.embedded.layout import Layout
+from jupyter_slurm.embedded.processes import (
+    Process,
+    descendants,
+    find_daemons,
+    find_job_processes,
+    kill_all,
+    look,
+)
+from jupyter_slurm.embedded.state import State
+from jupyter_slurm.errors import CommandError, EmbeddedError
+
+__all__ = ["ClusterControl", "ClusterStatus"]
+
+FOREIGN = ("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
+"""Beginnings of variables that would speak to Slurm's commands of another cluster or an enclosing job."""
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """What :meth:`ClusterControl.status` finds. ``state`` is ``running``, ``damaged``, ``stale`` or ``stopped``.
+
+    ``damaged``: daemons are missing. ``stale``: the machine was started anew since. ``daemons`` maps roles to process
+    ids.
+    """
+
+    state: str
+    directory: str
+    name: str = ""
+    slurm_conf: str = ""
+    version: str = ""
+    accounting: bool = False
+    cgroups: str = ""
+    daemons: dict[str, int] | None = None
+    missing: list[str] | None = None
+    nodes: dict[str, str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+
+class ClusterControl:
+    """The cluster that lives in a directory, whoever started it."""
+
+    def __init__(self, directory: Path, installation: Installation | None = None) -> None:
+        self.layout = Layout(directory.absolute())
+        self._installation = installation
+
+    # What it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """The private directory."""
+        return self.layout.root
+
+    @property
+    def slurm_conf(self) -> Path:
+        """What SLURM_CONF has to say."""
+        return self.layout.slurm_conf
+
+    @property
+    def state(self) -> State:
+        """What is remembered of it. Raises EmbeddedError when there is no cluster."""
+        state = State.load(self.layout)
+        if state is None:
+            raise EmbeddedError(f"There is no cluster in {self.directory}.", hint="Start it first.")
+        return state
+
+    @property
+    def installation(self) -> Installation:
+        """Which Slurm it runs."""
+        if self._installation is None:
+            state = State.load(self.layout)
+            self._installation = installation_for(state.slurm_root if state else "")
+        return self._installation
+
+    @property
+    def daemons(self) -> Daemons:
+        """Its daemons."""
+        return Daemons(self.layout, self.state, self.installation)
+
+    def status(self) -> ClusterStatus:
+        """Look at daemons and nodes. Never raises because of what is not running."""
+        state = State.load(self.layout)
+        if state is None:
+            return ClusterStatus("stopped", str(self.directory))
+        daemons = Daemons(self.layout, state, self.installation)
+        running = {} if state.stale else daemons.running()
+        missing = [role for role in state.roles if role not in running]
+        return ClusterStatus(
+            state="stale" if state.stale else "damaged" if missing else "running",
+            directory=str(self.directory),
+            name=state.name,
+            slurm_conf=str(self.slurm_conf),
+            version=".".join(f"{number:02d}" for number in self.installation.version),
+            accounting=state.accounting,
+            cgroups=state.cgroup_plugin,
+            daemons={role: running[role].pid for role in sorted(running)},
+            missing=missing,
+            nodes={} if "slurmctld" in missing else daemons.node_states(),
+        )
+
+    def processes(self, state: State, node: str = "") -> list[Process]:
+        """Return all processes of the cluster, or of one node: daemons, steps, and what runs in jobs."""
+        if state.stale:
+            return []
+        ours = find_daemons(state.mark)
+        if node:
+            ours = [process for process in ours if process.role == f"slurmd/{node}"]
+        steps = [process for process in ours if process.name == "slurmstepd"]
+        jobs = [*descendants(steps), *find_job_processes(self.slurm_conf, [node] if node else state.nodes)]
+        if state.cgroup_plugin:
+            jobs += [process for pid in CgroupTree(state.mark).pids(node) if (process := look(pid))]
+        return [*ours, *jobs]
+
+    # Commands in it --------------------------------------------------------------------------------------------
+
+    def env(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return an environment (ours if none is given) with this cluster in place of any other that it spoke of."""
+        source = os.environ if base is None else base
+        env = {key: value for key, value in source.items() if not key.startswith(FOREIGN)}
+        env["SLURM_CONF"] = str(self.slurm_conf)
+        if self.installation.path:
+            env["PATH"] = f"{self.installation.path}{os.pathsep}{env.get('PATH', os.defpath)}"
+        return env
+
+    def run(
+        self,
+        *argv: str,
+        user: str | None = None,
+        stdin: str | None = None,
+        cwd: Path | str | None = None,
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        timeout: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the cluster, as root for any user (who then starts at home with a log-in's variables).
+
+        ``stdin`` is text for its standard input, ``env`` is added to the environment. Raises CommandError with stderr
+        when the command fails and ``check`` is true.
+        """
+        environment, options = self.env(), {}
+        if user is not None:
+            entry = pwd.getpwnam(user)
+            groups = os.getgrouplist(user, entry.pw_gid)
+            options = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}
+            environment |= {"HOME": entry.pw_dir, "USER": user, "LOGNAME": user, "SHELL": entry.pw_shell}
+            cwd = cwd or entry.pw_dir
+        done: subprocess.CompletedProcess[str] = subprocess.run(  # type: ignore[call-overload]
+            argv,
+            env={**environment, **(env or {})},
+            cwd=cwd,
+            timeout=timeout,
+            text=True,
+            errors="replace",
+            capture_output=True,
+            check=False,
+            **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
+            **options,
+        )
+        if check and done.returncode != 0:
+            raise CommandError(
+                f"{argv[0]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}",
+                argv=list(argv),
+                exit_code=done.returncode,
+                stderr=done.stderr,
+            )
+        return done
+
+    # Disturbing it ---------------------------------------------------------------------------------------------
+
+    def stop_controller(self, number: int = signal.SIGTERM) -> None:
+        """End slurmctld and wait until it is gone; jobs go on."""
+        self._end("slurmctld", number)
+
+    def start_controller(self, timeout: float = 30.0) -> None:
+        """Start slurmctld again and wait until it answers."""
+        daemons = self.daemons
+        daemons.start_controller(daemons.waiter(time.monotonic() + timeout))
+
+    def restart_controller(self, number: int = signal.SIGTERM) -> None:
+        """End slurmctld and start it again."""
+        self.stop_controller(number)
+        self.start_controller()
+
+    def freeze_controller(self) -> None:
+        """Stop slurmctld where it is: it accepts connections and does not answer."""
+        for process in self._of("slurmctld"):
+            process.send(signal.SIGSTOP)
+
+    def thaw_controller(self) -> None:
+        """Let slurmctld go on."""
+        for process in self._of("slurmctld"):
+            process.send(signal.SIGCONT)
+
+    @contextmanager
+    def frozen_controller(self) -> Iterator[None]:
+        """Freeze slurmctld for the length of the block."""
+        self.freeze_controller()
+        try:
+            yield
+        finally:
+            self.thaw_controller()
+
+    def stop_slurmdbd(self) -> None:
+        """End slurmdbd and wait until it is gone."""
+        self._end("slurmdbd", signal.SIGTERM)
+
+    def start_slurmdbd(self, timeout: float = 30.0) -> None:
+        """Start slurmdbd again."""
+        daemons = self.daemons
+        daemons.start_slurmdbd(daemons.waiter(time.monotonic() + timeout))
+
+    def kill_node(self, name: str) -> None:
+        """Take the power from a node: its slurmd, its steps and what runs in its jobs are gone at once.
+
+        The controller notices after SlurmdTimeout.
+        """
+        state = self.state
+        self._node_role(name)
+        kill_all(lambda: self.processes(state, name))
+
+    def start_node(self, name: str) -> None:
+        """Start the slurmd of a node again. It does not wait for the controller to notice."""
+        self._node_role(name)
+        self.daemons.start_node(name)
+
+    def _node_role(self, name: str) -> str:
+        if name not in self.state.nodes:
+            raise EmbeddedError(f"{name} is not a node of {self.state.name}.")
+        return f"slurmd/{name}"
+
+    def _of(self, role: str) -> list[Process]:
+        return [process for process in find_daemons(self.state.mark) if process.role == role]
+
+    def _end(self, role: str, number: int, timeout: float = 30.0) -> None:
+        """Send a signal and wait; a daemon that does not end in time, or that is frozen, is killed."""
+        for process in self._of(role):
+            process.send(number)
+            process.send(signal.SIGCONT)
+        deadline = time.monotonic() + timeout
+        while self._of(role) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        kill_all(lambda: self._of(role))
