@@ -21,6 +21,13 @@ export default tseslint.config(
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
     },
   },
+  {
+    files: ["test/**"],
+    rules: {
+      "@typescript-eslint/no-misused-spread": "off",
+      "@typescript-eslint/no-non-null-assertion": "off",
+    },
+  },
   { files: ["style/*.js"], languageOptions: { sourceType: "module" } },
   prettier,
 );

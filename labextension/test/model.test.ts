@@ -1,0 +1,237 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+
+import { JobsModel } from "../src/model";
+import { RequestError } from "../src/problem";
+import type { IAgentApi, ICluster, IJob, IServerEvent } from "../src/tokens";
+
+const CLUSTER: ICluster = { id: "local", name: "arandu", poll: { error: null } };
+
+function job(id: string, state: string, more: Partial<IJob> = {}): IJob {
+  return {
+    key: null,
+    cluster: "local",
+    id,
+    state,
+    reason: "",
+    reason_text: "",
+    next_step: "",
+    submit_time: Number(id),
+    start_time: null,
+    end_time: null,
+    partition: "arandu",
+    name: `job ${id}`,
+    label: null,
+    state_since: null,
+    known: true,
+    ...more,
+  };
+}
+
+/** An agent at the border of the process: its table, and a stream that the test writes to. */
+class Agent implements IAgentApi {
+  table: IJob[] = [];
+  known = [CLUSTER];
+  clockOffset = 0;
+  opened = 0;
+  asked: string[] = [];
+  failure: Error | null = null;
+  private _send: (event: IServerEvent | null) => void = () => undefined;
+
+  async clusters(): Promise<ICluster[]> {
+    this.asked.push("clusters");
+    if (this.failure !== null) {
+      throw this.failure;
+    }
+    return Promise.resolve(this.known);
+  }
+
+  async jobs(cluster: string): Promise<IJob[]> {
+    return Promise.resolve(this.table.filter((each) => each.cluster === cluster));
+  }
+
+  async job(_cluster: string, reference: string): Promise<IJob> {
+    this.asked.push(`job ${reference}`);
+    return Promise.resolve(job(reference, "COMPLETED"));
+  }
+
+  async cancel(_cluster: string, reference: string): Promise<IJob> {
+    if (this.failure !== null) {
+      throw this.failure;
+    }
+    return Promise.resolve(job(reference, "CANCELLED"));
+  }
+
+  async events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>> {
+    this.opened += 1;
+    this.asked.push("events");
+    const waiting: (IServerEvent | null)[] = [];
+    let wake: () => void = () => undefined;
+    this._send = (event) => {
+      waiting.push(event);
+      wake();
+    };
+    async function* stream(): AsyncGenerator<IServerEvent> {
+      for (;;) {
+        const event = waiting.shift();
+        if (event === null) {
+          return;
+        }
+        if (event !== undefined) {
+          yield event;
+          continue;
+        }
+        await new Promise<void>((resolve, reject) => {
+          wake = resolve;
+          signal.addEventListener("abort", () => {
+            reject(new Error("aborted"));
+          });
+        });
+      }
+    }
+    return Promise.resolve(stream());
+  }
+
+  send(event: string, data: unknown): void {
+    this._send({ event, data });
+  }
+
+  end(): void {
+    this._send(null);
+  }
+}
+
+describe("JobsModel", () => {
+  let model: JobsModel;
+  let waits: number[];
+  let proceed: () => void;
+
+  function start(agent: Agent, visible = true): JobsModel {
+    waits = [];
+    const sleep = (milliseconds: number, signal: AbortSignal): Promise<void> =>
+      new Promise((resolve) => {
+        waits.push(milliseconds);
+        proceed = resolve;
+        signal.addEventListener("abort", () => {
+          resolve();
+        });
+      });
+    model = new JobsModel({ api: agent, visible, sleep, random: () => 0.5, clock: () => 1000 });
+    return model;
+  }
+
+  afterEach(() => {
+    model.dispose();
+  });
+
+  it("opens the stream before it asks for the table, so that no change falls between the two", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING"), job("2", "PENDING"), job("3", "PENDING")];
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.connection).toBe("live");
+    });
+    expect(agent.asked).toEqual(["events", "clusters"]);
+    expect([model.running, model.pending]).toEqual([1, 2]);
+    expect(model.jobs.map(({ id }) => id)).toEqual(["3", "2", "1"]);
+  });
+
+  it("follows the stream, and keeps what has ended below what goes on", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING"), job("2", "PENDING")];
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.connection).toBe("live");
+    });
+    agent.send("job", job("2", "FAILED"));
+    agent.send("job", job("7", "NEW_STATE_OF_SLURM_99"));
+    agent.send("something-new", {});
+    await vi.waitFor(() => {
+      expect(model.jobs.map(({ id }) => id)).toEqual(["7", "1", "2"]);
+    });
+    expect([model.running, model.pending]).toEqual([1, 0]);
+    model.forgetFinished();
+    expect(model.jobs.map(({ id }) => id)).toEqual(["7", "1"]);
+  });
+
+  it("takes a cluster that comes later, with its jobs", async () => {
+    const agent = new Agent();
+    agent.known = [];
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.connection).toBe("live");
+    });
+    agent.table = [job("1", "RUNNING")];
+    agent.send("cluster", CLUSTER);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+  });
+
+  it("asks nothing while nobody looks, and learns afterwards what became of the jobs", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    start(agent, false);
+    expect([model.connection, agent.opened]).toEqual(["paused", 0]);
+    model.setVisible(true);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    model.setVisible(false);
+    agent.table = [];
+    model.setVisible(true);
+    await vi.waitFor(() => {
+      expect(model.jobs.map(({ state }) => state)).toEqual(["COMPLETED"]);
+    });
+    expect(agent.asked).toContain("job 1");
+    expect(agent.opened).toBe(2);
+  });
+
+  it("says why there is no connection, tries ever more rarely, and recovers", async () => {
+    const agent = new Agent();
+    agent.failure = new RequestError({ detail: "No agent answers.", hint: "Start one." });
+    start(agent);
+    for (const wait of [2_000, 4_000, 8_000]) {
+      await vi.waitFor(() => {
+        expect(waits.at(-1)).toBe(wait);
+      });
+      expect(model.connection).toBe("broken");
+      expect(model.problem?.hint).toBe("Start one.");
+      proceed();
+    }
+    agent.failure = null; // before the attempt that the last wait has let go
+    await vi.waitFor(() => {
+      expect(model.connection).toBe("live");
+    });
+    expect(model.problem).toBeNull();
+    agent.end(); // an agent that leaves in order is asked again soon
+    await vi.waitFor(() => {
+      expect(waits.at(-1)).toBe(2_000);
+    });
+    expect(model.connection).not.toBe("broken");
+  });
+
+  it("cancels, and tells a refusal", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    const [running] = model.jobs;
+    agent.failure = new RequestError({ detail: "Access denied." });
+    const refused = model.cancel(running!);
+    expect(model.isCancelling(running!)).toBe(true);
+    await refused;
+    expect(model.isCancelling(running!)).toBe(false);
+    expect(model.problem?.detail).toBe("Access denied.");
+    agent.failure = null;
+    await model.cancel(running!);
+    expect([model.jobs[0]?.state, model.running, model.problem]).toEqual(["CANCELLED", 0, null]);
+  });
+
+  it("tells the time by the server's clock", () => {
+    const agent = new Agent();
+    agent.clockOffset = -3600;
+    expect(start(agent).now).toBe(-2600);
+  });
+});

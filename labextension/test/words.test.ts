@@ -1,0 +1,93 @@
+import { nullTranslator } from "@jupyterlab/translation";
+import { describe, expect, it } from "vitest";
+
+import { formatDuration } from "../src/format";
+import { isFinished, stateKind } from "../src/states";
+import type { IJob, IJobsModel } from "../src/tokens";
+import { connectionText, jobReason, jobTime, summary } from "../src/words";
+
+const trans = nullTranslator.load("jupyter_slurm");
+
+function model(more: Partial<IJobsModel>): IJobsModel {
+  return {
+    connection: "live",
+    problem: null,
+    clusters: [],
+    running: 0,
+    pending: 0,
+    ...more,
+  } as IJobsModel;
+}
+
+describe("the status bar", () => {
+  it("counts what runs and what waits", () => {
+    expect(summary(trans, model({ running: 2, pending: 1 }))).toBe("Slurm: 2 running, 1 pending");
+    expect(summary(trans, model({ pending: 3 }))).toBe("Slurm: 3 pending");
+    expect(summary(trans, model({}))).toBe("Slurm: no jobs");
+    expect(summary(trans, model({ connection: "broken", running: 2 }))).toBe(
+      "Slurm: not reachable",
+    );
+  });
+
+  it("says what is wrong in words, with the next step", () => {
+    const problem = { detail: "No agent answers.", hint: "Start one." };
+    expect(connectionText(trans, model({ problem }))).toBe("No agent answers. Start one.");
+    const silent = { id: "local", name: "arandu", poll: { error: "Unable to contact slurm" } };
+    expect(connectionText(trans, model({ clusters: [silent] }))).toBe(
+      "arandu does not answer: Unable to contact slurm",
+    );
+  });
+});
+
+describe("a job", () => {
+  const waiting = {
+    state: "PENDING",
+    submit_time: 100,
+    start_time: null,
+    end_time: null,
+    reason: "Priority",
+    reason_text: "others are ahead",
+    next_step: "wait",
+    known: true,
+    state_since: 130,
+  } as IJob;
+
+  it("has waited since it was submitted, runs since it started, and ran until its end", () => {
+    expect(jobTime(waiting, 160)).toBe("1:00");
+    expect(jobTime({ ...waiting, state: "RUNNING", start_time: 150 }, 160)).toBe("0:10");
+    expect(jobTime({ ...waiting, state: "FAILED", start_time: 150, end_time: 155 }, 999)).toBe(
+      "0:05",
+    );
+    expect(jobTime({ ...waiting, state: "CANCELLED", end_time: 155 }, 999)).toBe("");
+  });
+
+  it("says why it waits, and since when nothing is known of it", () => {
+    expect(jobReason(trans, waiting)).toBe("others are ahead — wait");
+    expect(jobReason(trans, { ...waiting, known: false })).toMatch(
+      /^unknown since .+ — others are ahead — wait$/,
+    );
+    expect(jobReason(trans, { ...waiting, reason: "None", reason_text: "", next_step: "" })).toBe(
+      "",
+    );
+  });
+
+  it("is taken for finished only in states that we know to be an end", () => {
+    expect(["COMPLETED", "CANCELLED by 1000", "OUT_OF_MEMORY"].every(isFinished)).toBe(true);
+    expect(
+      ["SUSPENDED", "RUNNING+COMPLETING", "A_NEW_ONE", "constructor", ""].some(isFinished),
+    ).toBe(false);
+    expect(stateKind("A_NEW_ONE")).toBe("unknown");
+  });
+});
+
+describe("formatDuration", () => {
+  it("writes times as Slurm does", () => {
+    expect([0, 61, 3600, 90061, -5].map(formatDuration)).toEqual([
+      "0:00",
+      "1:01",
+      "1:00:00",
+      "1-01:01:01",
+      "0:00",
+    ]);
+  });
+});
