@@ -135,6 +135,10 @@ OPTIONS: Final[dict[str, str]] = {
         associations s .; autocomplete - = >23.02; help,usage h .; immediate i .; json - ? >23.02; noheader n .;
         oneliner o .; parsable p .; parsable2 P .; quiet Q .; readonly r .; verbose v .; version V .; yaml - ? >23.02
     """,
+    "sreport": """
+        - t =; all_clusters a .; autocomplete - = >23.02; cluster M =; federation - .; help,usage h .; immediate - .;
+        local - .; noheader n .; parsable p .; parsable2 P .; quiet Q .; sort - .; - s =; tres T =; verbose v .; version V .
+    """,
     "sstat": """
         allsteps a .; autocomplete - = >23.02; fields,format o =; help h .; helpformat e .; jobs j =; noconvert - .;
         noheader n .; parsable p .; parsable2 P .; pidformat i .; usage - .; verbose v .; version V .
@@ -144,8 +148,8 @@ OPTIONS: Final[dict[str, str]] = {
         output-filter - =; pty - .; quiet Q .; usage u .; verbose v .; version V .
     """,
     "sbcast": """
-        autocomplete - = >23.02; compress C ?; exclude - =; fanout F =; force f .; help - .; jobid j =; no-allocation Z
-        ? >23.02; nodelist w ? >23.02; preserve p .; send-libs - ?; size s =; timeout t =; treewidth - = >23.02; usage -
+        autocomplete - = >23.02; compress C ?; exclude - =; fanout F =; force f .; help - .; jobid j =; no-allocation -
+        ? >23.02; - Z . >23.02; nodelist - ? >23.02; - w = >23.02; preserve p .; send-libs - ?; size s =; timeout t =; treewidth - = >23.02; usage -
         .; verbose v .; version V .
     """,
     "strigger": """
@@ -175,6 +179,7 @@ PERMUTING: Final[frozenset[str]] = frozenset(
         "sshare",
         "sdiag",
         "sacctmgr",
+        "sreport",
         "sstat",
         "sbcast",
         "strigger",

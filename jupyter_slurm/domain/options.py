@@ -6,20 +6,21 @@ getopt_long(3) does for sbatch; what it refuses, sbatch refuses too.
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from jupyter_slurm.domain.option_tables import OPTIONS, PERMUTING
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv"]
+__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv", "names_of"]
 
 Version = tuple[int, int]
+
+#: Stands between the components of a heterogeneous job, on the line of a command that allocates.
+HET: Final = ":"
 
 
 class Arity(Enum):
@@ -30,8 +31,7 @@ class Arity(Enum):
     OPTIONAL = "?"
 
 
-@dataclass(frozen=True)
-class OptionSpec:
+class OptionSpec(NamedTuple):
     """One option of one command.
 
     Attributes
@@ -64,7 +64,7 @@ class Option:
     Attributes
     ----------
     name : str
-        Canonical long name, whatever abbreviation or letter was typed.
+        Canonical long name, whatever abbreviation or letter was typed; :data:`HET` between components of a het job.
     value : str or None
         Its value.
     tokens : tuple of str
@@ -79,8 +79,7 @@ class Option:
     index: int
 
 
-@dataclass(frozen=True)
-class SplitArgv:
+class SplitArgv(NamedTuple):
     """A command line taken apart; ``rest`` is the script or command and what follows it."""
 
     options: list[Option]
@@ -119,16 +118,22 @@ class OptionTable:
         return OptionTable(command, _specs(command, version))
 
     def with_help(self, text: str) -> OptionTable:
-        """Add what the command's own ``--help`` shows: options of plugins, and of versions newer than this table."""
+        """Add what the command's own ``--help`` shows: options of plugins, and of versions newer than this table.
+
+        What the table says of an option's value stands: help texts are not always right about it.
+        """
+        from jupyter_slurm.domain.option_help import read_help
+
         specs = list(self.specs)
-        for spec in _read_help(text):
-            at = next((i for i, have in enumerate(specs) if set(have.names) & set(spec.names)), None)
-            if at is not None:
-                specs[at] = replace(specs[at], help=specs[at].help or spec.help)
-            elif spec.short and spec.short in self._short:
-                specs.append(replace(spec, short=""))
-            else:
-                specs.append(spec)
+        at = {name: index for index, spec in enumerate(specs) for name in spec.names}
+        for entry in read_help(text):
+            known = at.get(entry.name)
+            if known is None:
+                short = "" if entry.short in self._short else entry.short
+                at[entry.name] = len(specs)
+                specs.append(OptionSpec((entry.name,), short, Arity(entry.takes), entry.help))
+            elif not specs[known].help:
+                specs[known] = specs[known]._replace(help=entry.help)
         return OptionTable(self.command, specs)
 
     def as_list(self) -> list[dict[str, Any]]:
@@ -148,9 +153,13 @@ class OptionTable:
         """Return the option that was probably meant, with its dashes."""
         wanted = name.lstrip("-").partition("=")[0]
         if len(wanted) < 2:
-            return None
-        names = list(self._long)
-        found = difflib.get_close_matches(wanted, names, n=1, cutoff=0.6) or [n for n in names if n.startswith(wanted)]
+            other = self._short.get(wanted.swapcase())
+            return f"-{other.short}" if other else None
+        if found := [name for name in self._long if name.startswith(wanted)]:
+            return f"--{min(found, key=len)}"
+        from difflib import get_close_matches  # only who has mistyped waits for it
+
+        found = get_close_matches(wanted.lower().replace("_", "-"), list(self._long), n=1, cutoff=0.6)
         return f"--{found[0]}" if found else None
 
     def split(self, argv: Sequence[str]) -> SplitArgv:
@@ -165,15 +174,20 @@ class OptionTable:
         words = list(argv)
         options: list[Option] = []
         rest: list[str] = []
+        for at, word in enumerate(words):
+            if "\0" in word:
+                raise self._error(f"a NUL byte cannot be part of a command line: {word!r}", word, at)
         at = 0
         while at < len(words):
             word = words[at]
-            if "\0" in word:
-                raise self._error(f"a NUL byte cannot be part of an option: {word!r}", word, at)
             if word == "--":
                 rest += words[at + 1 :]
                 break
-            if word == "-" or not word.startswith("-"):
+            if self.is_separator(word):
+                options.append(Option(HET, None, (word,), at))
+                at += 1
+                continue
+            if not self.is_option(word):
                 if not self._permuting:
                     rest += words[at:]
                     break
@@ -184,6 +198,14 @@ class OptionTable:
             options += found
             at += sum(len(option.tokens) for option in found)
         return SplitArgv(options, rest)
+
+    def is_option(self, word: str) -> bool:
+        """Whether getopt takes a word where an option may stand for one; a lone ``-`` is none."""
+        return len(word) > 1 and word.startswith("-")
+
+    def is_separator(self, word: str) -> bool:
+        """Whether a word where an option may stand begins the next component of a heterogeneous job."""
+        return word == HET and not self._permuting
 
     def take(self, words: Sequence[str], at: int) -> list[Option]:
         """Read the option, or bundle of letters, at a position, with its value; errors as in :meth:`split`."""
@@ -208,7 +230,7 @@ class OptionTable:
             return next(iter(found.values()))
         if found:
             names = ", ".join(f"--{name}" for name in sorted(found))
-            raise self._error(f"--{typed} could be any of {names}", word, at, suggestion=f"--{min(found)}")
+            raise self._error(f"--{typed} could be any of {names}", word, at, suggestion=self.nearest(typed))
         suggestion = self.nearest(typed)
         raise self._error(f"{self.command} has no option --{typed}", word, at, suggestion=suggestion)
 
@@ -218,7 +240,7 @@ class OptionTable:
         for position, letter in enumerate(word[1:], 1):
             spec = self._short.get(letter)
             if spec is None:
-                raise self._error(f"{self.command} has no option -{letter}", word, at, suggestion=self.nearest(word))
+                raise self._error(f"{self.command} has no option -{letter}", word, at, suggestion=self.nearest(letter))
             tokens = (word,) if not found else ()
             rest = word[position + 1 :]
             if spec.arity is Arity.NONE:
@@ -235,8 +257,6 @@ class OptionTable:
     def _with_next(self, spec: OptionSpec, words: Sequence[str], at: int) -> Option:
         if at + 1 >= len(words):
             raise self._error(f"{words[at]} needs a value", words[at], at)
-        if "\0" in words[at + 1]:
-            raise self._error(f"a NUL byte cannot be part of a value: {words[at + 1]!r}", words[at + 1], at + 1)
         return Option(spec.name, words[at + 1], (words[at], words[at + 1]), at)
 
     def _error(self, message: str, word: str, at: int, suggestion: str | None = None) -> OptionError:
@@ -271,25 +291,6 @@ def _holds(condition: str, version: Version) -> bool:
     year, month = condition[1:].split(".")
     bound = (int(year), int(month))
     return version >= bound if condition[0] == ">" else version < bound
-
-
-# "  -A, --account=name   charge job to specified account", "      --exclusive[=user]  …", and a plugin's options.
-_HELP_LINE = re.compile(
-    r"^\s{1,12}(?:-(?P<short>[A-Za-z]),\s*)?--(?P<name>[A-Za-z0-9][\w-]*)"
-    r"(?P<value>\[?[= ]?[<\[(=]?[^\s\]>)]*[\]>)]?)?(?P<help>\s{2,}.*)?$"
-)
-
-
-def _read_help(text: str) -> list[OptionSpec]:
-    specs = []
-    for line in text.splitlines():
-        match = _HELP_LINE.match(line)
-        if match is None:
-            continue
-        value = match["value"] or ""
-        arity = Arity.OPTIONAL if value.startswith("[=") else Arity.REQUIRED if value.startswith("=") else Arity.NONE
-        specs.append(OptionSpec((match["name"],), match["short"] or "", arity, (match["help"] or "").strip()))
-    return specs
 
 
 def names_of(options: Sequence[Option]) -> Mapping[str, str | None]:
