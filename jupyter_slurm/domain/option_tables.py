@@ -136,8 +136,9 @@ OPTIONS: Final[dict[str, str]] = {
         oneliner o .; parsable p .; parsable2 P .; quiet Q .; readonly r .; verbose v .; version V .; yaml - ? >23.02
     """,
     "sreport": """
-        - t =; all_clusters a .; autocomplete - = >23.02; cluster M =; federation - .; help,usage h .; immediate - .;
-        local - .; noheader n .; parsable p .; parsable2 P .; quiet Q .; sort - .; - s =; tres T =; verbose v .; version V .
+        - t =; all_clusters a .; autocomplete - = >23.02; cluster M =; federation - .; help,usage h .; immediate
+        - .; local - .; noheader n .; parsable p .; parsable2 P .; quiet Q .; sort - .; - s =; tres T =; verbose
+        v .; version V .
     """,
     "sstat": """
         allsteps a .; autocomplete - = >23.02; fields,format o =; help h .; helpformat e .; jobs j =; noconvert - .;
@@ -148,9 +149,9 @@ OPTIONS: Final[dict[str, str]] = {
         output-filter - =; pty - .; quiet Q .; usage u .; verbose v .; version V .
     """,
     "sbcast": """
-        autocomplete - = >23.02; compress C ?; exclude - =; fanout F =; force f .; help - .; jobid j =; no-allocation -
-        ? >23.02; - Z . >23.02; nodelist - ? >23.02; - w = >23.02; preserve p .; send-libs - ?; size s =; timeout t =; treewidth - = >23.02; usage -
-        .; verbose v .; version V .
+        autocomplete - = >23.02; compress C ?; exclude - =; fanout F =; force f .; help - .; jobid j =;
+        no-allocation - ? >23.02; - Z . >23.02; nodelist - ? >23.02; - w = >23.02; preserve p .; send-libs - ?;
+        size s =; timeout t =; treewidth - = >23.02; usage - .; verbose v .; version V .
     """,
     "strigger": """
         autocomplete - = >23.02; backup_slurmctld_assumed_control C .; backup_slurmctld_failure B .;

@@ -128,8 +128,11 @@ class OptionTable:
         at = {name: index for index, spec in enumerate(specs) for name in spec.names}
         for entry in read_help(text):
             known = at.get(entry.name)
+            letter = self._short.get(entry.short)
+            if known is None and letter and letter.name.startswith(entry.name):
+                known = at[letter.name]  # squeue shows --job where the option is --jobs
             if known is None:
-                short = "" if entry.short in self._short else entry.short
+                short = "" if letter else entry.short
                 at[entry.name] = len(specs)
                 specs.append(OptionSpec((entry.name,), short, Arity(entry.takes), entry.help))
             elif not specs[known].help:
@@ -176,7 +179,8 @@ class OptionTable:
         rest: list[str] = []
         for at, word in enumerate(words):
             if "\0" in word:
-                raise self._error(f"a NUL byte cannot be part of a command line: {word!r}", word, at)
+                text = f"a NUL byte cannot be part of a command line: {word!r}"
+                raise self._error(text, word, at, hint="Take it out.")
         at = 0
         while at < len(words):
             word = words[at]
@@ -215,7 +219,7 @@ class OptionTable:
         typed, equals, value = words[at][2:].partition("=")
         spec = self._find(typed, words[at], at)
         if spec.arity is Arity.NONE and equals:
-            raise self._error(f"--{spec.name} takes no value", words[at], at)
+            raise self._error(f"--{spec.name} takes no value", words[at], at, hint=f"Write --{spec.name} alone.")
         if spec.arity is Arity.REQUIRED and not equals:
             return self._with_next(spec, words, at)
         return Option(spec.name, value if equals else None, (words[at],), at)
@@ -256,11 +260,15 @@ class OptionTable:
 
     def _with_next(self, spec: OptionSpec, words: Sequence[str], at: int) -> Option:
         if at + 1 >= len(words):
-            raise self._error(f"{words[at]} needs a value", words[at], at)
+            hint = f"Write --{spec.names[0]}=VALUE." if spec.names else f"Write -{spec.short} VALUE."
+            raise self._error(f"{words[at]} needs a value", words[at], at, hint=hint)
         return Option(spec.name, words[at + 1], (words[at], words[at + 1]), at)
 
-    def _error(self, message: str, word: str, at: int, suggestion: str | None = None) -> OptionError:
-        hint = f"Did you mean {suggestion}?" if suggestion else f"`{self.command} --help` lists the options."
+    def _error(
+        self, message: str, word: str, at: int, *, suggestion: str | None = None, hint: str | None = None
+    ) -> OptionError:
+        if hint is None:
+            hint = f"Did you mean {suggestion}?" if suggestion else f"`{self.command} --help` lists the options."
         return OptionError(message, hint=hint, option=word, index=at, suggestion=suggestion)
 
 
