@@ -95,7 +95,8 @@ class AgentServer(HTTPServer):
         if is_ours(stream.socket):
             super().handle_stream(stream, address)
         else:
-            _log.warning("refused a connection of user %s (-1: gone already)", peer_uid(stream.socket))
+            uid = peer_uid(stream.socket)
+            _log.log(logging.DEBUG if uid == -1 else logging.WARNING, "refused a connection of user %s", uid)
             stream.close()
 
 
@@ -143,7 +144,6 @@ class OperationHandler(web.RequestHandler):
         self.application.on_request()
         operation = self._operations.get(self.request.method or "")
         if operation is None:
-            self.set_header("Allow", ", ".join(sorted(self._operations)))
             raise web.HTTPError(405)
         self._operation = operation
         if self.request.headers.get("Transfer-Encoding") or int(self.request.headers.get("Content-Length") or 0):
@@ -154,12 +154,12 @@ class OperationHandler(web.RequestHandler):
             raise web.HTTPError(413)
 
     def data_received(self, chunk: bytes) -> None:
-        """Collect the body, up to the limit."""
-        self._body += chunk
-        if len(self._body) > MAX_BODY:
-            raise web.HTTPError(413)
+        """Collect the body, up to the limit; what goes beyond is refused when it has been read."""
+        self._body += chunk[: MAX_BODY + 1 - len(self._body)]
 
     async def _serve(self, **path: str) -> None:
+        if len(self._body) > MAX_BODY:
+            raise web.HTTPError(413)
         values = self._operation.read_path(path)
         if values is None:
             raise web.HTTPError(404)
@@ -203,6 +203,8 @@ class OperationHandler(web.RequestHandler):
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else web.HTTPError(status_code)
         status, document = problem(error)
         self.set_status(status)
+        if status == 405:
+            self.set_header("Allow", ", ".join(sorted(self._operations)))
         self.set_header("Content-Type", "application/problem+json")
         self.finish(json_encode(document))
 

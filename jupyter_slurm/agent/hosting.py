@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_slurm import _version
 from jupyter_slurm.agent import discovery
-from jupyter_slurm.agent.app import AgentServer, Gate, make_app
+from jupyter_slurm.agent.app import MAX_BODY, AgentServer, Gate, make_app
 from jupyter_slurm.agent.leader import LeaderElsewhere, Leadership
 from jupyter_slurm.agent.routes import CAPABILITIES, CoreLike, Routes
 from jupyter_slurm.agent.schema import load_document
@@ -96,8 +96,8 @@ class AgentHost:
         names = ("jupyter-slurm", "localhost") if port is None else (f"127.0.0.1:{port}", f"localhost:{port}")
         gate = Gate(frozenset(names), leadership.secret)
         app = make_app(self._document, self._routes.answers(), gate, self._on_request)
-        # The limit on bodies is the application's, which answers with a problem document; this one is only larger.
-        server = AgentServer(app, max_body_size=1 << 40, idle_connection_timeout=3600, max_header_size=65536)
+        # The application refuses too large a body with a problem document; this limit, far above, ends the connection.
+        server = AgentServer(app, max_body_size=4 * MAX_BODY, idle_connection_timeout=3600, max_header_size=65536)
         server.add_socket(listener)
         machine = discovery.this_machine()
         leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})

@@ -1,0 +1,191 @@
+"""Agents for tests: in a private place, with a core that has just enough in it to see what the plumbing does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.agent import discovery
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.hosting import ThreadedAgent, serve_in_thread
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import JobNotFound, UsageError
+from jupyter_slurm.services.bus import Bus
+
+
+class PlumbingCore:
+    """Answers at once and remembers what it was asked: for tests of what lies between a client and a core."""
+
+    def __init__(self) -> None:
+        self.bus = Bus()
+        self.held: dict[str, int] = {}
+        self.calls: list[tuple[Any, ...]] = []
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.chunks = 3
+        self.last_seen = 0
+        self.failure: Exception | None = None
+
+    async def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+    async def stop(self) -> None:
+        self.bus.close()
+
+    def holds(self) -> dict[str, int]:
+        return dict(self.held)
+
+    def publish(self, event: str, data: dict[str, Any]) -> None:
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(self.bus.publish, event, data)
+
+    def _cluster(self, slurm_conf: str | None = None) -> dict[str, Any]:
+        poll = {"seconds_since": None, "interval": 10.0, "error": None}
+        return {"id": "local", "name": "plumbing", "slurm_conf": slurm_conf, "poll": poll}
+
+    def clusters(self) -> list[dict[str, Any]]:
+        return [self._cluster()]
+
+    async def register_cluster(self, slurm_conf: str | None, path: str | None) -> dict[str, Any]:
+        self.calls.append(("register", slurm_conf, path))
+        return self._cluster(slurm_conf)
+
+    def _job(self, cluster: str, ref: str) -> dict[str, Any]:
+        if self.failure is not None:
+            raise self.failure
+        if cluster != "local":
+            raise UsageError(f"there is no cluster {cluster!r}", hint="Register it first.")
+        if not ref.startswith("1"):
+            raise JobNotFound(f"there is no job {ref}", hint="Look.")
+        return {"key": None, "cluster": cluster, "id": ref, "state": "RUNNING", "known": True}
+
+    async def submit(self, cluster: str, submission: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(("submit", cluster, submission))
+        if submission["dry_run"]:
+            return {"argv": ["sbatch", *submission["options"]], "script": submission["text"]}
+        return {**self._job(cluster, "12"), "key": submission["key"]}
+
+    async def jobs(self, cluster: str, *, active: bool) -> list[dict[str, Any]]:
+        return [self._job(cluster, "12")]
+
+    async def job(self, cluster: str, ref: str) -> dict[str, Any]:
+        return self._job(cluster, ref)
+
+    async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> dict[str, Any]:
+        self.calls.append(("cancel", cluster, ref, signal))
+        return self._job(cluster, ref)
+
+    async def script(self, cluster: str, ref: str) -> bytes:
+        self._job(cluster, ref)
+        return b"#!/bin/sh\n\xff\n"
+
+    async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
+        self._job(cluster, ref)
+        text = b"0123456789"
+        return text[offset:][:limit], len(text)
+
+    async def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        for number in range(self.chunks):
+            self.last_seen = number
+            yield "output", {"stream": "stdout", "offset": number, "data": "eA==" * 10_000}
+        if ref == "13":
+            await asyncio.Event().wait()
+        if ref == "14":
+            raise UsageError("the stream failed", hint="ask again")
+        yield "end", {}
+
+    async def command(self, cluster: str, argv: list[str], *, table: bool, context: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(("command", argv, table, context))
+        if argv == ["die"]:
+            os._exit(9)
+        return {"exit_code": 0, "stdout": "", "stderr": "", "table": {"columns": ["A"], "rows": [["1"]]} if table else None}
+
+    async def options(self, cluster: str, command: str) -> dict[str, Any]:
+        option = {"name": "partition", "short": "p", "takes_value": True, "help": None}
+        return {"command": command, "version": [22, 5], "options": [option]}
+
+    async def clean(self, *, older_than_days: float | None, dry_run: bool) -> dict[str, Any]:
+        self.calls.append(("clean", older_than_days, dry_run))
+        return {"removed": [], "kept": 0}
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A short private directory: the name of a Unix socket has 108 bytes."""
+    path = Path(tempfile.mkdtemp(prefix="jsa-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def make_settings(place: Path) -> Callable[..., Settings]:
+    """Settings below ``place``; keywords override."""
+
+    def make(**values: Any) -> Settings:
+        paths = {"runtime_dir": str(place / "run"), "state_dir": str(place / "state"), "job_root": str(place / "jobs")}
+        return Settings(**{**paths, **values})
+
+    return make
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def settings(request: pytest.FixtureRequest, make_settings: Callable[..., Settings]) -> Settings:
+    """Settings of an agent in this process, on a Unix socket and on a port."""
+    return make_settings(agent_host="inprocess", agent_socket=request.param)
+
+
+@pytest.fixture
+def core() -> PlumbingCore:
+    return PlumbingCore()
+
+
+@pytest.fixture
+def agent(settings: Settings, core: PlumbingCore) -> Iterator[ThreadedAgent]:
+    """An agent in a thread of this process."""
+    running = serve_in_thread(settings, core)
+    assert running is not None
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(agent: ThreadedAgent, settings: Settings) -> Iterator[AgentClient]:
+    with AgentClient.connect(settings, start=False) as connected:
+        yield connected
+
+
+@pytest.fixture
+def daemon_settings(make_settings: Callable[..., Settings]) -> Iterator[Settings]:
+    """Settings of an agent in a process of its own, which is ended afterwards."""
+    values = make_settings(agent_host="daemon")
+    yield values
+    record = next((discovery.read_record(place) for place in discovery.places_to_look(values)), None)
+    if record is not None and not discovery.is_stale(record):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(record["pid"], signal.SIGKILL)
+
+
+@pytest.fixture
+def run_python() -> Callable[..., subprocess.Popen[str]]:
+    """Start Python code in a process of its own, with this interpreter."""
+
+    def run(code: str, *args: str, **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *args],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
+
+    return run

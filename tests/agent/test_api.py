@@ -1,0 +1,252 @@
+"""The HTTP interface: what is accepted, what is refused and in which words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+import httpx
+import openapi_spec_validator
+import pytest
+import yaml
+
+from jupyter_slurm.agent import discovery
+from jupyter_slurm.agent.app import MAX_BODY
+from jupyter_slurm.agent.endpoint import endpoint_at
+from jupyter_slurm.agent.link import sync_client
+from jupyter_slurm.agent.schema import load_document
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import SubmitRefused
+
+KEY = "20260101-120000-0123456789abcdef"
+JOBS = "/v1/clusters/local/jobs"
+SUBMISSION = {"key": KEY, "kind": "script", "text": "#!/bin/sh\n"}
+
+
+@pytest.fixture
+def http(agent: object, settings: Settings) -> Iterator[httpx.Client]:
+    endpoint = endpoint_at(discovery.places_to_look(settings)[0])
+    assert endpoint is not None
+    with sync_client(endpoint) as client:
+        yield client
+
+
+def _problem(response: httpx.Response, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = response.json()
+    assert document["status"] == status
+    assert document["type"].startswith("urn:jupyter-slurm:error:")
+    assert document["detail"]
+    assert document["hint"]
+    return document
+
+
+def test_the_document_is_valid_and_served(http: httpx.Client) -> None:
+    shipped = resources.files("jupyter_slurm.agent").joinpath("openapi.yaml").read_bytes()
+    response = http.get("/v1/openapi.yaml")
+    assert response.content == shipped
+    openapi_spec_validator.validate(yaml.safe_load(shipped))
+
+
+def test_every_schema_is_used() -> None:
+    text = load_document().text.decode()
+    for name in load_document().spec["components"]["schemas"]:
+        assert f"#/components/schemas/{name}" in text, name
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v2/agent", "/v1/agent/", "/v1/clusters/a/b", "/v1/clusters/local/jobs/12/x"])
+def test_an_unknown_address(http: httpx.Client, path: str) -> None:
+    _problem(http.get(path), 404)
+
+
+@pytest.mark.parametrize("job", ["%2e%2e", "..%2f..", "a%0a", "a%20b", "%ff", "x" * 200, "%00", "-x"])
+def test_an_impossible_name_is_not_found(http: httpx.Client, job: str) -> None:
+    response = http.send(http.build_request("GET", http.base_url.copy_with(raw_path=f"{JOBS}/{job}".encode())))
+    assert response.status_code in (400, 404)
+    _problem(response, response.status_code)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "POST", "TRACE", "BREW"])
+def test_an_unknown_method(http: httpx.Client, method: str) -> None:
+    response = http.request(method, "/v1/agent")
+    _problem(response, 405)
+    assert response.headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://localhost:8888"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "jupyter-slurm.evil.example"}, 421),
+        ({"Host": ""}, 421),
+    ],
+)
+def test_no_browser_and_no_other_host(http: httpx.Client, headers: dict[str, str], status: int) -> None:
+    for path in ("/v1/agent", "/nowhere"):
+        _problem(http.get(path, headers=headers), status)
+
+
+def test_a_refused_request_reaches_nothing(http: httpx.Client, core: Any) -> None:
+    _problem(http.post(JOBS, json=SUBMISSION, headers={"Origin": "http://localhost"}), 403)
+    assert core.calls == []
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_bodies_are_json(http: httpx.Client, content_type: str, core: Any) -> None:
+    _problem(http.post(JOBS, content=json.dumps(SUBMISSION), headers={"Content-Type": content_type}), 415)
+    assert core.calls == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b'{"key": NaN}',
+        b"1" * 5000,
+        b"[" * 100_000,
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b'"\\ud800"',
+        b"",
+    ],
+)
+def test_what_is_not_a_submission_is_refused(http: httpx.Client, body: bytes, core: Any) -> None:
+    _problem(http.post(JOBS, content=body, headers={"Content-Type": "application/json"}), 400)
+    assert core.calls == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": "../../etc"},
+        {"key": KEY + "\n"},
+        {"key": None},
+        {"kind": "shell"},
+        {"text": 1},
+        {"text": "x" * (8 * 1024 * 1024 + 1)},
+        {"options": "--wrap=x"},
+        {"options": ["a\0b"]},
+        {"options": ["a"] * 10_001},
+        {"args": [["nested"]]},
+        {"python": "relative/python"},
+        {"dry_run": "yes"},
+        {"surprise": True},
+        {"context": {"cwd": "relative"}},
+        {"context": {"cwd": "/a\0b"}},
+        {"context": {"umask": 512}},
+        {"context": {"umask": -1}},
+        {"context": {"env": {"A=B": "x"}}},
+        {"context": {"env": {"": "x"}}},
+        {"context": {"env": {"A": "x\0y"}}},
+        {"context": {"env": {"A": {"deep": "x"}}}},
+        {"context": {"limits": {"n; rm -rf /": "1"}}},
+        {"context": {"limits": {"n": "1; rm -rf /"}}},
+        {"context": {"limits": {"n": "1\n"}}},
+    ],
+)
+def test_a_bad_submission_is_refused_where_it_is_bad(http: httpx.Client, change: dict[str, Any], core: Any) -> None:
+    document = _problem(http.post(JOBS, json={**SUBMISSION, **change}), 400)
+    (name,) = change
+    assert name in document["detail"]
+    assert len(document["detail"]) < 2000
+    assert core.calls == []
+
+
+def test_too_large_a_body_is_refused(http: httpx.Client, core: Any) -> None:
+    headers = {"Content-Type": "application/json"}
+    _problem(http.post(JOBS, content=b" " * (MAX_BODY + 1), headers=headers), 413)
+
+    def endless() -> Iterator[bytes]:  # no Content-Length: chunked
+        for _ in range(MAX_BODY // 1_000_000 + 2):
+            yield b" " * 1_000_000
+
+    _problem(http.post(JOBS, content=endless(), headers=headers), 413)
+    assert core.calls == []
+
+
+def test_a_submission_arrives_as_it_was_sent(http: httpx.Client, core: Any) -> None:
+    """Names and values that are no UTF-8 (PEP 383) included; what is not said has its default."""
+    context = {"cwd": "/tmp/\udcff", "env": {"A": "\udc80b\n", "Ü": ""}, "umask": 18, "limits": {"n": "unlimited"}}
+    body = {**SUBMISSION, "options": ["-p", "a b;$(x)\n"], "context": context}
+    sent = json.dumps(body).encode("ascii")
+    response = http.post(JOBS, content=sent, headers={"Content-Type": "application/json; charset=utf-8"})
+    assert response.status_code == 201
+    _, _, arrived = core.calls[0]
+    assert {name: arrived[name] for name in body} == body
+    assert (arrived["args"], arrived["python"], arrived["label"], arrived["dry_run"]) == ([], None, None, False)
+
+
+def test_a_preview_is_no_job(http: httpx.Client) -> None:
+    response = http.post(JOBS, json={**SUBMISSION, "options": ["-n1"], "dry_run": True})
+    assert response.status_code == 200
+    assert response.json() == {"argv": ["sbatch", "-n1"], "script": "#!/bin/sh\n"}
+
+
+@pytest.mark.parametrize("query", ["state=gone", "state=", "state=all&state=all", "state=%ff"])
+def test_a_bad_query_is_refused(http: httpx.Client, query: str) -> None:
+    _problem(http.get(f"{JOBS}?{query}"), 400)
+
+
+@pytest.mark.parametrize("query", ["offset=x", "offset=1.0", "limit=-1", "limit=1e3", "offset=" + "9" * 30, "stream=stdin"])
+def test_a_bad_piece_is_refused(http: httpx.Client, query: str) -> None:
+    _problem(http.get(f"{JOBS}/12/output?{query}"), 400)
+
+
+def test_output_comes_in_pieces(http: httpx.Client) -> None:
+    response = http.get(f"{JOBS}/12/output", params={"offset": 2, "limit": 3})
+    assert response.content == b"234"
+    assert response.headers["x-total-size"] == "10"
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert http.get(f"{JOBS}/12/script").content == b"#!/bin/sh\n\xff\n"
+
+
+def test_errors_keep_their_class_and_hint(http: httpx.Client) -> None:
+    document = _problem(http.get(f"{JOBS}/99"), 404)
+    assert (document["type"], document["hint"]) == ("urn:jupyter-slurm:error:job-not-found", "Look.")
+
+
+def test_what_nobody_foresaw_shows_no_inside(
+    http: httpx.Client, core: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    core.failure = RuntimeError("the inside: password=hunter2")
+    document = _problem(http.get(f"{JOBS}/12"), 500)
+    assert "hunter2" not in json.dumps(document)
+    assert "agent logs" in document["hint"]
+    assert any("hunter2" in str(record.exc_info) for record in caplog.records)  # its owner's log has it
+    core.failure = SubmitRefused("no", hint="do", argv=["sbatch"], stderr="x")
+    assert _problem(http.get(f"{JOBS}/12"), 422)["details"] == {"argv": ["sbatch"], "stderr": "x"}
+
+
+def test_a_stop_that_must_not_be(http: httpx.Client, core: Any) -> None:
+    """An agent within a larger process, or one that holds something, does not make room for another."""
+    _problem(http.post("/v1/agent/stop", json={"only_idle": True}), 409)
+    core.held = {"submissions": 2}
+    assert _problem(http.post("/v1/agent/stop", json={"only_idle": True}), 409)["details"] == {"holds": {"submissions": 2}}
+    assert http.get("/v1/agent").status_code == 200
+
+
+def test_commands_and_housekeeping(http: httpx.Client, core: Any) -> None:
+    body = {"argv": ["squeue", "--me"], "table": True, "context": {"cwd": "/tmp"}}
+    answer = http.post("/v1/clusters/local/commands", json=body)
+    assert answer.json()["table"] == {"columns": ["A"], "rows": [["1"]]}
+    assert http.post("/v1/housekeeping").status_code == 200
+    assert http.post("/v1/housekeeping", json={"older_than_days": 0.5, "dry_run": True}).status_code == 200
+    assert http.post(f"{JOBS}/12/cancel").status_code == 200
+    assert http.post(f"{JOBS}/12/cancel", json={"signal": "USR1"}).status_code == 200
+    _problem(http.post(f"{JOBS}/12/cancel", json={"signal": "--user=bob"}), 400)
+    assert core.calls == [
+        ("command", ["squeue", "--me"], True, {"cwd": "/tmp"}),
+        ("clean", None, False),
+        ("clean", 0.5, True),
+        ("cancel", "local", "12", None),
+        ("cancel", "local", "12", "USR1"),
+    ]

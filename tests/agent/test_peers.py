@@ -1,0 +1,167 @@
+"""Nobody else gets in, and nobody else is talked to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from jupyter_slurm.agent import discovery
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
+from jupyter_slurm.agent.hosting import ThreadedAgent
+from jupyter_slurm.agent.link import sync_client
+from jupyter_slurm.agent.peers import peer_uid
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import AgentRefused, AgentUnreachable
+
+
+_STRANGER = 12345
+
+_BECOME = f"""
+import os, socket, sys
+os.setgroups([]); os.setgid({_STRANGER}); os.setuid({_STRANGER})
+kind, where = sys.argv[1:3]
+address = where if kind == "unix" else ("127.0.0.1", int(where))
+sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+"""
+_ASK = (
+    _BECOME
+    + """
+sock.connect(address)
+secret = sys.argv[3]
+try:
+    sock.sendall(f"GET /v1/agent HTTP/1.1\\r\\nHost: {sys.argv[4]}\\r\\nAuthorization: Bearer {secret}\\r\\n\\r\\n".encode())
+    print(repr(sock.recv(1000)))
+except ConnectionError:
+    print(repr(b""))
+"""
+)
+_LISTEN = (
+    _BECOME
+    + """
+sock.bind(address); sock.listen(); print(sock.getsockname()[1] if kind == "tcp" else where, flush=True)
+while True:
+    connection, _ = sock.accept()
+    data = connection.recv(1000)
+    print(repr(data), flush=True)
+    connection.close()
+"""
+)
+
+
+def _where(settings: Settings) -> tuple[str, str, str, str]:
+    place = discovery.places_to_look(settings)[0]
+    endpoint = endpoint_at(place)
+    assert endpoint is not None
+    if endpoint.port is None:
+        return "unix", place.socket, "", "jupyter-slurm"
+    return "tcp", str(endpoint.port), endpoint.secret, f"127.0.0.1:{endpoint.port}"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_another_user_is_not_answered(
+    agent: ThreadedAgent, settings: Settings, run_python: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """Even with the folder open and the secret known: not one byte."""
+    kind, where, secret, host = _where(settings)
+    place = discovery.places_to_look(settings)[0]
+    os.chmod(os.path.dirname(place.folder), 0o755)
+    os.chmod(place.folder, 0o755)
+    if kind == "unix":
+        os.chmod(place.socket, 0o666)
+    with run_python(_ASK, kind, where, secret, host) as process:
+        out, err = process.communicate(timeout=30)
+    assert (out.strip(), err) == ("b''", "")
+    os.chmod(place.folder, 0o700)
+    with AgentClient.connect(settings, start=False) as client:  # and its own user still is
+        assert client.info["pid"] == os.getpid()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_another_users_server_hears_nothing(
+    kind: str, make_settings: Callable[..., Settings], run_python: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """Somebody took the remembered port or the socket's name: the secret and the request stay here."""
+    place = discovery.place_to_start(make_settings())
+    os.chmod(os.path.dirname(place.folder), 0o777)
+    os.chmod(place.folder, 0o777)
+    with run_python(_LISTEN, kind, place.socket if kind == "unix" else "0") as process:
+        assert process.stdout is not None
+        said = process.stdout.readline().strip()
+        os.chmod(place.folder, 0o700)
+        endpoint = Endpoint(place, None if kind == "unix" else int(said), "hush")
+        assert not endpoint.answers()
+        assert process.stdout.readline().strip() == "b''"
+        with sync_client(endpoint) as http, pytest.raises(AgentRefused, match=f"user {_STRANGER}"):
+            AgentClient(make_settings())._exchange(http, "GET", "/v1/agent")
+        assert process.stdout.readline().strip() == "b''"
+        with pytest.raises(AgentUnreachable):
+            AgentClient.connect(make_settings(), start=False)
+        process.kill()
+
+
+def test_a_peer_is_named_on_both_kinds_of_socket() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_uid(ours) == os.geteuid()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        with near, far:
+            assert peer_uid(far) == peer_uid(near) == os.geteuid()
+
+
+def test_a_peer_that_is_gone_is_nobody() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        with far:
+            near.close()
+            far.recv(1)
+            assert peer_uid(far) == -1
+
+
+def test_the_secret_is_asked_for(make_settings: Callable[..., Settings], core: object) -> None:
+    from jupyter_slurm.agent.hosting import serve_in_thread
+
+    settings = make_settings(agent_host="inprocess", agent_socket="tcp")
+    agent = serve_in_thread(settings, core)  # type: ignore[arg-type]
+    assert agent is not None
+    try:
+        place = discovery.places_to_look(settings)[0]
+        endpoint = endpoint_at(place)
+        assert endpoint is not None
+        assert os.stat(place.secret).st_mode & 0o777 == 0o600
+        assert endpoint.secret not in repr(endpoint)
+        for secret, status in ((endpoint.secret, 200), ("x", 403), ("wrong", 403), (endpoint.secret + "x", 403)):
+            with sync_client(Endpoint(place, endpoint.port, secret)) as http:
+                assert http.get("/v1/agent").status_code == status
+    finally:
+        agent.stop()
+    assert os.listdir(place.folder) == [os.path.basename(place.lock)]
+
+
+def test_threads_share_one_client(client: AgentClient) -> None:
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            for _ in range(20):
+                assert client.get("/v1/clusters/local/jobs/12")["id"] == "12"
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors

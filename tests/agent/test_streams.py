@@ -1,0 +1,144 @@
+"""Event streams: alive, bounded, and broken off rather than falsely ended."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.agent import routes, sse
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.discovery import places_to_look
+from jupyter_slurm.agent.endpoint import endpoint_at
+from jupyter_slurm.agent.hosting import ThreadedAgent
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
+
+STREAM = "/v1/clusters/local/jobs/{}/stream"
+
+
+def test_a_stream_ends_when_the_job_does(client: AgentClient) -> None:
+    events = list(client.stream(STREAM.format(12), {"stdout": 0, "stderr": 0}))
+    assert [event for event, _ in events] == ["output"] * 3 + ["end"]
+    assert [data["offset"] for _, data in events[:-1]] == [0, 1, 2]
+
+
+async def test_and_so_it_does_in_a_loop(client: AgentClient) -> None:
+    assert [event async for event, _ in client.astream(STREAM.format(12))] == ["output"] * 3 + ["end"]
+
+
+def test_an_unknown_job_is_an_error_not_a_stream(client: AgentClient) -> None:
+    with pytest.raises(JobNotFound):
+        list(client.stream(STREAM.format(99)))
+
+
+def test_an_error_on_the_way_is_raised_as_what_it_is(client: AgentClient) -> None:
+    seen = []
+    with pytest.raises(UsageError, match="the stream failed") as caught:
+        for event, _ in client.stream(STREAM.format(14)):
+            seen.append(event)
+    assert (seen, caught.value.hint) == (["output"] * 3, "ask again")
+
+
+def test_a_stream_is_broken_off_when_the_agent_leaves(
+    client: AgentClient, agent: ThreadedAgent, wait_for: Callable[..., Any]
+) -> None:
+    """Not ended: a reader must not take the agent's end for the job's."""
+    caught: list[BaseException] = []
+    seen = []
+
+    def read() -> None:
+        try:
+            for event, _ in client.stream(STREAM.format(13)):
+                seen.append(event)
+        except AgentUnreachable as error:
+            caught.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    wait_for(lambda: len(seen) == 3, "what there was")
+    assert client.get("/v1/agent")["holds"]["streams"] == 1
+    agent.stop()
+    reader.join(10)
+    assert len(caught) == 1
+
+
+def test_events_reach_everybody(client: AgentClient, core: Any, wait_for: Callable[..., Any], agent: ThreadedAgent) -> None:
+    seen: list[list[tuple[str, str]]] = [[], [], []]
+
+    def read(into: list[tuple[str, str]]) -> None:
+        with contextlib.suppress(AgentUnreachable):
+            for event, data in client.stream("/v1/events"):
+                into.append((event, data["id"]))
+
+    readers = [threading.Thread(target=read, args=(into,)) for into in seen]
+    for reader in readers:
+        reader.start()
+    wait_for(lambda: core.bus.listeners == 3, "three listeners")
+    core.publish("job", {"cluster": "local", "key": None, "id": "7"})
+    core.publish("cluster", {"id": "local"})
+    wait_for(lambda: all(into == [("job", "7"), ("cluster", "local")] for into in seen), "both events, everywhere")
+    agent.stop()
+    for reader in readers:
+        reader.join(10)
+
+
+async def test_a_stream_without_events_shows_that_it_lives(client: AgentClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "send_events", functools.partial(sse.send_events, heartbeat=0.05))
+    beats = b""
+    async with client.forward("GET", "/v1/events") as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        async for chunk in answer.chunks:
+            beats += chunk
+            if beats.count(b":\n\n") >= 4:
+                break
+    assert set(beats.split(b"\n\n")) == {b":", b""}
+
+
+def test_a_reader_that_takes_nothing_costs_little_and_is_let_go(
+    agent: ThreadedAgent, settings: Settings, core: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., Any]
+) -> None:
+    """A hundred gigabytes are waiting: only what the sockets hold is pulled, and after the deadline nothing is kept open."""
+    monkeypatch.setattr(routes, "send_events", functools.partial(sse.send_events, deadline=0.5))
+    core.chunks = 10_000_000
+    endpoint = endpoint_at(places_to_look(settings)[0])
+    assert endpoint is not None
+    kind = socket.AF_UNIX if endpoint.port is None else socket.AF_INET
+    with socket.socket(kind) as reader:
+        reader.connect(endpoint.place.socket if endpoint.port is None else ("127.0.0.1", endpoint.port))
+        host = endpoint.base_url.removeprefix("http://")
+        head = f"GET {STREAM.format(12)} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {endpoint.secret}\r\n\r\n"
+        reader.sendall(head.encode())
+        with AgentClient.connect(settings, start=False) as other:
+            wait_for(lambda: core.last_seen > 2, "the stream to begin")
+            assert other.get("/v1/agent")["holds"]["streams"] == 1
+            wait_for(lambda: other.get("/v1/agent")["holds"]["streams"] == 0, "the slow reader to be let go", timeout=20)
+    assert core.last_seen < 2_000  # 40 kB each: some megabytes in the buffers of the two sockets
+
+
+async def test_a_slow_reader_gets_the_newest_of_each() -> None:
+    async def source() -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        for step in range(1000):
+            yield "job", {"cluster": "local", "key": f"job-{step % 3}", "step": step}
+        yield "cluster", {"id": "local"}
+
+    events = sse.latest_only(source())
+    received = [event async for event in events]
+    assert [data["step"] for event, data in received if event == "job"] == [997, 998, 999]
+    assert received[-1] == ("cluster", {"id": "local"})
+
+
+async def test_an_error_of_the_source_is_not_lost() -> None:
+    async def source() -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        yield "job", {"id": "1"}
+        raise UsageError("broken")
+
+    events = sse.latest_only(source())
+    assert (await anext(events))[0] == "job"
+    with pytest.raises(UsageError):
+        await anext(events)
