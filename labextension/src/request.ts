@@ -56,7 +56,8 @@ export class AgentApi implements IAgentApi {
   async cancel(cluster: string, job: string): Promise<IJob> {
     const body = JSON.stringify({ signal: null });
     const path = ["clusters", cluster, "jobs", job, "cancel"];
-    return (await this._json(path, "", { method: "POST", body })) as IJob;
+    const headers = { "Content-Type": "application/json" };
+    return (await this._json(path, "", { method: "POST", body, headers })) as IJob;
   }
 
   async job(cluster: string, job: string): Promise<IJob> {
