@@ -68,7 +68,7 @@ class JupyterServer:
 
 @pytest.fixture(scope="session")
 def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Iterator[Callable[..., JupyterServer]]:
-    """``start_jupyter("server" or "lab", *arguments, files={name: text})`` on the cluster; all are stopped at the end."""
+    """``start_jupyter("server" or "lab", *arguments, files={name: text})``; on the cluster, stopped at the end."""
     started: list[JupyterServer] = []
 
     def start(kind: str, *arguments: str, files: dict[str, str] | None = None) -> JupyterServer:
@@ -78,7 +78,8 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
             (home / name).write_text(text)
         token = secrets.token_hex(16)
         own = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "JUPYTER_RUNTIME_DIR": str(home / "jupyter")}
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "XDG_", "SLURM"))}
+        foreign = ("JUPYTER", "XDG_", "SLURM")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         env = {**inherited, **own, "JUPYTER_TOKEN": token, "SLURM_CONF": str(cluster.slurm_conf)}
         with (home / "server.log").open("wb") as log:
             process = subprocess.Popen(

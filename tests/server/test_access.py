@@ -52,7 +52,7 @@ def test_the_server_finds_no_handler_of_ours_without_authentication(server: Any,
 
 
 @pytest.mark.parametrize("verb", ["PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_with_a_token_verbs_that_the_api_lacks_are_refused_in_words(server: Any, client: httpx.Client, verb: str) -> None:
+def test_verbs_that_the_api_lacks_are_refused_in_words(server: Any, client: httpx.Client, verb: str) -> None:
     answer = client.request(verb, server.api("v1/agent"))
     assert answer.status_code == 405
     assert answer.headers["content-type"] == "application/problem+json"
