@@ -7,6 +7,7 @@ import base64
 import contextlib
 import getpass
 import hashlib
+import itertools
 import json
 import logging
 import posixpath
@@ -26,7 +27,15 @@ from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, dump, is_key
 from jupyter_slurm.services.settling import Settler
-from jupyter_slurm.services.slurm import COMMANDS, SlurmClient, base_environment, cluster_name, printable, text_of
+from jupyter_slurm.services.slurm import (
+    COMMANDS,
+    SlurmClient,
+    base_environment,
+    cluster_name,
+    next_step,
+    printable,
+    text_of,
+)
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
@@ -37,7 +46,8 @@ __all__ = ["Cluster", "cluster_id"]
 
 log = logging.getLogger(__name__)
 
-_SIGNS_QUICK, _SIGNS_SLOW = 0.5, 5.0
+_SIGNS_EVERY = 0.5
+_SIGNS_UNWATCHED = 10
 _SUBMISSIONS_AT_ONCE = 4
 
 
@@ -237,6 +247,7 @@ class Cluster:
         """
         entry = self.tracker.find(reference)
         if entry is not None:
+            await self._describe_once(entry)
             return entry
         try:
             job = JobId(JobId.parse(reference).job)
@@ -251,11 +262,20 @@ class Cluster:
                 f"you have no job {job}" + (" (it belongs to somebody else)" if records else ""),
                 hint="`%squeue --me` shows the queue, `%sacct` what is over.",
             )
-        entry = Entry(self.id, id=job, state=mine[0].state)
+        entry = Entry(self.id, id=job, state=mine[0].state, described=True)
         entry.see(mine, self._clock())
         self.tracker.add(entry)
         self.watcher.wake()
         return entry
+
+    async def _describe_once(self, entry: Entry) -> None:
+        """Learn the name and the output of a job that the poller found: not its business, but that of who asks for it."""
+        if entry.folder is not None or entry.id is None or entry.described:
+            return
+        with contextlib.suppress(SlurmError):
+            records = await self.client.describe(entry.id)
+            entry.described = True
+            entry.see(records, self._clock())
 
     async def _remembered(self, job: JobId) -> list[Any]:
         try:
@@ -329,6 +349,7 @@ class Cluster:
             "exit_code": done.exit_code,
             "stdout": base64.b64encode(b"" if parsed else done.stdout).decode("ascii"),
             "stderr": base64.b64encode(done.stderr).decode("ascii"),
+            "hint": next_step(argv[0], text_of(done.stderr)) if done.exit_code else "",
             "table": {
                 "columns": parsed.columns,
                 "rows": [[printable(cell) for cell in row] for row in parsed.rows],
@@ -347,13 +368,15 @@ class Cluster:
 
     async def _watch_signs(self) -> None:
         """Look at the events folder while Python cells run: often when somebody watches, seldom when nobody does."""
-        while True:
+        for turn in itertools.count():
+            await asyncio.sleep(_SIGNS_EVERY)
             interested = self._bus.listeners > 0 or self.tracker.is_listened_to()
-            await asyncio.sleep(_SIGNS_QUICK if interested else _SIGNS_SLOW)
+            if not interested and turn % _SIGNS_UNWATCHED:
+                continue
             if any(entry.kind == "python" for entry in self.tracker.active()):
                 try:
                     await self.tracker.read_signs()
-                except Exception:
+                except (SlurmError, OSError):
                     log.exception("the events folder of %s could not be worked off", self.id)
 
 

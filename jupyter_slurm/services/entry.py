@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jupyter_slurm.domain.reasons import explain
@@ -41,6 +41,8 @@ class Entry:
         What Slurm said last; for an array, of the part that the state is taken from.
     tasks : dict
         Array tasks by index, as last seen.
+    described : bool
+        Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     known : bool
         False while the controller does not answer: the state is the last one known, since ``unknown_since``.
     """
@@ -59,6 +61,7 @@ class Entry:
     signal: int | None = None
     state_since: float | None = None
     known: bool = True
+    described: bool = False
     unknown_since: float | None = None
     error: SlurmError | None = None
     warnings: list[str] = field(default_factory=list)
@@ -119,7 +122,7 @@ class Entry:
         return self.set_state(JobState("COMPLETED" if exit_code == 0 else "FAILED"), now)
 
     def _take(self, chosen: JobRecord, now: float) -> None:
-        self.latest = chosen
+        self.latest = chosen if self.latest is None else _with_what_was_told(chosen, self.latest)
         if self.id is None:
             self.id = JobId(chosen.id.job)
         self.submit_time = chosen.submit_time or self.submit_time
@@ -206,6 +209,12 @@ class Entry:
             "warnings": list(self.warnings),
             "error": self.error.to_problem() if self.error else None,
         }
+
+
+def _with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:
+    """Keep what only a question about this one job tells: the poller asks for nothing with free text."""
+    kept = {name: getattr(before, name) for name in ("name", "stdout", "stderr", "work_dir", "command")}
+    return replace(record, **{name: value for name, value in kept.items() if getattr(record, name) is None})
 
 
 def _representative(records: list[JobRecord]) -> JobRecord | None:

@@ -103,7 +103,7 @@ class SlurmClient:
                 hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",
                 **details,
             )
-        raise CommandError(said, hint=_next_step(argv[0], said), **details)
+        raise CommandError(said, hint=next_step(argv[0], said), **details)
 
     async def queue(self) -> list[JobRecord]:
         """Ask the poller's question: all jobs of this user that Slurm remembers."""
@@ -119,8 +119,9 @@ class SlurmClient:
     async def describe(self, job: JobId) -> list[JobRecord]:
         """Ask slurmctld about one job; an empty list when it does not remember it."""
         await self.singles.take()
+        mark = secrets.token_hex(8)
         try:
-            return detail.parse_job(await self.ask(detail.job_argv(job)))
+            return detail.parse_detail(await self.ask(detail.detail_argv(job, mark)), mark)
         except ControllerError:
             raise
         except CommandError:
@@ -143,7 +144,8 @@ class SlurmClient:
 
     async def nodes(self) -> list[cluster.Node]:
         """Return the nodes."""
-        return cluster.parse_nodes(await self.ask(cluster.nodes_argv()))
+        mark = secrets.token_hex(8)
+        return cluster.parse_nodes(await self.ask(cluster.nodes_argv(mark)), mark)
 
     async def version(self) -> tuple[int, int] | None:
         """Return the version of the commands here, as (22, 5)."""
@@ -206,7 +208,7 @@ def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) else fallback
 
 
-def _next_step(command: str, said: str) -> str:
+def next_step(command: str, said: str) -> str:
     """Return what a person can do about a refusal of a command."""
     low = said.lower()
     rules = [

@@ -64,7 +64,8 @@ class Answer:
     @property
     def is_clear(self) -> bool:
         """Whether it settles the matter: an id, or a no of the controller's own."""
-        refused = self.exit_code is not None and 0 < self.exit_code < 126
+        # 128 + n is how a wrapper in shell tells that sbatch was killed by signal n.
+        refused = self.exit_code is not None and self.exit_code > 0 and not 128 < self.exit_code < 160
         return self.job is not None or (refused and not is_silence(self.stderr))
 
     @property

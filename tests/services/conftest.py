@@ -1,0 +1,94 @@
+"""The services on a real cluster, without the HTTP in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.services.core import Core
+
+
+def new_key() -> str:
+    """A submission key, as a front door makes one."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+
+
+class Desk:
+    """A started core and one cluster of it: what a front door has before it."""
+
+    def __init__(self, core: Core, cluster: dict[str, Any], env: dict[str, str], folder: str) -> None:
+        self.core, self.cluster, self.env, self.folder = core, cluster, env, folder
+
+    @property
+    def id(self) -> str:
+        return str(self.cluster["id"])
+
+    def asked(self, text: str, *options: str, **more: Any) -> dict[str, Any]:
+        """A submission; a Python cell unless the text begins with ``#!``."""
+        kind = "script" if text.startswith("#!") else "python"
+        context = {"cwd": self.folder, "env": self.env, "umask": 0o022, "limits": {}, **more.pop("context", {})}
+        asked = {"key": new_key(), "kind": kind, "text": text, "options": list(options), "args": [], "context": context}
+        return {**asked, "python": sys.executable if kind == "python" else None, "dry_run": False, **more}
+
+    async def submit(self, text: str, *options: str, **more: Any) -> dict[str, Any]:
+        return await self.core.submit(self.id, self.asked(text, *options, **more))
+
+    async def job(self, reference: str) -> dict[str, Any]:
+        return await self.core.job(self.id, reference)
+
+    async def until(
+        self, reference: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 90.0
+    ) -> dict[str, Any]:
+        """Wait until a job is as it should be; follow it meanwhile, as a notebook does."""
+        job = await self.job(reference)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not condition(job):
+                    await asyncio.sleep(0.1)
+                    job = await self.job(reference)
+        assert condition(job), job
+        return job
+
+    async def finished(self, reference: str) -> dict[str, Any]:
+        """Follow a job to its end."""
+        async with asyncio.timeout(120):
+            async for _ in self.core.stream(self.id, reference, {}):
+                pass
+        return await self.job(reference)
+
+    async def text(self, reference: str, stream: str = "stdout") -> str:
+        return (await self.core.output(self.id, reference, stream, 0, None))[0].decode()
+
+
+@contextlib.asynccontextmanager
+async def desk_at(cluster: Any, folder: Any, **settings: Any) -> AsyncIterator[Desk]:
+    """Start a core whose folders lie below ``folder``."""
+    env = cluster.env()
+    core = Core(Settings(job_root=str(folder / "jobs"), state_dir=str(folder / "state"), **settings))
+    await core.start()
+    try:
+        registered = await core.register_cluster(str(cluster.slurm_conf), env.get("PATH", os.defpath))
+        yield Desk(core, registered, env, str(folder))
+    finally:
+        await core.stop()
+
+
+@pytest.fixture
+async def desk(cluster, tmp_path) -> AsyncIterator[Desk]:
+    async with desk_at(cluster, tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def open_desk() -> Callable[..., Any]:
+    """``async with open_desk(cluster, folder, **settings) as desk``: for tests that need several, or other settings."""
+    return desk_at

@@ -1,0 +1,143 @@
+"""Everything that can go wrong between a cell and its job: the job exists once, and is found."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+SCRIPT = "#!/bin/sh\nsleep 120\n"
+
+
+@pytest.fixture(scope="module")
+def own_cluster(tmp_path_factory):
+    """A cluster whose controller may be disturbed."""
+    with EmbeddedCluster(directory=Path(f"/tmp/jsf-{tmp_path_factory.getbasetemp().name}")) as running:
+        yield running
+
+
+@pytest.fixture
+async def faulty(own_cluster, open_desk, tmp_path):
+    async with open_desk(own_cluster, tmp_path, submit_timeout=2.0) as desk:
+        yield desk
+
+
+def times_in_queue(desk, job):
+    argv = ["squeue", "--me", "-h", "-t", "all", "-o", "%o"]
+    done = subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True)
+    return done.stdout.split().count(job["script_path"])
+
+
+async def once(desk, job):
+    """The job is found, and there is one of it, also a while later."""
+    found = await desk.until(job["key"], lambda j: j["id"] is not None)
+    await asyncio.sleep(1)
+    assert await asyncio.to_thread(times_in_queue, desk, job) == 1
+    await desk.core.cancel(desk.id, job["key"])
+    return found
+
+
+def wrapper(folder, text):
+    """Put an ``sbatch`` in front of the real one."""
+    folder.mkdir()
+    script = folder / "sbatch"
+    script.write_text(text)
+    script.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+async def test_controller_frozen_during_submission(own_cluster, faulty):
+    own_cluster.freeze_controller()
+    try:
+        job = await faulty.submit(SCRIPT)
+        assert (job["state"], job["known"], job["id"]) == ("SUBMITTING", False, None)
+        assert faulty.core.holds() == {"submissions": 1}
+        await asyncio.sleep(11)  # until sbatch itself has given up: that takes it 10 s
+    finally:
+        own_cluster.thaw_controller()
+    found = await once(faulty, job)
+    assert found["state"] in ("PENDING", "RUNNING")
+    assert faulty.core.holds() == {}
+
+
+async def test_controller_down_during_submission(own_cluster, faulty):
+    own_cluster.stop_controller()
+    try:
+        job = await faulty.submit(SCRIPT)
+        assert job["state"] == "SUBMITTING"
+    finally:
+        own_cluster.restart_controller()
+    await once(faulty, job)
+
+
+async def test_answer_of_sbatch_is_lost(own_cluster, faulty, tmp_path):
+    path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nkill -9 $$\n')
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    assert job["id"] is None
+    await once(faulty, job)
+
+
+async def test_sbatch_is_killed_before_it_asked(own_cluster, faulty, tmp_path):
+    text = f'#!/bin/sh\n[ -e {tmp_path}/twice ] && exec /usr/bin/sbatch "$@"\ntouch {tmp_path}/twice\nkill -9 $$\n'
+    path = wrapper(tmp_path / "bin", text)
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    await once(faulty, job)
+    assert Path(job["folder"], "submit.2.out").exists()
+
+
+async def test_banners_of_a_wrapper_do_not_hide_the_id(own_cluster, faulty, tmp_path):
+    text = "#!/bin/sh\necho 'Welcome! 5 jobs today'\n/usr/bin/sbatch \"$@\"\necho '*** see the wiki ***'\n"
+    path = wrapper(tmp_path / "bin", text)
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    assert job["id"] is not None
+    await once(faulty, job)
+
+
+async def test_core_ends_while_the_answer_is_open(own_cluster, open_desk, tmp_path):
+    own_cluster.freeze_controller()
+    try:
+        async with open_desk(own_cluster, tmp_path, submit_timeout=1.0, command_timeout=1.0) as desk:
+            job = await desk.submit(SCRIPT)
+            assert job["id"] is None
+    finally:
+        own_cluster.thaw_controller()
+    async with open_desk(own_cluster, tmp_path) as desk:
+        await once(desk, job)
+
+
+async def test_cancelled_while_the_answer_is_open(own_cluster, faulty):
+    own_cluster.freeze_controller()
+    try:
+        job = await faulty.submit(SCRIPT)
+        await faulty.core.cancel(faulty.id, job["key"])
+    finally:
+        own_cluster.thaw_controller()
+    ended = await faulty.until(job["key"], lambda j: j["finished"])
+    assert ended["state"] in ("CANCELLED", "NOT_SUBMITTED")
+
+
+async def test_silent_controller_means_unknown_not_gone(own_cluster, open_desk, tmp_path):
+    async with open_desk(own_cluster, tmp_path, command_timeout=2.0) as desk:
+        job = await desk.submit(SCRIPT)
+        await desk.until(job["key"], lambda j: j["state"] == "RUNNING")
+        own_cluster.freeze_controller()
+        try:
+            lost = await desk.until(job["key"], lambda j: not j["known"])
+            assert (lost["state"], lost["finished"]) == ("RUNNING", False)
+        finally:
+            own_cluster.thaw_controller()
+        await desk.until(job["key"], lambda j: j["known"])
+        await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_controller_restart_loses_nothing(own_cluster, faulty):
+    job = await faulty.submit("import time\ntime.sleep(3)\nprint('there')")
+    await faulty.until(job["key"], lambda j: j["state"] == "RUNNING")
+    own_cluster.restart_controller()
+    ended = await faulty.finished(job["key"])
+    assert (ended["state"], await faulty.text(job["key"])) == ("COMPLETED", "there\n")

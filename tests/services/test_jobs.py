@@ -1,0 +1,149 @@
+"""Jobs are followed, found, cancelled and cleaned away."""
+
+import asyncio
+import base64
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.errors import JobNotFound, UsageError
+
+pytestmark = pytest.mark.slurm
+
+
+async def test_output_comes_while_the_job_runs(desk):
+    job = await desk.submit(
+        "import time\nprint('first', flush=True)\nwhile not __import__('os').path.exists('go'): time.sleep(0.05)\nprint('last')"
+    )
+    seen, states = b"", []
+    async with asyncio.timeout(60):
+        async for event, data in desk.core.stream(desk.id, job["key"], {"stdout": 0, "stderr": 0}):
+            if event == "output":
+                assert data["offset"] == len(seen)
+                seen += base64.b64decode(data["data"])
+            if event == "job":
+                states.append(data["state"])
+            if seen == b"first\n":
+                assert "COMPLETED" not in states
+                Path(desk.folder, "go").touch()
+    assert seen == b"first\nlast\n"
+    assert states[0] == "PENDING"
+    assert states[-1] == "COMPLETED"
+
+
+async def test_stream_goes_on_where_the_listener_was(desk):
+    job = await desk.submit("print('0123456789')")
+    await desk.finished(job["key"])
+    parts = [d async for e, d in desk.core.stream(desk.id, job["key"], {"stdout": 4, "stderr": 0}) if e == "output"]
+    assert base64.b64decode(parts[0]["data"]) == b"456789\n"
+    parts = [d async for e, d in desk.core.stream(desk.id, job["key"], {"stdout": -3, "stderr": 0}) if e == "output"]
+    assert (parts[0]["offset"], base64.b64decode(parts[0]["data"])) == (8, b"89\n")
+
+
+async def test_output_by_parts_and_from_the_end(desk):
+    job = await desk.submit("import sys\nsys.stdout.buffer.write(bytes(range(256)))")
+    await desk.finished(job["key"])
+    assert await desk.core.output(desk.id, job["key"], "stdout", 250, 3) == (bytes([250, 251, 252]), 256)
+    assert await desk.core.output(desk.id, job["key"], "stdout", -2, None) == (bytes([254, 255]), 256)
+    assert await desk.core.output(desk.id, job["key"], "stdout", 9999, None) == (b"", 256)
+
+
+async def test_cancelled_pending_job_is_told_at_once(desk):
+    job = await desk.submit("#!/bin/sh\nsleep 600\n", "--hold")
+    ended = await desk.core.cancel(desk.id, job["id"])
+    assert ended["state"] == "CANCELLED"
+    assert ended["finished"]
+
+
+async def test_cancelled_running_job(desk):
+    job = await desk.submit("import time\ntime.sleep(600)")
+    await desk.until(job["key"], lambda j: j["state"] == "RUNNING")
+    await desk.core.cancel(desk.id, job["key"])
+    ended = await desk.finished(job["key"])
+    assert ended["state"] == "CANCELLED"
+
+
+async def test_any_job_of_the_user_is_adopted(desk):
+    argv = ["sbatch", "--parsable", "-J", "by hand", "-o", f"{desk.folder}/%j.log", "--wrap", "echo by hand; sleep 1"]
+    number = subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout.strip()
+    job = await desk.job(number)
+    assert (job["key"], job["name"]) == (None, "by hand")
+    ended = await desk.finished(number)
+    assert ended["state"] == "COMPLETED"
+    assert await desk.text(number) == "by hand\n"
+    assert b"echo by hand" in await desk.core.script(desk.id, number)
+
+
+@pytest.mark.parametrize("reference", ["999999", "no", "../../etc", "20260101-000000-00000000", "1_[0-99999999]", ""])
+async def test_unknown_job_is_not_found(desk, reference):
+    with pytest.raises(JobNotFound):
+        await desk.job(reference)
+
+
+async def test_jobs_are_found_again_by_a_new_core(cluster, open_desk, tmp_path):
+    async with open_desk(cluster, tmp_path) as desk:
+        done = await desk.submit("print('done')")
+        await desk.finished(done["key"])
+        waiting = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
+    async with open_desk(cluster, tmp_path) as desk:
+        keys = {job["key"]: job["state"] for job in await desk.core.jobs(desk.id, active=False)}
+        assert keys[done["key"]] == "COMPLETED"
+        assert keys[waiting["key"]] == "PENDING"
+        assert await desk.text(done["key"]) == "done\n"
+        assert [j["key"] for j in await desk.core.jobs(desk.id, active=True) if j["key"]] == [waiting["key"]]
+        await desk.core.cancel(desk.id, waiting["key"])
+
+
+async def test_index_may_be_damaged_or_gone(cluster, open_desk, tmp_path):
+    async with open_desk(cluster, tmp_path) as desk:
+        job = await desk.submit("print(1)")
+        await desk.finished(job["key"])
+    (tmp_path / "state" / "index.sqlite").write_bytes(b"this is not a database" * 100)
+    async with open_desk(cluster, tmp_path) as desk:
+        assert (await desk.job(job["key"]))["state"] == "COMPLETED"
+
+
+async def test_torn_record_does_not_stop_the_others(cluster, open_desk, tmp_path):
+    async with open_desk(cluster, tmp_path) as desk:
+        jobs = [await desk.submit("print(1)") for _ in range(2)]
+        for job in jobs:
+            await desk.finished(job["key"])
+    (tmp_path / "state" / "index.sqlite").unlink()
+    Path(jobs[0]["folder"], "job.json").write_text('{"format": 1, "key": ')
+    async with open_desk(cluster, tmp_path) as desk:
+        assert (await desk.job(jobs[1]["key"]))["state"] == "COMPLETED"
+        with pytest.raises(JobNotFound):
+            await desk.job(jobs[0]["key"])
+
+
+async def test_only_old_finished_jobs_are_cleaned_away(desk):
+    old = await desk.submit("print(1)")
+    await desk.finished(old["key"])
+    kept = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
+    assert (await desk.core.clean(older_than_days=1))["removed"] == []
+    shown = await desk.core.clean(older_than_days=0, dry_run=True)
+    assert shown == {"removed": [old["folder"]], "kept": 1}
+    assert os.path.isdir(old["folder"])
+    assert (await desk.core.clean(older_than_days=0))["removed"] == [old["folder"]]
+    assert not os.path.exists(old["folder"])
+    assert os.path.isdir(kept["folder"])
+    await desk.core.cancel(desk.id, kept["key"])
+
+
+async def test_command_is_passed_through_as_typed(desk):
+    import base64
+
+    done = await desk.core.command(desk.id, ["squeue", "-o", "%i | %j"], table=True, context={"env": desk.env})
+    assert done["table"] is None
+    assert base64.b64decode(done["stdout"]).startswith(b"JOBID | NAME")
+    table = (await desk.core.command(desk.id, ["sinfo"], table=True, context={"env": desk.env}))["table"]
+    assert table["columns"][0] == "PARTITION"
+    assert {row[0].rstrip("*") for row in table["rows"]} == {"arandu", "devwork"}
+
+
+async def test_only_slurm_commands_are_passed_through(desk):
+    for argv in (["sh", "-c", "id"], ["/bin/squeue"], ["sbatch", "x"], []):
+        with pytest.raises(UsageError):
+            await desk.core.command(desk.id, argv, table=False, context={})

@@ -1,0 +1,197 @@
+"""Cells become jobs of a real Slurm."""
+
+import json
+import os
+import resource
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+
+pytestmark = pytest.mark.slurm
+
+SCHEMA = json.loads(resources.files("jupyter_slurm.services").joinpath("job.schema.json").read_text())
+
+
+def slurm(desk, *argv):
+    return subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout
+
+
+def batch_script(desk, job):
+    path = Path(desk.folder, "script-of-slurm")
+    slurm(desk, "scontrol", "write", "batch_script", job["id"], str(path))
+    return path.read_bytes()
+
+
+async def test_script_reaches_slurm_byte_for_byte(desk):
+    text = "#!/bin/bash -l\n#SBATCH --comment='a b'  # why\n\techo \"$1\" 'é' \udcff\n\n# no end of line"
+    job = await desk.submit(text, "--hold", args=["x y"])
+    assert batch_script(desk, job) == text.encode("utf-8", "surrogateescape")
+    assert await desk.core.script(desk.id, job["key"]) == text.encode("utf-8", "surrogateescape")
+    await desk.core.cancel(desk.id, job["id"])
+
+
+async def test_script_runs_with_its_arguments_where_the_cell_was(desk):
+    job = await desk.submit("#!/bin/sh\npwd\nprintf '<%s>' \"$@\"\necho oops >&2\nexit 3\n", args=["a b", "$HOME", ""])
+    ended = await desk.finished(job["key"])
+    assert (ended["state"], ended["exit_code"]) == ("FAILED", 3)
+    assert await desk.text(job["key"]) == f"{desk.folder}\n<a b><$HOME><>"
+    assert await desk.text(job["key"], "stderr") == "oops\n"
+
+
+async def test_python_cell_runs_and_its_end_is_known_without_the_queue(desk):
+    job = await desk.submit("import sys\nprint('out'); print('err', file=sys.stderr)\nsum(range(4))")
+    ended = await desk.finished(job["key"])
+    assert (ended["state"], ended["exit_code"], ended["kind"]) == ("COMPLETED", 0, "python")
+    assert await desk.text(job["key"]) == "out\n6\n"
+    assert await desk.text(job["key"], "stderr") == "err\n"
+
+
+async def test_header_of_a_python_cell_is_honoured(desk):
+    job = await desk.submit("#SBATCH --job-name=from-header\n#SBATCH -p arandu\nprint(1)", "--hold")
+    described = slurm(desk, "scontrol", "show", "job", job["id"])
+    assert "JobName=from-header" in described
+    assert "Partition=arandu" in described
+    await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_missing_python_is_told_by_the_job(desk):
+    job = await desk.submit("print(1)", python="/no/such/python")
+    ended = await desk.finished(job["key"])
+    assert ended["exit_code"] == 127
+    assert "/no/such/python" in await desk.text(job["key"], "stderr")
+
+
+async def test_record_follows_its_schema_before_and_after(desk):
+    job = await desk.submit("print(1)", "--job-name", "n", label="mine")
+    path = Path(job["folder"], "job.json")
+    jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    await desk.finished(job["key"])
+    record = json.loads(path.read_text())
+    jsonschema.validate(record, SCHEMA)
+    assert (record["job"]["id"], record["end"]["state"], record["label"]) == (job["id"], "COMPLETED", "mine")
+    assert oct(path.stat().st_mode & 0o777) == "0o600"
+    assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
+    assert len(os.listdir(path.parent)) <= 8
+
+
+async def test_unknown_fields_of_a_record_are_kept(desk, cluster, open_desk, tmp_path):
+    job = await desk.submit("#!/bin/sh\nsleep 2\n")
+    path = Path(job["folder"], "job.json")
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "of_a_later_version": {"x": 1}}))
+    await desk.core.stop()
+    async with open_desk(cluster, tmp_path) as later:
+        await later.finished(job["key"])
+    assert json.loads(path.read_text())["of_a_later_version"] == {"x": 1}
+
+
+async def test_same_key_is_the_same_job(desk):
+    asked = desk.asked("#!/bin/sh\ntrue\n", "--hold")
+    first = await desk.core.submit(desk.id, asked)
+    second = await desk.core.submit(desk.id, asked)
+    assert first["id"] == second["id"]
+    assert slurm(desk, "squeue", "--me", "-h", "-o", "%o").split().count(first["script_path"]) == 1
+    await desk.core.cancel(desk.id, first["id"])
+
+
+async def test_show_submits_nothing_and_says_what_would_be(desk):
+    before = slurm(desk, "squeue", "-h", "-t", "all")
+    shown = await desk.submit("#!/bin/sh\ntrue\n", "-p", "arandu", "--gpus", "2", args=["x"], dry_run=True)
+    assert shown["argv"][:2] == ["sbatch", "--parsable"]
+    assert shown["argv"][-4:-2] == ["--gpus", "2"]
+    assert shown["argv"][-1] == "x"
+    assert shown["script"] == "#!/bin/sh\ntrue\n"
+    assert slurm(desk, "squeue", "-h", "-t", "all") == before
+    assert not Path(shown["argv"][-2]).parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        (["--gpu-per-node", "1"], OptionError, "--gpu-per-node"),
+        (["--wrap", "hostname"], OptionError, "wrap"),
+        (["--test-only"], OptionError, "show"),
+        (["--time"], OptionError, "value"),
+        (["-J", "a\0b"], UsageError, "NUL"),
+        (["-p", "no-such"], SubmitRefused, "no-such"),
+        (["--gres", "gpu:h100:1"], SubmitRefused, "gres|generic|configuration"),
+        (["--time", "soon"], SubmitRefused, "time"),
+    ],
+)
+async def test_bad_input_is_refused_and_leaves_nothing(desk, options, error, said):
+    with pytest.raises(error, match=f"(?i){said}") as caught:
+        await desk.submit("#!/bin/sh\ntrue\n", *options)
+    assert caught.value.hint or caught.value.details
+    root = Path(desk.core.settings.job_root, desk.id)
+    assert [name for name in os.listdir(root) if name[:8].isdigit()] == [] if root.exists() else True
+
+
+async def test_context_of_the_cell_travels_and_secrets_do_not(desk):
+    here = Path(desk.folder, "here with blanks")
+    here.mkdir()
+    env = {**desk.env, "MINE": "a b\nc", "JUPYTERHUB_API_TOKEN": "t0ken", "JPY_API_TOKEN": "t0ken"}
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1
+    script = '#!/bin/bash\npwd; umask; ulimit -S -n; echo "$MINE"; env | grep -c t0ken\n'
+    job = await desk.submit(script, context={"cwd": str(here), "env": env, "umask": 0o027, "limits": {"n": str(soft)}})
+    await desk.finished(job["key"])
+    assert (await desk.text(job["key"])).splitlines() == [str(here), "0027", str(soft), "a b", "c", "0"]
+
+
+async def test_what_slurm_set_for_an_enclosing_job_does_not_reach_the_next(desk):
+    env = {
+        **desk.env,
+        "SLURM_JOB_ID": "1",
+        "SLURM_NTASKS": "3",
+        "SLURM_CPUS_PER_TASK": "7",
+        "SBATCH_PARTITION": "arandu",
+        "CUDA_VISIBLE_DEVICES": "6",
+        "SLURM_MEM_PER_NODE": "99",
+    }
+    script = '#!/bin/sh\necho "$SLURM_JOB_ID $SLURM_JOB_PARTITION ${CUDA_VISIBLE_DEVICES-none} ${SLURM_NTASKS-none}"\n'
+    job = await desk.submit(script, context={"env": env})
+    await desk.finished(job["key"])
+    assert await desk.text(job["key"]) == f"{job['id']} arandu none none\n"
+
+
+async def test_output_goes_where_the_person_says(desk):
+    out = Path(desk.folder, "logs")
+    out.mkdir()
+    job = await desk.submit("#!/bin/sh\necho here; echo there >&2\n", "-o", f"{out}/%x-%j.txt", "-J", "named")
+    ended = await desk.finished(job["key"])
+    assert Path(out, f"named-{job['id']}.txt").read_text() == "here\nthere\n"
+    assert await desk.text(job["key"]) == "here\nthere\n"
+    assert ended["exit_code"] == 0
+
+
+async def test_folder_with_a_percent_sign(cluster, open_desk, tmp_path):
+    folder = tmp_path / "100%j é"
+    folder.mkdir()
+    async with open_desk(cluster, folder) as desk:
+        job = await desk.submit("#!/bin/sh\necho fine\n")
+        await desk.finished(job["key"])
+        assert await desk.text(job["key"]) == "fine\n"
+
+
+async def test_array_is_one_job_with_counts_and_outputs_by_task(desk):
+    job = await desk.submit("#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\n[ $SLURM_ARRAY_TASK_ID != 2 ]\n", "--array=1-3")
+    ended = await desk.finished(job["key"])
+    assert ended["tasks"] == {"COMPLETED": 2, "FAILED": 1}
+    assert ended["state"] == "FAILED"
+    assert await desk.text(f"{job['id']}_3") == "task 3\n"
+
+
+async def test_remarks_of_sbatch_are_kept(desk):
+    job = await desk.submit("#!/bin/sh\ntrue\n", "--hold", "-v")
+    assert any("sbatch" in line for line in job["warnings"])
+    await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_job_name_is_that_of_the_file(desk):
+    job = await desk.submit("#!/bin/sh\ntrue\n", "--hold", script_name="train.sh")
+    assert "JobName=train.sh" in slurm(desk, "scontrol", "show", "job", job["id"])
+    await desk.core.cancel(desk.id, job["key"])
