@@ -4,11 +4,14 @@ It claims the job directory first, so that a job which Slurm holds twice runs on
 files in the cluster's events folder, and leaves the exit code in ``end.json`` (``end.TASK.json`` for an array task).
 """
 
+from __future__ import annotations
+
 import ast
 import asyncio
 import atexit
 import contextlib
 import inspect
+import io
 import json
 import linecache
 import os
@@ -16,6 +19,7 @@ import sys
 import time
 import traceback
 import types
+from typing import Any
 
 FORMAT = 1
 
@@ -23,15 +27,15 @@ FORMAT = 1
 class Place:
     """The job directory and this job's own names in it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self.folder = folder
         with open(os.path.join(folder, "job.json"), encoding="utf-8", errors="surrogateescape") as file:
-            self.job = json.load(file)
+            self.job: dict[str, Any] = json.load(file)
         self.job_id = os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")
         self.task = os.environ.get("SLURM_ARRAY_TASK_ID")
         self.suffix = "" if self.task is None else "." + self.task
 
-    def claim(self):
+    def claim(self) -> str:
         """Return the id of the job that has the directory: ours (also after a requeue), or whose came first."""
         path = os.path.join(self.folder, "claim")
         draft = f"{path}.{self.job_id}{self.suffix}"
@@ -45,7 +49,7 @@ class Place:
         with open(path, encoding="utf-8") as file:
             return file.read()
 
-    def tell(self, event):
+    def tell(self, event: str) -> None:
         """Leave a sign in the events folder; never a reason to fail."""
         folder = self.job.get("events")
         try:
@@ -54,7 +58,7 @@ class Place:
         except OSError:
             pass
 
-    def end(self, exit_code):
+    def end(self, exit_code: int) -> None:
         """Write the end marker, in one step."""
         path = os.path.join(self.folder, f"end{self.suffix}.json")
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
@@ -68,21 +72,21 @@ class Place:
         self.tell("ended")
 
     @staticmethod
-    def _write(path, text):
+    def _write(path: str, text: str) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
 
 
-def run_source(source, filename, namespace):
+def run_source(source: str, filename: str, namespace: dict[str, Any]) -> None:
     """Run source as a notebook cell runs: ``await`` at top level, the value of the last line shown."""
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     tree = ast.parse(source, filename)
-    last = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr) and not source.rstrip().endswith(";"):
-        last = tree.body.pop()
+    last = tree.body[-1] if tree.body and not source.rstrip().endswith(";") else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     parts = [(compile(tree, filename, "exec", flags), False)]
-    if last is not None:
+    if isinstance(last, ast.Expr):
         parts.append((compile(ast.Expression(last.value), filename, "eval", flags), True))
     loop = None
     try:
@@ -98,7 +102,7 @@ def run_source(source, filename, namespace):
             loop.close()
 
 
-def print_error(error, filename):
+def print_error(error: BaseException, filename: str) -> None:
     """Print the traceback from the cell's own lines on: what is above them is ours."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != filename:
@@ -106,10 +110,10 @@ def print_error(error, filename):
     traceback.print_exception(type(error), error, trace or error.__traceback__)
 
 
-def run_cell(job, args):
+def run_cell(job: dict[str, Any], args: list[str]) -> int:
     """Run the cell of a job record; return the exit code that a shell would see."""
     main = types.ModuleType("__main__")
-    main.__builtins__ = __builtins__
+    main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
     cell = job["cell"]
     sys.argv = [cell["filename"], *args]
@@ -130,7 +134,7 @@ def run_cell(job, args):
     return 0
 
 
-def main():
+def main() -> int:
     """Claim the directory, run the cell, tell the end."""
     place = Place(sys.argv[1])
     owner = place.claim()
@@ -142,7 +146,8 @@ def main():
     atexit.register(lambda: place.end(result["exit_code"]))
     place.tell("started")
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     result["exit_code"] = run_cell(place.job, sys.argv[2:]) & 0xFF
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -269,7 +269,7 @@ class Cluster:
         return entry
 
     async def _describe_once(self, entry: Entry) -> None:
-        """Learn the name and the output of a job that the poller found: not its business, but that of who asks for it."""
+        """Learn name and output of a job that the poller found: not its business, but that of who asks for it."""
         if entry.folder is not None or entry.id is None or entry.described:
             return
         with contextlib.suppress(SlurmError):
@@ -292,16 +292,9 @@ class Cluster:
         if not entry.is_finished:
             target = reference if reference != entry.key else str(entry.id)
             await self.client.ask(["scancel", *(["--signal", signal] if signal else []), target])
-            records = await self.client.describe(entry.id)
-            if records:
-                over = entry.is_finished
-                entry.see(records, self._clock())
-                await (self.tracker.finish(entry) if entry.is_finished and not over else self._told(entry))
+            await self.tracker.see(entry, await self.client.describe(entry.id))
             self.watcher.wake()
         return entry.as_dict()
-
-    async def _told(self, entry: Entry) -> None:
-        self.tracker.tell(entry)
 
     async def script(self, reference: str) -> bytes:
         """Return the batch script of a job, byte for byte."""

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jupyter_slurm.domain.reasons import explain
-
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import SlurmError

@@ -7,9 +7,8 @@ import base64
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from jupyter_slurm.domain.output_paths import expand_pattern
-
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.output_paths import expand_pattern
 from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.transport.base import Transport

@@ -8,11 +8,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jupyter_slurm.domain.options import OptionTable
-
 from jupyter_slurm.domain import accounting, cluster, detail, queue
 from jupyter_slurm.domain.environment import is_inside_job, question_environment, submission_environment
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError
 from jupyter_slurm.services.throttle import Bucket

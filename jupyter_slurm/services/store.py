@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["Store"]
@@ -40,10 +41,11 @@ class Store:
 
     def finished(self, cluster: str) -> dict[str, dict[str, Any]]:
         """Return the records of a cluster's finished jobs by key."""
+        found: dict[str, dict[str, Any]] = {}
         with self._repairing():
             rows = self._database.execute("select key, record from job where cluster = ?", (cluster,)).fetchall()
-            return {key: json.loads(record) for key, record in rows}
-        return {}
+            found = {key: json.loads(record) for key, record in rows}
+        return found
 
     def remember(self, cluster: str, key: str, record: dict[str, Any]) -> None:
         """Note the record of a finished job."""
@@ -75,7 +77,7 @@ class Store:
         return database
 
     @contextlib.contextmanager
-    def _repairing(self) -> Any:
+    def _repairing(self) -> Iterator[None]:
         """Never let the index be the reason that something fails."""
         try:
             yield

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_slurm.domain.options import OptionTable
-from jupyter_slurm.domain.script import header_options, job_script
-
 from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, script_name

@@ -166,7 +166,7 @@ class Tracker:
             was_finished = entry.is_finished
             if entry.see(group, self.clock()):
                 changed = True
-                await self._after_change(entry, was_finished)
+                await self._after_change(entry, was_finished=was_finished)
             self._missing.pop(number, None)
         for number, entry in list(self._by_number.items()):
             if number not in groups and entry.folder is None and entry.is_finished:
@@ -185,7 +185,7 @@ class Tracker:
             self._by_number[number] = entry
         return entry
 
-    async def _after_change(self, entry: Entry, was_finished: bool) -> None:
+    async def _after_change(self, entry: Entry, *, was_finished: bool) -> None:
         if entry.is_finished and not was_finished:
             if entry.kind == "python" and not entry.tasks:
                 await self.read_end(entry)
@@ -215,7 +215,7 @@ class Tracker:
         open_ends = [entry for entry in absent if not await self._ended_by_marker(entry)]
         if len(open_ends) <= _FEW:
             for entry in list(open_ends):
-                if entry.id is not None and await self._seen_over(entry, await self.client.describe(entry.id)):
+                if entry.id is not None and await self.see(entry, await self.client.describe(entry.id)):
                     open_ends.remove(entry)
         changed = len(open_ends) < len(absent)
         if open_ends and await self._from_accounting(open_ends, now):
@@ -228,14 +228,12 @@ class Tracker:
         await self.finish(entry)
         return True
 
-    async def _seen_over(self, entry: Entry, records: list[JobRecord]) -> bool:
+    async def see(self, entry: Entry, records: list[JobRecord]) -> bool:
+        """Take in what Slurm says of one job that is not over; return whether it said anything."""
         if not records:
             return False
         entry.see(records, self.clock())
-        if entry.is_finished:
-            await self.finish(entry)
-        else:
-            self.tell(entry)
+        await self._after_change(entry, was_finished=False)
         return True
 
     async def _from_accounting(self, entries: list[Entry], now: float) -> bool:
@@ -255,7 +253,7 @@ class Tracker:
         changed = False
         for entry in entries:
             number = entry.id.job if entry.id else -1
-            if await self._seen_over(entry, groups.get(number, [])):
+            if await self.see(entry, groups.get(number, [])):
                 changed = True
             elif now - self._missing.setdefault(number, now) >= lag:
                 entry.set_state(UNKNOWN, now)

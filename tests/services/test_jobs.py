@@ -14,9 +14,8 @@ pytestmark = pytest.mark.slurm
 
 
 async def test_output_comes_while_the_job_runs(desk):
-    job = await desk.submit(
-        "import time\nprint('first', flush=True)\nwhile not __import__('os').path.exists('go'): time.sleep(0.05)\nprint('last')"
-    )
+    cell = "import os, time\nprint('first')\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('last')"
+    job = await desk.submit(cell)
     seen, states = b"", []
     async with asyncio.timeout(60):
         async for event, data in desk.core.stream(desk.id, job["key"], {"stdout": 0, "stderr": 0}):

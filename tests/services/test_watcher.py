@@ -1,6 +1,7 @@
 """When the poller asks: on a clock of the test's own, in real tasks."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -57,7 +58,7 @@ async def watcher(world):
 
 
 def gaps(asked):
-    return [b - a for a, b in zip(asked, asked[1:], strict=False)]
+    return [b - a for a, b in itertools.pairwise(asked)]
 
 
 async def test_interval_grows_to_minutes_while_nothing_changes(world, watcher):
