@@ -18,11 +18,8 @@ _WIDEST = 100  # columns of text that one field may take
 class CommandText(str):
     """The output of a command: a string that a notebook shows as text."""
 
-    def __repr__(self) -> str:
-        return printable(self).rstrip("\n")
-
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
+        printer.text(printable(self).rstrip("\n"))
 
 
 class Table(Sequence[dict[str, str]]):

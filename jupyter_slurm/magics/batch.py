@@ -65,7 +65,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed.options,
         parsed.args,
         python=_python(parsed) if kind == "python" else None,
-        filename=f"In[{shell.execution_count}]" if kind == "python" else None,
+        filename=_cell_name(shell) if kind == "python" else None,
     )
     return _go(shell, cluster, parsed, submission, prefix, line)
 
@@ -138,6 +138,12 @@ def _python(parsed: MagicLine) -> str:
         return sys.executable
     path = shutil.which(os.path.expanduser(named)) or os.path.expanduser(named)
     return path if os.path.isabs(path) else os.path.abspath(path)
+
+
+def _cell_name(shell: Any) -> str:
+    """Return what a traceback calls the cell: the number beside it, which newer IPythons have left behind by now."""
+    running = getattr(shell.displayhook, "exec_result", None)
+    return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
 
 
 def _say_doubts(cluster: Cluster, submission: Submission) -> None:

@@ -1,0 +1,95 @@
+"""Tables and texts of the commands, as a notebook and a terminal show them."""
+
+from __future__ import annotations
+
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from IPython.lib.pretty import pretty
+
+from jupyter_slurm.handles.table import CommandText, Table
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "a\nb",
+    "\x1b[31mred",
+    'x" onmouseover="1',
+    "\u202egnp.exe",
+    "tab\there",
+    "&amp;",
+]
+
+
+def test_columns_rows_and_slices() -> None:
+    table = Table(["JOBID", "NAME"], [["1", "a"], ["2", "b"], ["3", "c"]])
+    assert len(table) == 3
+    assert table["JOBID"] == ["1", "2", "3"]
+    assert table[-1] == {"JOBID": "3", "NAME": "c"}
+    assert list(table[1:]) == [{"JOBID": "2", "NAME": "b"}, {"JOBID": "3", "NAME": "c"}]
+    assert isinstance(table[:1], Table)
+    with pytest.raises(KeyError, match="JOBID, NAME"):
+        table["ID"]
+
+
+def test_text_is_aligned_also_with_wide_characters() -> None:
+    lines = repr(Table(["NAME", "ST"], [["日本", "R"], ["abc", "PD"]])).split("\n")
+    assert lines == ["NAME  ST", "日本  R", "abc   PD"]
+
+
+def test_an_empty_table_says_so() -> None:
+    assert repr(Table(["JOBID"], [])).endswith("(no rows)")
+    assert "(no rows)" in Table(["JOBID"], [])._repr_html_()
+
+
+def test_a_long_table_shows_both_ends() -> None:
+    table = Table(["N"], [[str(i)] for i in range(1000)])
+    for shown in (repr(table), table._repr_html_()):
+        assert "600 more rows" in shown
+        assert "999" in shown
+        assert "500" not in shown
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(st.characters(), max_size=20), min_size=1, max_size=4))
+def test_nothing_in_a_cell_becomes_markup_or_a_line(values: list[str]) -> None:
+    table = Table(values, [values])
+    parser = _Tags()
+    parser.feed(table._repr_html_())
+    assert parser.tags == {"div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert parser.attributes == {"style"}
+    assert len(repr(table).split("\n")) == 2
+    table._repr_html_().encode("utf-8")
+    repr(table).encode("utf-8")
+
+
+def test_pandas_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="%pip install pandas"):
+        Table(["A"], [["1"]]).to_pandas()
+
+
+def test_pandas_gets_the_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = Table(["A", "B"], [["1", "2"]]).to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["B"].tolist() == ["2"]
+
+
+def test_a_text_shows_as_text() -> None:
+    text = CommandText("JobId=1\nName=\x1b[31mx\n")
+    assert pretty(text) == "JobId=1\nName=\\x1b[31mx"
+    assert repr(text) == repr(str(text))
+    assert text == "JobId=1\nName=\x1b[31mx\n"

@@ -1,0 +1,174 @@
+"""Control characters: against pyte, an emulator of terminals, and against HTML's own parser."""
+
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+
+import pyte
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jupyter_slurm.handles.terminal import IncrementalFilter, Screen, plain, printable, to_html
+
+ROWS, COLUMNS = 60, 400
+TEXT = st.text("ab cé", min_size=1, max_size=6)
+LINE = ["\r", "\n", "\b", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[3C", "\x1b[2D", "\x1b[G", "\x1b[4G"]
+ROW = ["\x1b[A", "\x1b[2A", "\x1b[B", "\x1b[J"]
+REST = ["\x1b[31m", "\x1b[1;42m", "\x1b[0m", "\x1b[?25l", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\"]
+MOVE = st.sampled_from([*LINE, *ROW, *REST])
+
+
+def _screen(*pieces: bytes, limit: int = 1_000_000) -> Screen:
+    screen = Screen(limit)
+    for piece in pieces:
+        screen.feed(piece)
+    return screen
+
+
+def _reference(text: str) -> list[str]:
+    terminal = pyte.Screen(COLUMNS, ROWS)
+    terminal.set_mode(pyte.modes.LNM)  # a log has bare newlines, which a pty would have turned into CR LF
+    pyte.Stream(terminal).feed(text)
+    return [line.rstrip() for line in terminal.display]
+
+
+def _trim(lines: list[str]) -> list[str]:
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _never_below_the_end(parts: list[str]) -> bool:
+    """A terminal lets the cursor go down onto lines that nothing was printed on; a log ends at its end."""
+    row = last = 0
+    for part in parts:
+        if part == "\n":
+            row += 1
+            last = max(last, row)
+        elif part.endswith("A") and part.startswith("\x1b["):
+            row = max(0, row - int(part[2:-1] or 1))
+        elif part == "\x1b[B":
+            if row == last:
+                return False
+            row += 1
+        elif part == "\x1b[J":
+            last = row
+    return True
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(TEXT | MOVE, max_size=40).filter(_never_below_the_end), st.integers(1, 7))
+def test_it_shows_what_a_terminal_shows(parts: list[str], size: int) -> None:
+    text = "".join(parts)
+    data = text.encode()
+    screen = _screen(*(data[i : i + size] for i in range(0, len(data), size)))
+    shown = [line.rstrip() for line in plain(screen.text()).split("\n")]
+    assert _trim(shown) == _trim(_reference(text))
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"\r  0%|   |\r 50%|#  |\r100%|###|\ndone\n", "100%|###|\ndone\n"),
+        (b"outer 0\ninner 0\x1b[A\router 1\n\rinner 7\n", "outer 1\ninner 7\n"),
+        (b"abc\b\bX", "aXc"),
+        ("grün".encode()[:3] + "grün".encode()[3:], "grün"),
+        (b"bad \xff byte", "bad \ufffd byte"),
+        (b"a\x00b\x07c", "abc"),
+        (b"\x1b]0;evil title\x07text\x1b[6n\x1bP+q\x1b\\", "text"),
+    ],
+)
+def test_what_progress_bars_do(data: bytes, shown: str) -> None:
+    assert _screen(*(bytes([byte]) for byte in data)).text() == shown
+
+
+def test_colours_survive_overwriting_and_line_ends() -> None:
+    assert _screen(b"\x1b[31mred\nstill\x1b[0m no\n").text() == ("\x1b[0;31mred\x1b[0m\n\x1b[0;31mstill\x1b[0m no\n")
+    assert _screen(b"\x1b[31mabc\x1b[0m\rX").text() == "X\x1b[0;31mbc\x1b[0m"
+
+
+class _Collector(HTMLParser):
+    """Collect the elements and attributes of HTML."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200) | st.text("<>&\"'/=abc \x1b[]0123;mK\x07\x9b\x9d8\\\r\n", max_size=120).map(str.encode))
+def test_nothing_in_an_output_becomes_markup(data: bytes) -> None:
+    text = _screen(data).text()
+    collector = _Collector()
+    collector.feed(to_html(text))
+    collector.close()
+    assert {tag for tag, _ in collector.seen} <= {"span"}
+    for _, attributes in collector.seen:
+        assert set(attributes) <= {"style"}
+        assert re.fullmatch(r"[a-z0-9#:;\-. ]*", attributes.get("style") or "")
+    assert not re.search(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]", text)
+    assert not re.search(r"\x1b(?!\[[0-9;]*m)", text)
+
+
+@given(st.text(st.characters(), max_size=60))
+def test_printable_leaves_nothing_that_moves_or_hides(text: str) -> None:
+    shown = printable(text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
+    shown.encode("utf-8")
+
+
+def test_an_odd_byte_is_shown_as_that_byte() -> None:
+    assert printable(b"caf\xe9".decode("utf-8", "surrogateescape")) == "caf\\xe9"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"".join(b"epoch %d loss %f some text to fill the line\n" % (i, 1 / (i + 1)) for i in range(20_000)),
+        b"".join(b"\r%3d%%|######   | %d/20000 [00:01<00:02]" % (i % 100, i) for i in range(20_000)),
+        b"x" * 1_000_000,
+        b"\x1b]" * 500_000,
+        b"\x1b[999999999C" * 80_000,
+        b"\n\x1b[A" * 250_000,
+    ],
+    ids=["lines", "bar", "one-line", "unended", "far-right", "up-and-down"],
+)
+def test_a_megabyte_is_quick_and_stays_small(data: bytes) -> None:
+    screen = Screen(262_144)
+    began = time.process_time()
+    for start in range(0, len(data), 65_536):
+        screen.feed(data[start : start + 65_536])
+    text = screen.text()
+    assert time.process_time() - began < 4.0  # about 0.05-0.8 s; quadratic algorithms take minutes
+    assert len(text) <= 2 * 262_144
+
+
+def test_the_end_is_kept() -> None:
+    screen = _screen(*(b"line %d\n" % i for i in range(1000)), limit=100)
+    assert screen.dropped
+    assert len(screen.text()) <= 100
+    assert screen.text().endswith("line 998\nline 999\n")
+    assert screen.text().startswith("line ")
+
+
+@given(
+    st.lists(st.sampled_from([b"text", b"\x1b[31m", b"\r", b"\x1b]52;c;ZXZpbA==\x07", b"\x1b[6n", b"\x1bc", b"\x9b"]))
+)
+def test_a_terminal_gets_colours_and_movements_only(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    passed = IncrementalFilter()
+    shown = "".join(passed.feed(data[i : i + 3]) for i in range(0, len(data), 3))
+    assert "52;c" not in shown
+    assert "[6n" not in shown
+    assert "\x1bc" not in shown
+    assert shown.count("text") == parts.count(b"text")

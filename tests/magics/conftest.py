@@ -1,0 +1,227 @@
+"""A real kernel on a real cluster, and what a front end would see of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+
+class Ran:
+    """What one cell did."""
+
+    def __init__(self, reply: dict[str, Any], messages: list[dict[str, Any]]) -> None:
+        self.status: str = reply["status"]
+        self.error: str | None = reply.get("ename")
+        self.traceback: str = "\n".join(reply.get("traceback") or [])
+        self.messages = messages
+
+    def _content(self, *kinds: str) -> list[dict[str, Any]]:
+        return [message["content"] for message in self.messages if message["msg_type"] in kinds]
+
+    @property
+    def stdout(self) -> str:
+        return "".join(part["text"] for part in self._content("stream") if part["name"] == "stdout")
+
+    @property
+    def stderr(self) -> str:
+        return "".join(part["text"] for part in self._content("stream") if part["name"] == "stderr")
+
+    @property
+    def result(self) -> dict[str, str]:
+        return next((dict(part["data"]) for part in self._content("execute_result")), {})
+
+    @property
+    def display(self) -> str | None:
+        """The display id of what the cell showed."""
+        shown = [part["transient"].get("display_id") for part in self._content("display_data")]
+        assert len(shown) <= 1, "a cell shows its job once"
+        return shown[0] if shown else None
+
+
+class Kernel:
+    """A kernel and the messages that it published."""
+
+    def __init__(self, env: dict[str, str], folder: Path) -> None:
+        self.env, self.folder = env, folder
+        self.messages: list[dict[str, Any]] = []
+        self.answer: Callable[[], str] | None = None
+        self.asked: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.manager = KernelManager()
+        self.manager.start_kernel(env=self.env, cwd=str(self.folder))
+        self.client: BlockingKernelClient = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def stop(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+        self.manager.cleanup_resources()
+
+    def restart(self) -> None:
+        """Begin anew, as after "Restart kernel"."""
+        self.stop()
+        self._start()
+        self.run("%load_ext jupyter_slurm")
+
+    def begin(self, code: str) -> str:
+        """Send a cell; return the id of the request."""
+        return self.client.execute(code, allow_stdin=self.answer is not None)
+
+    def pump(self, seconds: float = 0.05) -> None:
+        """Take in what was published, and answer when asked."""
+        try:
+            while True:
+                self.messages.append(self.client.get_iopub_msg(timeout=seconds))
+                seconds = 0.0
+        except queue.Empty:
+            pass
+        if self.answer is not None:
+            try:
+                question = self.client.get_stdin_msg(timeout=0)
+            except queue.Empty:
+                return
+            self.asked.append(question["content"]["prompt"])
+            self.client.input(self.answer())
+
+    def end(self, request: str, timeout: float = 90.0) -> Ran:
+        """Wait for the end of a cell."""
+        deadline = time.monotonic() + timeout
+        reply = None
+        while time.monotonic() < deadline:
+            self.pump()
+            while reply is None:
+                try:
+                    answer = self.client.get_shell_msg(timeout=0)
+                except queue.Empty:
+                    break
+                if answer["parent_header"]["msg_id"] == request:
+                    reply = answer["content"]
+            if reply is not None and any(
+                m["msg_type"] == "status" and m["content"]["execution_state"] == "idle" for m in self.under(request)
+            ):
+                return Ran(reply, self.under(request))
+        raise AssertionError(f"the cell did not end within {timeout} s: {self.under(request)}")
+
+    def run(self, code: str, timeout: float = 90.0) -> Ran:
+        return self.end(self.begin(code), timeout)
+
+    def ok(self, code: str, timeout: float = 90.0) -> Ran:
+        """Run a cell that must not fail."""
+        ran = self.run(code, timeout)
+        assert ran.status == "ok", ran.traceback
+        return ran
+
+    def value(self, expression: str) -> str:
+        """Return what an expression prints."""
+        return self.ok(f"print({expression})").stdout.removesuffix("\n")
+
+    def under(self, request: str) -> list[dict[str, Any]]:
+        """Return what was published under a cell."""
+        return [m for m in self.messages if m["parent_header"].get("msg_id") == request]
+
+    def drawn(self, display: str | None) -> list[dict[str, Any]]:
+        """Return what was drawn under a display id, one after the other."""
+        assert display is not None
+        return [
+            m["content"]["data"]
+            for m in self.messages
+            if m["msg_type"] in ("display_data", "update_display_data")
+            and m["content"]["transient"].get("display_id") == display
+        ]
+
+    def text(self, display: str | None) -> str:
+        """Return what is there now."""
+        self.pump()
+        return str(self.drawn(display)[-1]["text/plain"])
+
+    def html(self, display: str | None) -> str:
+        self.pump()
+        return str(self.drawn(display)[-1]["text/html"])
+
+
+@pytest.fixture(scope="session")
+def settings_of() -> Callable[..., dict[str, str]]:
+    """``settings_of(folder, **settings)``: write a configuration, return the environment that leads to it."""
+
+    def write(folder: Path, **settings: Any) -> dict[str, str]:
+        chosen = {
+            "job_root": str(folder / "jobs"),
+            "runtime_dir": str(folder / "run"),
+            "state_dir": str(folder / "state"),
+            "agent_host": "daemon",
+            **settings,
+        }
+        (folder / "config").mkdir(exist_ok=True)
+        (folder / "config" / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": chosen}))
+        return {
+            "JUPYTER_CONFIG_DIR": str(folder / "config"),
+            "IPYTHONDIR": str(folder / "ipython"),
+            "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        }
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """A short folder: a Unix socket lives in it."""
+    folder = Path(tempfile.mkdtemp(prefix="jsm-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def environment(
+    cluster: EmbeddedCluster, home: Path, settings_of: Callable[..., dict[str, str]]
+) -> Iterator[dict[str, str]]:
+    """The environment of a kernel that reaches the cluster; the agent ends with the module."""
+    env = {**cluster.env(), **settings_of(home), "JUPYTERHUB_API_TOKEN": "secret", "MARK_OF_THE_CELL": "here and there"}
+    yield env
+    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.config import Settings
+    from jupyter_slurm.errors import AgentError
+
+    settings = Settings(job_root=str(home / "jobs"), runtime_dir=str(home / "run"), state_dir=str(home / "state"))
+    with contextlib.suppress(AgentError):
+        AgentClient.connect(settings, start=False).stop_agent()
+
+
+@pytest.fixture(scope="module")
+def kernel(environment: dict[str, str], home: Path) -> Iterator[Kernel]:
+    """A running kernel with our magics."""
+    running = Kernel({**os.environ, **environment}, home)
+    running.ok("%load_ext jupyter_slurm")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def bare_kernel(environment: dict[str, str], home: Path) -> Iterator[Kernel]:
+    """A running kernel without our magics."""
+    running = Kernel({**os.environ, **environment}, home)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Callable[[str], Path]:
+    """``gate(name)``: a file whose making lets a waiting job go on."""
+    tmp_path.chmod(0o755)
+    return lambda name: tmp_path / name

@@ -1,0 +1,284 @@
+"""Cells as jobs: a real kernel, a real agent, a real Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+WaitFor = Callable[..., Any]
+
+
+def _until(path: Path) -> str:
+    return f"until [ -e {path} ]; do sleep 0.1; done"
+
+
+def test_loading_is_quick_and_starts_nothing(bare_kernel: Any, home: Path) -> None:
+    ran = bare_kernel.ok(
+        "import sys, time\nbefore, began = set(sys.modules), time.perf_counter()\n"
+        "get_ipython().run_line_magic('load_ext', 'jupyter_slurm')\ntook = time.perf_counter() - began\n"
+        "print(took, sorted(set(sys.modules) - before))"
+    )
+    took, _, modules = ran.stdout.partition(" ")
+    assert float(took) < 0.05
+    assert set(re.findall(r"[\w.]+", modules)) == {
+        "IPython.core.magics.extension",  # that is %load_ext itself
+        "jupyter_slurm",
+        "jupyter_slurm._version",
+        "jupyter_slurm.magics",
+    }
+    assert not (home / "run").exists()
+    bare_kernel.ok("%unload_ext jupyter_slurm")
+    assert "not found" in bare_kernel.run("%squeue").stderr
+
+
+def test_a_script_runs_verbatim_and_its_output_comes_under_its_cell(kernel: Any, cluster: Any) -> None:
+    script = "#!/bin/bash\n# {not} $expanded 'by' us\necho \"node $SLURMD_NODENAME\"\nawk 'BEGIN {print 6*7}'\n"
+    ran = kernel.ok("%%sbatch as=first -p arandu --gpus 1\n" + script)
+    kernel.ok("done = first.wait()")
+    assert kernel.value("(first.state, first.exit_code, first.partition)") == "('COMPLETED', 0, 'arandu')"
+    assert kernel.value("first.stdout") == "node dgx01\n42\n"
+    assert kernel.value("repr(str(first.script))") == repr(script)
+    number = kernel.value("first")
+    taken = subprocess.run(
+        ["scontrol", "write", "batch_script", number, "-"],
+        env=cluster.env(),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert taken.stdout.removesuffix("\n") == script.removesuffix("\n")
+    assert "node dgx01\n42" in kernel.text(ran.display)
+    assert "COMPLETED" in kernel.text(ran.display)
+
+
+def test_output_is_live_under_its_own_cell_while_others_run(
+    kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    go, stop = gate("go"), gate("stop")
+    first = kernel.begin(f"%%sbatch as=live\n#!/bin/bash\n{_until(go)}\necho line-one\n{_until(stop)}\necho line-two\n")
+    shown = kernel.end(first).display
+    other = kernel.begin(
+        f"import pathlib, time\nwhile not pathlib.Path({str(stop)!r}).exists(): time.sleep(0.05)\nprint('x')"
+    )
+    go.touch()
+    wait_for(lambda: "line-one" in kernel.text(shown), "the first line, while another cell runs")
+    assert not any(m["msg_type"] == "execute_reply" for m in kernel.under(other))
+    assert "line-two" not in kernel.text(shown)
+    stop.touch()
+    assert kernel.end(other).stdout == "x\n"
+    wait_for(lambda: "line-two" in kernel.text(shown) and "COMPLETED" in kernel.text(shown), "the end")
+    assert {m["msg_type"] for m in kernel.under(other)} <= {"status", "execute_input", "stream"}
+    updates = [m for m in kernel.messages if m["content"].get("transient", {}).get("display_id") == shown]
+    assert {m["parent_header"]["msg_id"] for m in updates} == {first}
+
+
+def test_a_progress_bar_is_one_line(kernel: Any) -> None:
+    bar = "import sys\nfor i in range(50):\n    sys.stderr.write(f'\\r{i + 1}/50')\n"
+    ran = kernel.ok(f"%%sbatch wait\n{bar}print('<b>bold</b>', '\\x1b[32mgreen\\x1b[0m')")
+    text, html = kernel.text(ran.display), kernel.html(ran.display)
+    assert "\n50/50" in text
+    assert "49/50" not in text
+    assert "&lt;b&gt;bold&lt;/b&gt;" in html
+    assert re.search(r'<span style="color: #[0-9a-f]{6}">green</span>', html)
+    assert "\x1b" not in text
+
+
+def test_a_python_cell_that_fails_shows_its_own_traceback_once(kernel: Any) -> None:
+    ran = kernel.run("%%sbatch wait as=bad\nvalues = [1]\nprint('before')\nvalues[7]\n")
+    assert ran.error == "JobFailed"
+    assert "IndexError: list index out of range" in ran.traceback
+    assert "values[7]" in ran.traceback
+    assert re.search(r'File "In\[\d+\]", line 3', ran.traceback)
+    assert "FAILED" in ran.traceback
+    assert "exit code 1" in ran.traceback
+    assert "handles/" not in ran.traceback  # nothing of our own stack
+    assert kernel.value("bad.stdout") == "before\n"
+    assert "IndexError" in kernel.value("bad.tail(1, 'stderr')")
+    number = int(re.search(r"In\[(\d+)\]", ran.traceback)[1])  # type: ignore[index]
+    sent = next(m["content"]["execution_count"] for m in ran.messages if m["msg_type"] == "execute_input")
+    assert number == sent
+
+
+def test_python_cells_take_arguments_await_and_the_last_value(kernel: Any) -> None:
+    names = "{'x': 'two words'}"
+    kernel.ok(f"names = {names}")
+    kernel.ok(
+        "%%sbatch wait as=args -- plain {names['x']} '{names}' $HOME_OF_NOBODY\nimport asyncio, sys\n"
+        "await asyncio.sleep(0)\nprint(sys.argv[1:])\n40 + 2"
+    )
+    assert kernel.value("args.stdout") == "['plain', 'two words', '{names}', '$HOME_OF_NOBODY']\n42\n"
+
+
+def test_the_context_of_the_cell_travels(kernel: Any, tmp_path: Path) -> None:
+    kernel.ok(f"import os\nold = os.getcwd()\nos.chdir({str(tmp_path)!r}); old_mask = os.umask(0o027)")
+    kernel.ok(
+        "%%sbatch wait as=context\n#!/bin/sh\n"
+        "pwd; umask; echo $MARK_OF_THE_CELL; echo [$JUPYTERHUB_API_TOKEN]; ulimit -S -n"
+    )
+    kernel.ok("os.chdir(old); os.umask(old_mask)")
+    lines = kernel.value("context.stdout").splitlines()
+    assert lines[0] == str(tmp_path)
+    assert int(lines[1], 8) == 0o027
+    assert lines[2:4] == ["here and there", "[]"]
+    assert lines[4] == kernel.value("__import__('resource').getrlimit(7)[0]")
+
+
+def test_inside_a_job_what_slurm_set_for_it_stays_there(kernel: Any) -> None:
+    kernel.ok(
+        "os.environ.update(SLURM_JOB_ID='7', SLURM_CPUS_PER_TASK='3', SLURM_MEM_PER_NODE='1', SBATCH_COMMENT='mine')"
+    )
+    kernel.ok("%%sbatch wait as=nested\n#!/bin/sh\necho [$SLURM_CPUS_PER_TASK] [$SLURM_JOB_ID] [$SBATCH_COMMENT]")
+    kernel.ok(
+        "for n in ('SLURM_JOB_ID', 'SLURM_CPUS_PER_TASK', 'SLURM_MEM_PER_NODE', 'SBATCH_COMMENT'): del os.environ[n]"
+    )
+    assert kernel.value("nested.stdout == f'[] [{nested}] [mine]\\n'") == "True"
+
+
+def test_a_file_is_submitted_with_its_arguments_and_its_name(kernel: Any, home: Path) -> None:
+    (home / "scripts of mine").mkdir()
+    (home / "scripts of mine" / "job.sh").write_text('#!/bin/bash\n#SBATCH -p arandu\necho "$# $1"\n')
+    kernel.ok("count = 2\nfiled = %sbatch 'scripts of mine/job.sh' 'a b' {count}")
+    assert kernel.value("filed.wait().stdout") == "2 a b\n"
+    assert kernel.value("(filed.name, filed.partition)") == "('job.sh', 'arandu')"
+    kernel.ok("wrapped = %sbatch --wrap 'echo wrapped $SLURM_JOB_ID'")
+    assert kernel.value("wrapped.wait().stdout == f'wrapped {wrapped}\\n'") == "True"
+
+
+def test_show_submits_nothing(kernel: Any) -> None:
+    before = kernel.value("len(__import__('jupyter_slurm').jobs())")
+    ran = kernel.ok("%%sbatch show -p arandu --comment 'two words' -- 'a b'\nprint(1)")
+    text = ran.result["text/plain"]
+    assert text.startswith("sbatch --parsable")
+    assert "-p arandu --comment 'two words'" in text
+    assert text.split("\n")[0].endswith("'a b'")
+    assert "#!/bin/sh" in text
+    assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
+
+
+@pytest.mark.parametrize(
+    ("line", "cell", "error", "said", "marked"),
+    [
+        ("--partion arandu", "print(1)", "OptionError", "Did you mean --partition", "--partion"),
+        ("-p", "print(1)", "OptionError", "needs a value", "-p"),
+        ("--wrap hostname", "print(1)", "OptionError", "--wrap", "--wrap"),
+        ("-W", "print(1)", "OptionError", "without dashes", "-W"),
+        ("-p arandu --test-only", "print(1)", "OptionError", "show", "--test-only"),
+        ("wiat", "print(1)", "UsageError", "Did you mean wait", "wiat"),
+        ("show wait", "print(1)", "UsageError", "show", None),
+        ("as=not-a-name", "print(1)", "UsageError", "as=job", None),
+        ("as=", "print(1)", "UsageError", "needs a value", "as="),
+        ("-J 'open", "print(1)", "UsageError", "not closed", "'open"),
+        ("python=/usr/bin/python3", "#!/bin/sh\ntrue", "UsageError", "Python cells", None),
+        ("", "echo hello world", "CellError", "#!/bin/bash", None),
+        ("", "%%timeit\npass", "CellError", "magics", None),
+        ("-p nowhere", "print(1)", "SubmitRefused", "nowhere", "-p nowhere"),
+        ("--gpus-per-node 99", "print(1)", "SubmitRefused", "configuration", "--gpus-per-node 99"),
+        ("-N1 -n abc", "print(1)", "SubmitRefused", "abc", "-n abc"),
+        ("", "#!/bin/sh\n#SBATCH -p nowhere\ntrue", "SubmitRefused", "line 2 of the cell", "-p nowhere"),
+    ],
+)
+def test_bad_input_is_refused_with_its_place(
+    kernel: Any, line: str, cell: str, error: str, said: str, marked: str | None
+) -> None:
+    before = kernel.value("len(__import__('jupyter_slurm').jobs())")
+    ran = kernel.run(f"%%sbatch {line}\n{cell}")
+    assert ran.error == error
+    assert said in ran.traceback
+    assert len(ran.traceback.split("\n")) > 1, "what to do next"
+    if marked is not None:
+        lines = ran.traceback.split("\n")
+        at = next(i for i, text in enumerate(lines) if text.strip() and set(text.strip()) <= {"^", " "})
+        under = "".join(c if m == "^" else "" for c, m in zip(lines[at - 1], lines[at].ljust(999), strict=False))
+        assert under == marked
+    assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
+
+
+def test_nul_bytes_are_refused(kernel: Any) -> None:
+    for code in (
+        "get_ipython().run_cell_magic('sbatch', '-J a\\0b', 'print(1)')",
+        "get_ipython().run_cell_magic('sbatch', '', '#!/bin/sh\\necho a\\0b')",
+        "zero = 'a\\0b'\nget_ipython().run_cell_magic('sbatch', '-J {zero}', 'print(1)')",
+    ):
+        ran = kernel.run(code)
+        assert ran.error in ("UsageError", "CellError"), ran.traceback
+        assert "NUL" in ran.traceback
+
+
+def test_the_agent_may_die_in_the_middle(kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
+    go = gate("go")
+    shown = kernel.ok(f"%%sbatch as=steady\n#!/bin/bash\necho before\n{_until(go)}\necho after\n").display
+    wait_for(lambda: "before" in kernel.text(shown), "the first line")
+    pid = int(kernel.value("steady._cluster.client.info['pid']"))
+    os.kill(pid, signal.SIGKILL)
+    go.touch()
+    wait_for(lambda: "COMPLETED" in kernel.text(shown), "the end, told by another agent")
+    assert re.findall("before|after", kernel.text(shown)) == ["before", "after"]
+    assert int(kernel.value("steady._cluster.client.info['pid']")) != pid
+    assert kernel.value("steady.wait().stdout") == "before\nafter\n"
+
+
+def test_after_a_restart_everything_is_found_again(kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
+    go = gate("go")
+    kernel.ok(f"%%sbatch as=lost -J again\n#!/bin/bash\necho printed before\n{_until(go)}\necho printed after\n")
+    number = kernel.value("lost")
+    kernel.restart()
+    listed = kernel.ok("import jupyter_slurm\nmine = jupyter_slurm.jobs()\nmine")
+    assert number in listed.result["text/plain"].split()
+    assert "<table" in listed.result["text/html"]
+    assert kernel.value(f"[j.name for j in mine if j.id == {number!r}]") == "['again']"
+    shown = kernel.ok(f"found = jupyter_slurm.job({number})\nfound").display
+    wait_for(lambda: "printed before" in kernel.text(shown), "what it had printed")
+    go.touch()
+    kernel.ok("found.wait()")
+    assert "printed after" in kernel.text(shown)
+
+
+def test_any_job_of_mine_can_be_adopted(kernel: Any, cluster: Any, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sbatch", "--parsable", "-o", str(tmp_path / "out-%j.txt"), "--wrap", "echo adopted"],
+        env=cluster.env(),
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    number = done.stdout.strip()
+    kernel.ok(f"import jupyter_slurm\nforeign = jupyter_slurm.job('{number}').wait()")
+    assert kernel.value("(foreign.stdout, foreign.name)") == "('adopted\\n', 'wrap')"
+    ran = kernel.run("jupyter_slurm.job(99999999)")
+    assert ran.error == "JobNotFound"
+    assert "squeue" in ran.traceback
+
+
+def test_awaiting_leaves_the_loop_free(kernel: Any) -> None:
+    kernel.ok("%%sbatch as=one\nprint(1)")
+    kernel.ok("%%sbatch as=two\nprint(2)")
+    ran = kernel.ok(
+        "import asyncio\nticks = 0\nasync def tick():\n    global ticks\n    while True:\n        ticks += 1\n"
+        "        await asyncio.sleep(0.01)\nticker = asyncio.ensure_future(tick())\n"
+        "done = await asyncio.gather(one, two)\nticker.cancel()\n"
+        "print([j.stdout for j in done], ticks > 3)\nagain = await one"
+    )
+    assert ran.stdout == "['1\\n', '2\\n'] True\n"
+
+
+def test_a_wait_has_an_end(kernel: Any, gate: Callable[[str], Path]) -> None:
+    go = gate("go")
+    kernel.ok(f"%%sbatch as=slow\n#!/bin/bash\n{_until(go)}")
+    ran = kernel.run("slow.wait(0.2)")
+    assert ran.error == "TimeoutError"
+    assert "goes on" in ran.traceback
+    kernel.ok("%scancel {slow}")
+    failed = kernel.run("slow.wait()")
+    assert failed.error == "JobFailed"
+    assert "CANCELLED" in failed.traceback
+    assert kernel.value("slow.wait(check=False).state") == "CANCELLED"

@@ -1,0 +1,101 @@
+"""%squeue and the others, as a person types them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+NAME = "<b>x</b> a|b"
+
+
+@pytest.fixture
+def waiting(kernel: Any, gate: Callable[[str], Path]) -> Any:
+    """A running job with a nasty name, in the variable ``waiting``."""
+    kernel.ok(f"name = {NAME!r}")
+    kernel.ok(f"%%sbatch as=waiting -J {{name}}\n#!/bin/bash\nuntil [ -e {gate('go')} ]; do sleep 0.1; done")
+    yield waiting
+    gate("go").touch()
+    kernel.ok("waiting.cancel()")
+
+
+def test_a_table_comes_back_and_shows_in_both_forms(kernel: Any, waiting: Any) -> None:
+    ran = kernel.ok("%squeue --me")
+    number = kernel.value("waiting")
+    assert number in ran.result["text/plain"]
+    assert "&lt;b&gt;x&lt;/b&gt;" in ran.result["text/html"]
+    assert "<b>" not in ran.result["text/html"]
+    kernel.ok("table = %squeue --me -j {waiting}")
+    assert kernel.value("table['JOBID'] == [str(waiting)], len(table)") == "True 1"
+    assert kernel.value("table[0]['NAME']") == NAME
+
+
+def test_ones_own_format_and_quotes_are_kept(kernel: Any, waiting: Any) -> None:
+    kernel.ok("text = %squeue -h -j $waiting -o '%i {nobody} \"%T\"'")
+    number = kernel.value("waiting")
+    kernel.ok("text = %squeue -h -j $waiting -o '%i {nobody}'")
+    assert kernel.value("text") == f"{number} {{nobody}}\n"
+    shown = kernel.ok("%scontrol show job {waiting.id}").result
+    assert f"JobId={number}" in shown["text/plain"]
+    assert "text/html" not in shown
+
+
+def test_scancel_takes_jobs_and_lists(kernel: Any, waiting: Any) -> None:
+    ran = kernel.ok("%scancel {waiting}")
+    assert ran.result == {}
+    assert kernel.value("waiting.wait(check=False).state") == "CANCELLED"
+
+
+def test_names_of_a_function_are_seen(kernel: Any, waiting: Any) -> None:
+    kernel.ok(
+        "def ask():\n    inner = waiting\n    return get_ipython().run_line_magic('squeue', '-h -o %i -j {inner}')"
+    )
+    assert kernel.value("ask() == f'{waiting}\\n'") == "True"
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "said", "step"),
+    [
+        ("%scontrol show job 99999999", "CommandError", "Invalid job id", "%squeue"),
+        ("%squeue --no-such-option", "CommandError", "no-such-option", "--help"),
+        ("%sacct", "CommandError", "disabled", "jobs()"),
+        ("%squeue -o 'open", "UsageError", "not closed", "Close it"),
+        ("%squeue -j {nothing}", "UsageError", "nothing is None", "value"),
+    ],
+)
+def test_a_failing_command_raises_and_says_what_next(kernel: Any, line: str, error: str, said: str, step: str) -> None:
+    kernel.ok("nothing = None")
+    ran = kernel.run(line)
+    assert ran.error == error
+    assert said in ran.traceback
+    assert step in ran.traceback
+    assert "Traceback" not in ran.traceback
+
+
+@pytest.mark.parametrize("command", ["sinfo", "sdiag", "sprio", "sinfo --help", "scontrol ping", "sinfo -s"])
+def test_they_run(kernel: Any, command: str) -> None:
+    assert kernel.ok(f"%{command}").result["text/plain"].strip()
+
+
+@pytest.mark.parametrize(
+    ("magic", "parts"),
+    [
+        ("%%sbatch", ["as=NAME", "wait", "--gpus", "Examples", "--cpus-per-task"]),
+        ("%sbatch", ["--wrap"]),
+        ("%squeue", ["%squeue --me", "to_pandas"]),
+        ("%sacctmgr", ["show associations"]),
+    ],
+)
+def test_help_is_help(kernel: Any, magic: str, parts: list[str]) -> None:
+    request = kernel.client.execute(f"{magic}?")
+    reply = kernel.client.get_shell_msg(timeout=30)
+    while reply["parent_header"]["msg_id"] != request:
+        reply = kernel.client.get_shell_msg(timeout=30)
+    kernel.pump()
+    text = reply["content"]["payload"][0]["data"]["text/plain"]
+    for part in parts:
+        assert part in text

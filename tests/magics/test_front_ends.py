@@ -1,0 +1,65 @@
+"""The same cells without a browser: nbclient, and IPython in a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+pytestmark = pytest.mark.slurm
+
+
+def _notebook(*cells: str) -> Any:
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return notebook
+
+
+def test_a_notebook_keeps_the_last_drawing(
+    environment: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    notebook = _notebook(
+        "%load_ext jupyter_slurm",
+        "%%sbatch as=job\n#!/bin/bash\nfor i in 1 2 3; do echo step $i; sleep 0.2; done",
+        "finished = job.wait()",
+        "%%sbatch wait\nprint('python here')",
+    )
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(home)}}).execute()
+    script, waited = notebook.cells[1].outputs, notebook.cells[3].outputs
+    assert len(script) == len(waited) == 1
+    assert script[0]["data"]["text/plain"].endswith("step 1\nstep 2\nstep 3")
+    assert "COMPLETED" in script[0]["data"]["text/plain"]
+    assert "python here" in waited[0]["data"]["text/html"]
+    assert notebook.cells[2].outputs == []
+
+
+def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> None:
+    code = (
+        "%load_ext jupyter_slurm\n"
+        'get_ipython().run_cell(\'%%sbatch wait as=job\\nimport sys\\nprint("to stdout")\\nprint("to stderr", file=sys.stderr)\')\n'
+        "job\n%sinfo\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"],
+        env={**os.environ, **environment, "TERM": "dumb"},
+        input=code,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=home,
+        timeout=120,
+    )
+    assert "to stdout\n" in done.stdout
+    assert "to stderr\n" in done.stderr
+    assert "COMPLETED" in done.stdout
+    assert "c4aiscw[1-4]" in done.stdout
+    assert "<div" not in done.stdout

@@ -1,0 +1,96 @@
+"""An interrupted wait: what becomes of the job is decided once, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+
+def _interrupted(kernel: Any, wait_for: Callable[..., Any], gate: Path, code: str = "") -> tuple[Any, str]:
+    """Interrupt a waiting cell as soon as its job runs; return what it said and the job's number."""
+    script = f"#!/bin/bash\ntouch {gate}.started\nuntil [ -e {gate} ]; do sleep 0.1; done"
+    request = kernel.begin(f"%%sbatch wait as=held\n{script}")
+    wait_for(lambda: kernel.pump() or Path(f"{gate}.started").exists(), "the job runs")
+    kernel.manager.interrupt_kernel()
+    ran = kernel.end(request)
+    return ran, kernel.value("held")
+
+
+@pytest.mark.parametrize(("answer", "state"), [("c", "CANCELLED"), ("k", "RUNNING"), ("what?", "RUNNING")])
+def test_it_asks(
+    kernel: Any, wait_for: Callable[..., Any], gate: Callable[[str], Path], answer: str, state: str
+) -> None:
+    kernel.answer, kernel.asked = (lambda: answer), []
+    try:
+        ran, number = _interrupted(kernel, wait_for, gate("go"))
+    finally:
+        kernel.answer = None
+    assert "Cancel Job " + number in kernel.asked[0]
+    assert len(kernel.asked) == (3 if answer == "what?" else 1)
+    assert ran.error == "WaitInterrupted"
+    assert ("was cancelled" if state == "CANCELLED" else "goes on") in ran.traceback
+    gate("go").touch()
+    over = kernel.value("held.wait(check=False).state")
+    assert over == ("CANCELLED" if state == "CANCELLED" else "COMPLETED")
+
+
+def test_where_nobody_can_be_asked_the_job_goes_on(
+    kernel: Any, wait_for: Callable[..., Any], gate: Callable[[str], Path]
+) -> None:
+    ran, number = _interrupted(kernel, wait_for, gate("go"))
+    assert ran.error == "WaitInterrupted"
+    assert "goes on" in ran.traceback
+    assert f"number is {number}" in ran.traceback
+    assert "nobody can be asked" in ran.traceback
+    assert "Traceback" not in ran.traceback
+    gate("go").touch()
+    assert kernel.value("held.wait().state") == "COMPLETED"
+
+
+def test_an_interrupt_at_the_question_keeps_the_job_and_says_so(
+    kernel: Any, wait_for: Callable[..., Any], gate: Callable[[str], Path]
+) -> None:
+    def interrupt_again() -> str:
+        kernel.manager.interrupt_kernel()
+        return ""
+
+    kernel.answer = interrupt_again
+    try:
+        ran, _ = _interrupted(kernel, wait_for, gate("go"))
+    finally:
+        kernel.answer = None
+    assert ran.error == "WaitInterrupted"
+    assert "goes on" in ran.traceback
+    gate("go").touch()
+    kernel.ok("held.wait()")
+
+
+@pytest.mark.parametrize(("setting", "state"), [("cancel", "CANCELLED"), ("keep", "COMPLETED")])
+def test_the_setting_decides_without_a_question(
+    kernel: Any, wait_for: Callable[..., Any], gate: Callable[[str], Path], setting: str, state: str
+) -> None:
+    kernel.ok(f"from jupyter_slurm.handles.cluster import settings\nsettings().on_interrupt = {setting!r}")
+    kernel.answer, kernel.asked = (lambda: "c"), []
+    try:
+        ran, _ = _interrupted(kernel, wait_for, gate("go"))
+    finally:
+        kernel.answer = None
+        kernel.ok("settings().on_interrupt = 'ask'")
+    assert kernel.asked == []
+    assert "the setting on_interrupt" in ran.traceback
+    gate("go").touch()
+    assert kernel.value("held.wait(check=False).state") == state
+
+
+def test_a_cancelled_await_says_that_the_job_goes_on(kernel: Any, gate: Callable[[str], Path]) -> None:
+    kernel.ok(f"%%sbatch as=awaited\n#!/bin/bash\nuntil [ -e {gate('go')} ]; do sleep 0.1; done")
+    ran = kernel.run("import asyncio\nasync with asyncio.timeout(0.3):\n    await awaited")
+    assert ran.error == "TimeoutError"
+    assert "it goes on" in ran.stderr
+    gate("go").touch()
+    kernel.ok("awaited.wait()")
