@@ -15,8 +15,8 @@ from jupyter_slurm.embedded import packages
 from jupyter_slurm.embedded.cluster import EmbeddedCluster
 from jupyter_slurm.embedded.control import ClusterControl, ClusterStatus
 from jupyter_slurm.embedded.description import Description, load_description
-from jupyter_slurm.embedded.installation import installation_for
 from jupyter_slurm.embedded.layout import default_directory
+from jupyter_slurm.embedded.roots import RELEASES, installation_for, slurm_root
 
 __all__ = ["add_actions", "add_parser", "run"]
 
@@ -38,7 +38,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--config", type=Path, metavar="FILE.toml", help="description of the cluster (default: Arandu)")
     start.add_argument("--accounting", action="store_true", help="with MariaDB and slurmdbd in any case")
     start.add_argument("--user", action="append", default=[], metavar="NAME", help="make NAME a user in accounting")
-    start.add_argument("--slurm-root", default="", metavar="DIR", help="run the Slurm that was unpacked there")
+    version = start.add_mutually_exclusive_group()
+    version.add_argument("--slurm-version", choices=RELEASES, help="unpack that version from Debian, and run it")
+    version.add_argument("--slurm-root", default="", metavar="DIR", help="run the Slurm that was unpacked there")
     start.add_argument("--timeout", type=float, metavar="SECONDS", help="how long it may take (15, with accounting 30)")
     start.add_argument("--foreground", action="store_true", help="stay, and stop the cluster on Ctrl-C or SIGTERM")
     status = actions.add_parser("status", help="show its daemons and nodes")
@@ -69,7 +71,8 @@ def _describe(args: argparse.Namespace) -> Description:
 
 
 def _start(args: argparse.Namespace) -> int:
-    installation = installation_for(args.slurm_root)
+    root = str(slurm_root(args.slurm_version)) if args.slurm_version else args.slurm_root
+    installation = installation_for(root)
     cluster = EmbeddedCluster(_describe(args), directory=_directory(args), installation=installation)
     if args.foreground:
         # Blocked before anything is started: what ends us early is kept until we look, and then stops the cluster.

@@ -15,7 +15,7 @@ from typing import Any
 
 from jupyter_slurm.embedded.cgroups import CgroupTree
 from jupyter_slurm.embedded.daemons import Daemons
-from jupyter_slurm.embedded.installation import Installation, installation_for
+from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
 from jupyter_slurm.embedded.processes import (
     Process,
@@ -25,6 +25,7 @@ from jupyter_slurm.embedded.processes import (
     kill_all,
     look,
 )
+from jupyter_slurm.embedded.roots import installation_for
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import CommandError, EmbeddedError
 

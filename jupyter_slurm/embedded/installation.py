@@ -10,10 +10,10 @@ from functools import cached_property
 from jupyter_slurm.embedded.packages import command_to_install, find_program, missing_packages
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
-__all__ = ["Installation", "installation_for"]
+__all__ = ["Installation"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Installation:
     """The Slurm of this machine."""
 
@@ -61,8 +61,3 @@ class Installation:
         if match is None:
             raise EmbeddedError(f"slurmd -V said {text!r}, which names no version.")
         return int(match[1]), int(match[2])
-
-
-def installation_for(root: str) -> Installation:
-    """Return the Slurm in that directory, or this machine's if it is empty."""
-    return Installation()
