@@ -145,35 +145,32 @@ class AgentClient:
         AgentUnreachable
             The link broke; what was received is valid, and the caller may ask again from there.
         """
-        import httpx
         import httpx_sse
 
-        from jupyter_slurm.agent.link import as_error, check_peer, lost, timeouts
+        from jupyter_slurm.agent.link import as_error, check_peer, exchange, timeouts
 
-        link = self._link()
-        try:
-            with link.http.stream(
+        http = self._link().http
+        with (
+            exchange(lambda: self._drop(http), "GET", path, _STREAM_TIMEOUT),
+            http.stream(
                 "GET", path, params=params, timeout=timeouts(_STREAM_TIMEOUT), extensions={"trace": check_peer}
-            ) as response:
-                if response.status_code >= 400:
-                    raise as_error(response.status_code, response.read())
-                for event in httpx_sse.EventSource(response).iter_sse():
-                    yield _received(event.event, event.data)
-        except httpx.TransportError as error:
-            self._drop(link.http)
-            raise lost(error, "GET", path, _STREAM_TIMEOUT) from error
+            ) as response,
+        ):
+            if response.status_code >= 400:
+                raise as_error(response.status_code, response.read())
+            for event in httpx_sse.EventSource(response).iter_sse():
+                yield _received(event.event, event.data)
 
     async def astream(
         self, path: str, params: Mapping[str, Any] | None = None
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Do the same in a loop."""
-        import httpx
         import httpx_sse
 
-        from jupyter_slurm.agent.link import as_error, async_client, check_peer_async, lost, timeouts
+        from jupyter_slurm.agent.link import as_error, async_client, check_peer_async, exchange, timeouts
 
         link = await asyncio.to_thread(self._link)
-        try:
+        with exchange(lambda: self._drop(link.http), "GET", path, _STREAM_TIMEOUT):
             async with (
                 async_client(link.endpoint) as client,
                 client.stream(
@@ -188,9 +185,6 @@ class AgentClient:
                     raise as_error(response.status_code, await response.aread())
                 async for event in httpx_sse.EventSource(response).aiter_sse():
                     yield _received(event.event, event.data)
-        except httpx.TransportError as error:
-            self._drop(link.http)
-            raise lost(error, "GET", path, _STREAM_TIMEOUT) from error
 
     @asynccontextmanager
     async def forward(
@@ -291,25 +285,19 @@ class AgentClient:
         timeout: float | None = _ANSWER_TIMEOUT,
         content: bytes | None = None,
     ) -> httpx.Response:
-        import httpx
-
-        from jupyter_slurm.agent.link import LinkLost, check_peer, lost, timeouts
+        from jupyter_slurm.agent.link import LinkLost, check_peer, exchange, timeouts
 
         try:
-            return http.request(
-                method,
-                path,
-                params=params,
-                content=content,
-                headers=None if content is None else {"Content-Type": "application/json"},
-                timeout=timeouts(timeout),
-                extensions={"trace": check_peer},
-            )
-        except httpx.TransportError as error:
-            meaning = lost(error, method, path, timeout)
-            if isinstance(meaning, LinkLost):
-                self._drop(http)
-            raise meaning from error
+            with exchange(lambda: self._drop(http), method, path, timeout):
+                return http.request(
+                    method,
+                    path,
+                    params=params,
+                    content=content,
+                    headers=None if content is None else {"Content-Type": "application/json"},
+                    timeout=timeouts(timeout),
+                    extensions={"trace": check_peer},
+                )
         except RuntimeError as error:  # another thread has just seen the agent end, and closed this client
             if not http.is_closed:
                 raise

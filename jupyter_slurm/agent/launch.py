@@ -13,6 +13,7 @@ import json
 import os
 import re
 import select
+import site
 import subprocess
 import sys
 import time
@@ -105,7 +106,8 @@ def choose_hosting(settings: Settings, environ: Mapping[str, str]) -> Hosting:
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of an agent: no secrets, nothing that Slurm set for an enclosing job.
 
-    Relative entries of PYTHONPATH are made absolute, because the agent lives in another directory.
+    It runs this very package, also where that is not installed: its parent folder is put on PYTHONPATH, and relative
+    entries there are made absolute, because the agent lives in another directory.
     """
     inside = {**environ, "SLURM_JOB_ID": environ.get("SLURM_JOB_ID", "0")}
     kept = {
@@ -113,9 +115,11 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in submission_environment(inside).items()
         if not is_secret(name) and not _CREDENTIAL.search(name)
     }
-    if kept.get("PYTHONPATH"):
-        kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, kept["PYTHONPATH"].split(os.pathsep)))
-    return kept
+    folders = [os.path.abspath(entry) for entry in kept.pop("PYTHONPATH", "").split(os.pathsep) if entry]
+    package_folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if package_folder not in (*site.getsitepackages(), site.getusersitepackages()):
+        folders.insert(0, package_folder)
+    return {**kept, "PYTHONPATH": os.pathsep.join(folders)} if folders else kept
 
 
 def log_tail(settings: Settings, lines: int = 20) -> str:
@@ -150,9 +154,15 @@ def _only_starter(settings: Settings) -> Iterator[None]:
 
 def _spawn(settings: Settings) -> None:
     """Start a daemon and wait for its word."""
-    os.makedirs(os.path.dirname(log_path(settings)), mode=0o700, exist_ok=True)
     values = {name: getattr(settings, name) for name in settings.trait_names(config=True)}
-    log = open_private(log_path(settings), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.makedirs(os.path.dirname(log_path(settings)), mode=0o700, exist_ok=True)
+        log = open_private(log_path(settings), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    except OSError as error:
+        raise AgentUnreachable(
+            f"The log of the agent cannot be written: {error}",
+            hint="Make room there, remove what is not a file of yours, or set Settings.state_dir.",
+        ) from error
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "jupyter_slurm.agent"],

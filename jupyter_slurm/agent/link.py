@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -12,9 +14,20 @@ from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.agent.peers import is_ours, peer_uid
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
 
-__all__ = ["LinkLost", "as_error", "async_client", "encode", "lost", "repetition", "sync_client", "timeouts"]
+__all__ = [
+    "LinkLost",
+    "as_error",
+    "async_client",
+    "encode",
+    "exchange",
+    "lost",
+    "repetition",
+    "sync_client",
+    "timeouts",
+]
 
 _CONNECTED = (".connect_unix_socket.complete", ".connect_tcp.complete")
+_CONNECT_TIMEOUT = 5.0
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=600)
 
 
@@ -50,6 +63,8 @@ def async_client(endpoint: Endpoint) -> httpx.AsyncClient:
 
 def check_peer(name: str, info: Mapping[str, Any]) -> None:
     """Refuse a server of another user before a byte is sent (httpx's ``trace`` extension)."""
+    if name.endswith(".connect_unix_socket.started"):
+        _probe(info["path"])
     if name.endswith(_CONNECTED):
         stream = info["return_value"]
         connection = stream.get_extra_info("socket")
@@ -57,6 +72,21 @@ def check_peer(name: str, info: Mapping[str, Any]) -> None:
             uid = peer_uid(connection)
             stream.close()
             raise _stranger(uid)
+
+
+def _probe(path: str) -> None:
+    """Connect once before httpcore does: its socket stays open, until it is collected, when nobody listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_CONNECT_TIMEOUT)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            raise _no_answer() from error
+
+
+def _no_answer() -> LinkLost:
+    hint = "`jupyter slurm agent status` shows what is known of it."
+    return LinkLost("The agent does not answer.", sent=False, hint=hint)
 
 
 async def check_peer_async(name: str, info: Mapping[str, Any]) -> None:
@@ -84,15 +114,28 @@ def encode(value: Any) -> bytes:
 
 def timeouts(read: float | None) -> httpx.Timeout:
     """Return time limits: connecting is local and quick, an answer may take ``read`` seconds."""
-    return httpx.Timeout(read, connect=5.0, pool=5.0)
+    return httpx.Timeout(read, connect=_CONNECT_TIMEOUT, pool=_CONNECT_TIMEOUT)
+
+
+@contextlib.contextmanager
+def exchange(drop: Callable[[], None], method: str, path: str, read: float | None) -> Iterator[None]:
+    """Turn what goes wrong in an exchange into what it means for us; ``drop`` is called when the agent has ended."""
+    try:
+        yield
+    except LinkLost:
+        drop()
+        raise
+    except httpx.TransportError as error:
+        meaning = lost(error, method, path, read)
+        if isinstance(meaning, LinkLost):
+            drop()
+        raise meaning from error
 
 
 def lost(error: httpx.TransportError, method: str, path: str, read: float | None) -> LinkLost | AgentUnreachable:
     """Return what a failed exchange means for us."""
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
-        return LinkLost(
-            "The agent does not answer.", sent=False, hint="`jupyter slurm agent status` shows what is known of it."
-        )
+        return _no_answer()
     if isinstance(error, httpx.TimeoutException):
         return AgentUnreachable(
             f"The agent gave no answer to {path} within {read} s.",

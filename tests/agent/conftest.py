@@ -94,7 +94,9 @@ class PlumbingCore:
         text = b"0123456789"
         return text[offset:][:limit], len(text)
 
-    async def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def stream(
+        self, cluster: str, ref: str, offsets: dict[str, int]
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         for number in range(self.chunks):
             self.last_seen = number
             yield "output", {"stream": "stdout", "offset": number, "data": "eA==" * 10_000}
@@ -108,7 +110,12 @@ class PlumbingCore:
         self.calls.append(("command", argv, table, context))
         if argv == ["die"]:
             os._exit(9)
-        return {"exit_code": 0, "stdout": "", "stderr": "", "table": {"columns": ["A"], "rows": [["1"]]} if table else None}
+        return {
+            "exit_code": 0,
+            "stdout": "",
+            "stderr": "",
+            "table": {"columns": ["A"], "rows": [["1"]]} if table else None,
+        }
 
     async def options(self, cluster: str, command: str) -> dict[str, Any]:
         option = {"name": "partition", "short": "p", "takes_value": True, "help": None}

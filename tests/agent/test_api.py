@@ -57,7 +57,9 @@ def test_every_schema_is_used() -> None:
         assert f"#/components/schemas/{name}" in text, name
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/agent", "/v1/agent/", "/v1/clusters/a/b", "/v1/clusters/local/jobs/12/x"])
+@pytest.mark.parametrize(
+    "path", ["/", "/v1", "/v2/agent", "/v1/agent/", "/v1/clusters/a/b", "/v1/clusters/local/jobs/12/x"]
+)
 def test_an_unknown_address(http: httpx.Client, path: str) -> None:
     _problem(http.get(path), 404)
 
@@ -195,7 +197,9 @@ def test_a_bad_query_is_refused(http: httpx.Client, query: str) -> None:
     _problem(http.get(f"{JOBS}?{query}"), 400)
 
 
-@pytest.mark.parametrize("query", ["offset=x", "offset=1.0", "limit=-1", "limit=1e3", "offset=" + "9" * 30, "stream=stdin"])
+@pytest.mark.parametrize(
+    "query", ["offset=x", "offset=1.0", "limit=-1", "limit=1e3", "offset=" + "9" * 30, "stream=stdin"]
+)
 def test_a_bad_piece_is_refused(http: httpx.Client, query: str) -> None:
     _problem(http.get(f"{JOBS}/12/output?{query}"), 400)
 
@@ -214,9 +218,7 @@ def test_errors_keep_their_class_and_hint(http: httpx.Client) -> None:
     assert (document["type"], document["hint"]) == ("urn:jupyter-slurm:error:job-not-found", "Look.")
 
 
-def test_what_nobody_foresaw_shows_no_inside(
-    http: httpx.Client, core: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_nobody_foresaw_shows_no_inside(http: httpx.Client, core: Any, caplog: pytest.LogCaptureFixture) -> None:
     core.failure = RuntimeError("the inside: password=hunter2")
     document = _problem(http.get(f"{JOBS}/12"), 500)
     assert "hunter2" not in json.dumps(document)
@@ -230,7 +232,9 @@ def test_a_stop_that_must_not_be(http: httpx.Client, core: Any) -> None:
     """An agent within a larger process, or one that holds something, does not make room for another."""
     _problem(http.post("/v1/agent/stop", json={"only_idle": True}), 409)
     core.held = {"submissions": 2}
-    assert _problem(http.post("/v1/agent/stop", json={"only_idle": True}), 409)["details"] == {"holds": {"submissions": 2}}
+    assert _problem(http.post("/v1/agent/stop", json={"only_idle": True}), 409)["details"] == {
+        "holds": {"submissions": 2}
+    }
     assert http.get("/v1/agent").status_code == 200
 
 

@@ -54,10 +54,8 @@ def test_somebody_elses_folder_is_refused(make_settings: Callable[..., Settings]
 
 @needs_root
 @pytest.mark.root
-def test_a_folder_that_somebody_made_first_is_passed_over(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The name in /tmp can be taken by anybody: then the next place is used, and what lies in theirs is not looked at."""
+def test_a_folder_that_somebody_made_first_is_passed_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name in /tmp can be taken by anybody: the next place is used, and what lies in theirs is not looked at."""
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(discovery, "_LOCAL_TEMP", str(place))
     theirs = place / f"jupyter-slurm-{os.geteuid()}"
@@ -125,10 +123,10 @@ def test_a_folder_on_a_network_file_system_is_refused(
 def test_private_files_are_not_opened_through_links(place: Path) -> None:
     (place / "target").write_text("x")
     (place / "link").symlink_to(place / "target")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="symbolic links"):
         discovery.open_private(str(place / "link"), os.O_RDONLY)
     os.mkfifo(place / "fifo")
-    with pytest.raises(OSError):  # and a FIFO does not make us wait
+    with pytest.raises(PermissionError):  # and a FIFO does not make us wait
         discovery.open_private(str(place / "fifo"), os.O_RDONLY)
     (place / "open").write_text("x")
     (place / "open").chmod(0o644)

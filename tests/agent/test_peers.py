@@ -19,7 +19,6 @@ from jupyter_slurm.agent.peers import peer_uid
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 
-
 _STRANGER = 12345
 
 _BECOME = f"""
@@ -35,7 +34,8 @@ _ASK = (
 sock.connect(address)
 secret = sys.argv[3]
 try:
-    sock.sendall(f"GET /v1/agent HTTP/1.1\\r\\nHost: {sys.argv[4]}\\r\\nAuthorization: Bearer {secret}\\r\\n\\r\\n".encode())
+    head = ["GET /v1/agent HTTP/1.1", f"Host: {sys.argv[4]}", f"Authorization: Bearer {secret}", "", ""]
+    sock.sendall("\\r\\n".join(head).encode())
     print(repr(sock.recv(1000)))
 except ConnectionError:
     print(repr(b""))
