@@ -45,7 +45,8 @@ def test_a_notebook_keeps_the_last_drawing(
 def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> None:
     code = (
         "%load_ext jupyter_slurm\n"
-        'get_ipython().run_cell(\'%%sbatch wait as=job\\nimport sys\\nprint("to stdout")\\nprint("to stderr", file=sys.stderr)\')\n'
+        'cell = \'import sys\\nprint("to stdout")\\nprint("to stderr", file=sys.stderr)\'\n'
+        "job = get_ipython().run_cell_magic('sbatch', 'wait', cell)\n"
         "job\n%sinfo\n"
     )
     done = subprocess.run(
