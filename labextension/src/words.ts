@@ -55,12 +55,12 @@ export function jobTime(job: IJob, now: number): string {
   return start === null || end === null ? "" : formatDuration(end - start);
 }
 
-/** Return the second line of a job: why it waits or how it ended, and since when nothing is known of it. */
-export function jobReason(trans: TranslationBundle, job: IJob): string {
-  const parts = [job.reason_text || job.reason, job.next_step];
+/** Return why a job waits or how it ended, since when nothing is known of it, and what to do: a line each. */
+export function jobReason(trans: TranslationBundle, job: IJob): string[] {
+  const lines = [job.reason_text || job.reason, job.next_step];
   if (!job.known && job.state_since !== null) {
     const since = new Date(job.state_since * 1000).toLocaleTimeString();
-    parts.unshift(trans.__("unknown since %1", since));
+    lines.unshift(trans.__("Not known since %1.", since));
   }
-  return parts.filter((text) => text && text !== "None").join(" — ");
+  return lines.filter((line) => line && line !== "None");
 }

@@ -62,13 +62,10 @@ describe("a job", () => {
   });
 
   it("says why it waits, and since when nothing is known of it", () => {
-    expect(jobReason(trans, waiting)).toBe("others are ahead — wait");
-    expect(jobReason(trans, { ...waiting, known: false })).toMatch(
-      /^unknown since .+ — others are ahead — wait$/,
-    );
-    expect(jobReason(trans, { ...waiting, reason: "None", reason_text: "", next_step: "" })).toBe(
-      "",
-    );
+    expect(jobReason(trans, waiting)).toEqual(["others are ahead", "wait"]);
+    expect(jobReason(trans, { ...waiting, known: false })[0]).toMatch(/^Not known since .+\.$/);
+    const nothing = { ...waiting, reason: "None", reason_text: "", next_step: "" };
+    expect(jobReason(trans, nothing)).toEqual([]);
   });
 
   it("is taken for finished only in states that we know to be an end", () => {

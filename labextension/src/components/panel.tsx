@@ -29,7 +29,11 @@ function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
       <td className="jp-Slurm-state">
         <span className="jp-Slurm-badge">{job.state}</span>
       </td>
-      <td className="jp-Slurm-reason">{jobReason(trans, job)}</td>
+      <td className="jp-Slurm-reason">
+        {jobReason(trans, job).map((line) => (
+          <div key={line}>{line}</div>
+        ))}
+      </td>
       <td>{job.partition}</td>
       <td className="jp-Slurm-time">{jobTime(job, model.now)}</td>
       <td>

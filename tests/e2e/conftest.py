@@ -1,0 +1,79 @@
+"""A browser, and JupyterLab as a person has it open."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+LAB = """
+c.LabApp.expose_app_in_browser = True
+# Nothing is asked of the world outside.
+c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
+c.LabApp.news_url = None
+"""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium of this machine."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("Chromium is missing; `make test` installs it")
+        pytest.skip("Chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, headless=True, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def lab(start_jupyter: Callable[..., Any]) -> Any:
+    """A JupyterLab whose commands a test can call."""
+    return start_jupyter("lab", "--config=lab.py", files={"lab.py": LAB})
+
+
+@pytest.fixture
+def page(browser: Browser, lab: Any) -> Iterator[Page]:
+    """A tab on that JupyterLab, logged in. What its console says is shown when the test fails."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.on("console", lambda message: logging.info("%s: %s", message.type, message.text))
+    page.goto(f"{lab.url}lab?token={lab.token}")
+    page.wait_for_selector("#jp-main-statusbar")
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def screenshot(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
+    """``screenshot(page, name)`` in both themes, into test-results/."""
+    folder = Path(request.config.rootpath, "test-results")
+
+    def take(page: Page, name: str) -> None:
+        folder.mkdir(exist_ok=True)
+        for theme, short in (("JupyterLab Dark", "dark"), ("JupyterLab Light", "light")):
+            page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+            page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+            page.wait_for_selector("#jupyterlab-splash", state="detached")
+            page.screenshot(path=folder / f"{name}-{short}.png")
+
+    return take

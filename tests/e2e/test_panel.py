@@ -1,0 +1,124 @@
+"""The status bar and the table of jobs, in a real JupyterLab with a real Slurm behind it."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slurm]
+
+expect.set_options(timeout=30_000)
+
+HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
+
+
+@pytest.fixture
+def sbatch(cluster: Any, lab: Any) -> Iterator[Callable[..., str]]:
+    """``sbatch(*options)``: a job from a terminal, which sleeps; its id. Cancelled at the end of the test."""
+    env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
+    ids: list[str] = []
+
+    def submit(*options: str) -> str:
+        command = ["sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=sleep 600"]
+        done = subprocess.run(command, env=env, cwd=lab.home, capture_output=True, text=True, check=True)
+        ids.append(done.stdout.strip())
+        return ids[-1]
+
+    yield submit
+    subprocess.run(["scancel", *ids], env=env, check=True)
+
+
+@pytest.fixture
+def submit(lab: Any, cluster: Any) -> Callable[..., str]:
+    """``submit(*options)``: a job of ours, which sleeps; its id."""
+    env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(cluster.slurm_conf)}
+    context = {"cwd": str(lab.home), "env": env, "umask": 0o22, "limits": {}}
+
+    def submit(*options: str) -> str:
+        key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+        text = "#!/bin/bash\nsleep 600\n"
+        asked = {"key": key, "kind": "script", "text": text, "options": options, "args": [], "context": context}
+        headers = {"Authorization": f"token {lab.token}"}
+        (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).json()
+        answer = httpx.post(lab.api(f"v1/clusters/{known['id']}/jobs"), json=asked, headers=headers, timeout=60)
+        return str(answer.raise_for_status().json()["id"])
+
+    return submit
+
+
+def row_of(page: Page, job: str) -> Locator:
+    cell = page.locator(".jp-Slurm-id", has_text=re.compile(f"^{job}$"))
+    return page.locator(".jp-Slurm-panel tbody tr").filter(has=cell)
+
+
+def test_jobs_are_seen_and_cancelled(
+    page: Page,
+    sbatch: Callable[..., str],
+    submit: Callable[..., str],
+    screenshot: Callable[[Page, str], None],
+) -> None:
+    status = page.locator(".jp-Slurm-status button")
+    expect(status).to_have_text("Slurm: no jobs")  # those that follow are seen by the one poller, every 10 s
+    running = sbatch("-p", "arandu", "--gpus=1")
+    waiting = submit("-J", HOSTILE, "-p", "devwork", "--begin=now+1hour")
+    expect(status).to_have_text("Slurm: 1 running, 1 pending")
+    status.click()
+    rows = page.locator(".jp-Slurm-panel tbody tr")
+    expect(rows).to_have_count(2)
+    row = row_of(page, waiting)
+    expect(row.locator(".jp-Slurm-name")).to_have_text(HOSTILE)
+    expect(row.locator(".jp-Slurm-state")).to_have_text("PENDING")
+    expect(row.locator(".jp-Slurm-reason")).not_to_be_empty()
+    expect(row_of(page, running).locator(".jp-Slurm-time")).not_to_be_empty()
+    screenshot(page, "panel")
+
+    row.get_by_role("button", name=f"Cancel job {waiting}").click()
+    page.get_by_role("button", name="Keep it").click()
+    expect(row.locator(".jp-Slurm-state")).to_have_text("PENDING")
+    row.get_by_role("button", name=f"Cancel job {waiting}").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(row.locator(".jp-Slurm-state")).to_contain_text("CANCELLED")
+    expect(row.get_by_role("button")).to_have_count(0)
+    expect(status).to_have_text("Slurm: 1 running")
+    page.get_by_role("button", name="Hide finished").click()
+    expect(rows).to_have_count(1)
+
+
+def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(page: Page) -> None:
+    page.keyboard.press("ControlOrMeta+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill("show my slurm jobs")
+    page.locator(".lm-CommandPalette-item", has_text="Show my Slurm jobs").click()
+    expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
+    page.wait_for_function(
+        """async () => {
+            const { workspaces } = window.jupyterapp.serviceManager;
+            const { values } = await workspaces.list();
+            return values.some(value => JSON.stringify(value.data).includes('jupyter-slurm:jobs'));
+        }"""
+    )
+    page.reload()
+    expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
+
+
+def test_a_server_without_an_answer_is_told_in_words(page: Page, lab: Any) -> None:
+    status = page.locator(".jp-Slurm-status button")
+    expect(status).to_have_attribute("data-connection", "live")
+    problem = '{"title": "AgentUnreachable", "detail": "No agent answers.", "hint": "Look at its log."}'
+    page.route(
+        "**/jupyter-slurm/api/**",
+        lambda route: route.fulfill(status=503, content_type="application/problem+json", body=problem),
+    )
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:refresh')")
+    expect(status).to_have_text("Slurm: not reachable")
+    expect(status).to_have_attribute("title", "No agent answers. Look at its log.")
+    page.unroute("**/jupyter-slurm/api/**")
+    expect(status).to_have_attribute("data-connection", "live")
