@@ -2,13 +2,15 @@
 
 A name that Python does not know stays as it was typed, for the cluster or for awk. What may stand between the braces is
 a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``); nothing is called or
-evaluated.
+evaluated. A function, class or module (``awk {print}``), doubled braces and ``$$`` stay as typed too; so does what is
+in single quotes or behind a backslash.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final
 
 __all__ = ["MISSING", "Lookup", "expand_at"]
@@ -42,7 +44,7 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
         The value as text, and the position behind the reference; None when it stays as typed.
     """
     match = _REFERENCE.match(text, at)
-    if match is None:
+    if match is None or text[max(at - 1, 0) : at] == text[at]:
         return None
     path = match["path"] or match["name"] or match["braced"]
     name = re.match(_NAME, path)
@@ -50,7 +52,9 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     value = lookup(name[0])
     for step in _STEPS.findall(path[name.end() :]):
         value = MISSING if value is MISSING else _follow(value, step)
-    return None if value is MISSING else (_as_text(value), match.end())
+    if value is MISSING or callable(value) or isinstance(value, ModuleType):
+        return None
+    return _as_text(value), match.end()
 
 
 def _follow(value: Any, step: str) -> Any:

@@ -7,27 +7,25 @@
 What begins with a dash is Slurm's and travels unchanged; a bare ``word`` or ``word=value`` is ours; after ``--`` come
 the arguments of the script. Quotes and backslashes work as in a POSIX shell (Shell Command Language, 2.2), and Python
 values are put in by :mod:`jupyter_slurm.domain.expand`: outside single quotes, always into the word at hand, so that a
-value with blanks stays one word and never becomes an option.
+value with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jupyter_slurm.domain.expand import Lookup, expand_at
-from jupyter_slurm.domain.options import Option, OptionTable, SplitArgv
+from jupyter_slurm.domain.options import HET, Option, OptionTable, SplitArgv
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["MagicLine", "Token", "parse_cell_line", "parse_line_magic", "tokenize"]
+__all__ = ["MagicLine", "Token", "command_words", "parse_cell_line", "parse_line_magic", "tokenize"]
 
 _OWN = re.compile(r"(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """One word of a line.
 
     Attributes
@@ -36,18 +34,17 @@ class Token:
         Without its quotes, values put in.
     start, end : int
         Where it stands in the line, as typed.
-    from_value : bool
-        Whether it begins with a Python value: then it is neither an option nor a word of ours.
+    typed : int
+        How many characters at the beginning of ``text`` stand in the line itself; a Python value may follow.
     """
 
     text: str
     start: int
     end: int
-    from_value: bool = False
+    typed: int
 
 
-@dataclass(frozen=True)
-class MagicLine:
+class MagicLine(NamedTuple):
     """A magic line taken apart.
 
     Attributes
@@ -71,7 +68,7 @@ class MagicLine:
     args: list[str]
     rest: list[str]
     parsed: SplitArgv
-    spans: list[tuple[int, int]] = field(default_factory=list)
+    spans: list[tuple[int, int]]
 
 
 def tokenize(line: str, lookup: Lookup | None = None) -> list[Token]:
@@ -97,6 +94,7 @@ class _Reader:
     def __init__(self, line: str, lookup: Lookup | None) -> None:
         self.line, self.lookup, self.at = line, lookup, 0
         self.text: list[str] = []
+        self.typed: int | None = None
 
     def next(self) -> Token | None:
         line = self.line
@@ -104,12 +102,11 @@ class _Reader:
             self.at += 1
         if self.at >= len(line):
             return None
-        start, self.text = self.at, []
-        inner = line[start + 1 : start + 2] if line[start] == '"' else line[start]
-        from_value = bool(inner) and self._value(start + (line[start] == '"')) is not None
+        start, self.text, self.typed = self.at, [], None
         while self.at < len(line) and not line[self.at].isspace():
             self._step()
-        return Token("".join(self.text), start, self.at, from_value)
+        text = "".join(self.text)
+        return Token(text, start, self.at, len(text) if self.typed is None else self.typed)
 
     def _step(self) -> None:
         char = self.line[self.at]
@@ -120,6 +117,9 @@ class _Reader:
         elif char == '"':
             self._double()
         elif char == "\\":
+            if self.at + 1 == len(self.line):
+                hint = "A magic's line cannot go on in the next line; write \\\\ for a backslash."
+                raise UsageError("the line ends with a backslash", hint=hint, span=[self.at, self.at + 1])
             self.text.append(self.line[self.at + 1 : self.at + 2])
             self.at += 2
         else:
@@ -144,6 +144,8 @@ class _Reader:
             self.text.append(self.line[self.at])
             self.at += 1
         else:
+            if self.typed is None:
+                self.typed = len("".join(self.text))
             self.text.append(value[0])
             self.at = value[1]
 
@@ -192,24 +194,17 @@ def parse_cell_line(
     texts = [token.text for token in tokens]
     options, ours, typed = list[Option](), dict[str, str | None](), list[Token]()
     at = 0
-    while at < len(tokens) and not _is_end(tokens[at], line):
-        if _is_option(tokens[at]):
-            found = _take(table, texts, tokens, at)
-            used = sum(len(option.tokens) for option in found)
-            options += found
-            typed += tokens[at : at + used]
-            at += used
-        else:
+    while at < len(tokens) and not _is_end(tokens[at]):
+        found = _options_at(table, tokens, texts, at)
+        used = sum(len(option.tokens) for option in found)
+        options += found
+        typed += tokens[at : at + used]
+        if not found:
             _own_word(tokens[at], line, words, ours)
-            at += 1
-    return MagicLine(
-        [token.text for token in typed],
-        ours,
-        texts[at + 1 :],
-        [],
-        SplitArgv(options, []),
-        [(token.start, token.end) for token in typed],
-    )
+        at += used or 1
+    _check_arguments(table, tokens[at + 1 :])
+    spans = [(token.start, token.end) for token in typed]
+    return MagicLine([token.text for token in typed], ours, texts[at + 1 :], [], SplitArgv(options, []), spans)
 
 
 def parse_line_magic(
@@ -223,60 +218,124 @@ def parse_line_magic(
     texts = [token.text for token in tokens]
     ours: dict[str, str | None] = {}
     at = 0
-    while at < len(tokens):
-        match = _OWN.fullmatch(texts[at])
-        if tokens[at].from_value or match is None or match["word"] not in words:
-            break
+    while at < len(tokens) and _looks_ours(tokens[at], words):
         _own_word(tokens[at], line, words, ours)
         at += 1
     first, options = at, list[Option]()
-    while at < len(tokens) and not _is_end(tokens[at], line) and _is_option(tokens[at]):
-        found = _take(table, texts, tokens, at)
+    while at < len(tokens) and not _is_end(tokens[at]):
+        found = _options_at(table, tokens, texts, at)
+        if not found:
+            _check_order(tokens[at], line, words)
+            break
         options += found
         at += sum(len(option.tokens) for option in found)
     typed = tokens[first:at]
-    rest = texts[at + 1 :] if at < len(tokens) and _is_end(tokens[at], line) else texts[at:]
+    operands = tokens[at + 1 :] if at < len(tokens) and _is_end(tokens[at]) else tokens[at:]
+    _check_arguments(table, operands[1:])
+    rest = [token.text for token in operands]
     spans = [(token.start, token.end) for token in typed]
     return MagicLine([token.text for token in typed], ours, [], rest, SplitArgv(options, rest), spans)
 
 
-def _is_end(token: Token, line: str) -> bool:
-    return line[token.start : token.end] == "--"
+def command_words(line: str, table: OptionTable, lookup: Lookup | None = None) -> list[str]:
+    """Return the words of a line for a command that gets them as they are (``%squeue -u {name}``).
+
+    The command judges its options; all that is refused here is a value that would become one.
+
+    Raises
+    ------
+    UsageError
+        ``details["span"]`` says which part of the line is meant.
+    """
+    tokens = tokenize(line, lookup)
+    texts = [token.text for token in tokens]
+    at = 0
+    while at < len(tokens) and not _is_end(tokens[at]):
+        try:
+            found = _options_at(table, tokens, texts, at)
+        except OptionError:
+            found = []
+        at += sum(len(option.tokens) for option in found) or 1
+    return texts
 
 
-def _is_option(token: Token) -> bool:
-    if token.from_value and token.text.startswith("-"):
+def _is_end(token: Token) -> bool:
+    return token.text == "--" and token.typed == 2
+
+
+def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str], at: int) -> list[Option]:
+    """Return the option, bundle or separator of components that stands there; nothing if it is another word."""
+    token = tokens[at]
+    if table.is_separator(token.text) and token.typed:
+        return [Option(HET, None, (token.text,), at)]
+    if not table.is_option(token.text):
+        return []
+    if token.typed < table.name_length(token.text):
         raise UsageError(
             f"a value cannot become an option: {token.text!r}",
             hint="Type the option and put only its value into {…}.",
             span=[token.start, token.end],
         )
-    return token.text.startswith("-") and token.text != "-"
-
-
-def _take(table: OptionTable, texts: Sequence[str], tokens: Sequence[Token], at: int) -> list[Option]:
     try:
         return table.take(texts, at)
     except OptionError as error:
-        token = tokens[min(int(error.details.get("index", at)), len(tokens) - 1)]
         error.details["span"] = [token.start, token.end]
         raise
+
+
+def _check_arguments(table: OptionTable, tokens: Sequence[Token]) -> None:
+    """Refuse the one argument that sbatch would lose: it takes every ``:`` for a separator of components."""
+    for token in tokens:
+        if token.text == HET and table.command == "sbatch":
+            raise UsageError(
+                "sbatch drops an argument that is nothing but a colon",
+                hint="Give it to the script in another way, for example within a longer argument.",
+                span=[token.start, token.end],
+            )
+
+
+def _ours(token: Token) -> re.Match[str] | None:
+    """Match ``word`` or ``word=``, as far as it was typed."""
+    match = _OWN.fullmatch(token.text)
+    return match if match and token.typed >= min(len(token.text), match.end("word") + 1) else None
+
+
+def _looks_ours(token: Token, words: Mapping[str, bool]) -> bool:
+    """Whether the first words of a line magic go on: a word of ours, or one with a value that is nearly one."""
+    match = _ours(token)
+    return match is not None and (match["word"] in words or bool(match["value"] and _near(match["word"], words)))
+
+
+def _check_order(token: Token, line: str, words: Mapping[str, bool]) -> None:
+    match = _ours(token)
+    if match and match["word"] in words and words[match["word"]] == (match["value"] is not None):
+        raise UsageError(
+            f"{line[token.start : token.end]!r} stands behind Slurm's options; in a line magic our words come first",
+            hint=f"Put it first, or write ./{token.text} for a file of that name.",
+            span=[token.start, token.end],
+        )
+
+
+def _near(name: str, words: Mapping[str, bool]) -> str | None:
+    from difflib import get_close_matches  # only who has mistyped waits for it
+
+    return next(iter(get_close_matches(name, list(words), n=1)), None)
 
 
 def _own_word(token: Token, line: str, words: Mapping[str, bool], ours: dict[str, str | None]) -> None:
     """Note a word of ours."""
     span = [token.start, token.end]
-    match = None if token.from_value else _OWN.fullmatch(token.text)
+    match = _ours(token)
     if match is None or match["word"] not in words:
         name = match["word"] if match else token.text
-        near = difflib.get_close_matches(name, list(words), n=1)
+        near = _near(name, words)
         raise UsageError(
             f"{line[token.start : token.end]!r} is neither an option of Slurm nor a word of ours",
-            hint=f"Did you mean {near[0]}?"
+            hint=f"Did you mean {near}?"
             if near
             else f"Our words: {', '.join(sorted(words))}. Arguments come after --.",
             span=span,
-            suggestion=near[0] if near else None,
+            suggestion=near,
         )
     name, value = match["word"], match["value"]
     if name in ours:

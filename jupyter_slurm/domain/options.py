@@ -152,6 +152,16 @@ class OptionTable:
             for spec in self.specs
         ]
 
+    def name_length(self, word: str) -> int:
+        """Return how many characters of an option's word are its name or letters, the ``=`` included; no value is."""
+        if word.startswith("--"):
+            return word.find("=") + 1 or len(word)
+        for at, letter in enumerate(word[1:], 1):
+            spec = self._short.get(letter)
+            if spec is not None and spec.arity is not Arity.NONE:
+                return at + 1
+        return len(word)
+
     def nearest(self, name: str) -> str | None:
         """Return the option that was probably meant, with its dashes."""
         wanted = name.lstrip("-").partition("=")[0]

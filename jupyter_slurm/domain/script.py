@@ -1,6 +1,6 @@
 """Cells and batch scripts: what a cell is, what its ``#SBATCH`` lines say, and the script that runs a Python cell.
 
-Source: sbatch(1); ``_opt_batch_script`` and ``_get_next_option``'s behaviour, tried on 22.05 and 26.05.
+Source: sbatch(1), and what sbatch of 22.05 and 26.05 was seen to do.
 """
 
 from __future__ import annotations
@@ -8,20 +8,27 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from jupyter_slurm.domain.options import HET
 from jupyter_slurm.errors import CellError
 
 __all__ = ["MAX_SCRIPT_BYTES", "classify", "header_options", "ignored_headers", "job_script", "quote_argv"]
 
 Kind = Literal["script", "python"]
 
+_BLANK = " \t\n\v\f\r"  # isspace(3) in the C locale
+
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 """Slurm refuses scripts over ``max_script_size`` (4 MiB unless the site says otherwise) with a misleading message."""
 
 _ADD = "Add #!/bin/bash as its first line if it is a shell script."
-_CELL_MAGIC = re.compile(r"^\s*(%%?|!)\s*\w*")
+_IPYTHON = re.compile(r"\s*(%%?|!|\?).*|.*\?\??\s*", re.DOTALL)
+_LATE_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
+_HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts, with a complaint of sbatch
+_COMPONENT = re.compile(r"(?:hetjob|packjob)(?!\S)", re.IGNORECASE)
 
 
 def quote_argv(argv: Sequence[str]) -> str:
@@ -58,19 +65,26 @@ def classify(cell: str) -> Kind:
                 "the script has Windows line ends (CR LF), which Slurm refuses", hint="Save it with Unix line ends."
             )
         return "script"
+    if _LATE_SHEBANG.match(cell):
+        raise CellError(
+            "the #! is not at the very beginning of the cell, so Slurm would not take it for a script",
+            hint="Delete what stands before it, blank lines included.",
+        )
     _check_python(cell)
     return "python"
 
 
 def _check_python(cell: str) -> None:
     try:
-        compile(cell, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST, dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the job gives them, once
+            compile(cell, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         number = getattr(error, "lineno", None)
         lines = cell.splitlines()
         shown = lines[number - 1].strip() if number and number <= len(lines) else ""
         where = f" (line {number}: {shown[:80]!r})" if number else ""
-        if _CELL_MAGIC.match(shown):
+        if shown and _IPYTHON.fullmatch(shown):
             raise CellError(
                 f"a job's Python cell cannot use IPython's magics or !commands{where}",
                 hint="Write it in plain Python (subprocess), or as a script: #!/bin/bash as the first line.",
@@ -82,46 +96,75 @@ def _check_python(cell: str) -> None:
 def header_options(text: str) -> list[str]:
     """Return the words of the ``#SBATCH`` lines as sbatch reads them.
 
-    They count until the first line that is neither empty nor a comment. Quotes work as in a shell; what follows an
-    unquoted ``#`` is a comment.
+    They count until the first line that is neither blank nor a comment. Quotes group, a backslash takes the next
+    character as it is (between either kind of quotes too), an unquoted ``#`` ends the line, and so does an empty word.
+    ``#SBATCH hetjob`` becomes :data:`~jupyter_slurm.domain.options.HET`, as on the command line.
 
     Raises
     ------
     CellError
-        A quote is not closed.
+        A quote is not closed, or a word begins with a colon: sbatch stops at both. ``details["line"]`` has the line.
     """
-    words: list[str] = []
-    for number, line in _header_lines(text):
-        words += _words(line, number)
-    return words
+    return [word for number, line in _header_lines(text) for word in _header_words(line, number)]
 
 
 def ignored_headers(text: str) -> list[int]:
     """Return the numbers of the ``#SBATCH`` lines that Slurm ignores, since they come after the first command."""
     counted = {number for number, _ in _header_lines(text)}
-    lines = text.split("\n")
-    return [number for number, line in enumerate(lines, 1) if line.startswith("#SBATCH ") and number not in counted]
+    lines = enumerate(text.split("\n"), 1)
+    return [number for number, line in lines if line.startswith("#SBATCH") and number not in counted]
 
 
 def _header_lines(text: str) -> list[tuple[int, str]]:
     found = []
     for number, line in enumerate(text.split("\n"), 1):
-        if line.startswith("#SBATCH") and (len(line) == 7 or line[7].isspace()):
-            found.append((number, line[7:]))
-        elif line.strip() and not line.lstrip().startswith("#"):
+        if mark := _HEADER.match(line):
+            found.append((number, line[mark.end() :].rstrip("\r")))
+        elif line.strip(_BLANK) and not line.lstrip(_BLANK).startswith("#"):
             break
     return found
 
 
-def _words(line: str, number: int) -> list[str]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
-    lexer.whitespace_split, lexer.commenters = True, "#"
-    try:
-        return list(lexer)
-    except ValueError as error:
-        raise CellError(
-            f"line {number} of the cell: {str(error).lower()} in #SBATCH{line}", hint="Close the quote.", line=number
-        ) from None
+def _header_words(line: str, number: int) -> Iterator[str]:
+    rest = line.lstrip(_BLANK)
+    if _COMPONENT.match(rest):
+        yield HET
+    while rest and not _COMPONENT.match(rest):
+        if rest.startswith(":"):
+            text = f"line {number} of the cell: sbatch stops at a word that begins with a colon: {rest.split()[0]!r}"
+            raise CellError(text, hint="Quote it, or put a backslash before it.", line=number)
+        word, used = _header_word(rest, number)
+        if not word:
+            return
+        yield word
+        rest = rest[used:].lstrip(_BLANK)
+
+
+def _header_word(text: str, number: int) -> tuple[str, int]:
+    """Read the word at the beginning of a text; return it and how much of the text it took."""
+    word: list[str] = []
+    quote, at = "", 0
+    while at < len(text) and (quote or text[at] not in _BLANK):
+        char = text[at]
+        if char == "\\":
+            escaped = text[at + 1 : at + 2]
+            # Only a blank can be escaped outside quotes; other white space ends the word, as the end of the line does.
+            word.append(escaped if quote or escaped == " " else escaped.strip(_BLANK))
+            at += 2 if quote or escaped == " " or escaped.strip(_BLANK) else 1
+            continue
+        if char == quote:
+            quote = ""
+        elif not quote and char in "\"'":
+            quote = char
+        elif not quote and char == "#":
+            break
+        else:
+            word.append(char)
+        at += 1
+    if quote:
+        text = f"line {number} of the cell: the quote {quote} in #SBATCH is not closed"
+        raise CellError(text, hint="Close the quote.", line=number)
+    return "".join(word), at
 
 
 def job_script(argv: Sequence[str], *, header: str = "") -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.domain.line import command_words
+from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.handles.cluster import current
 from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.table import CommandText, Table
@@ -18,5 +19,5 @@ __all__ = ["run"]
 def run(shell: Any, command: str, line: str, local_ns: Mapping[str, Any]) -> Table | CommandText | None:
     """Run a command with the words of the line; quotes are a shell's, ``{name}`` and ``$name`` are Python's first."""
     with pointing_at(f"%{command} ", line):
-        words = [token.text for token in tokenize(line, lookup_in(shell, local_ns))]
+        words = command_words(line, OptionTable.for_command(command), lookup_in(shell, local_ns))
     return run_command(current(), [command, *words])
