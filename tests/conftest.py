@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import secrets
 import shutil
 import subprocess
@@ -12,14 +13,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.embedded import Description, EmbeddedCluster, load_description
+from jupyter_slurm.embedded.control import ClusterControl
+from jupyter_slurm.embedded.description import Qos
+from jupyter_slurm.embedded.packages import find_program
+from jupyter_slurm.embedded.roots import installation_for, slurm_root
+from jupyter_slurm.errors import EmbeddedError, MissingPackages
+
+# Waiting ---------------------------------------------------------------------------------------------------------
 
 
 def _wait_for(condition: Callable[[], Any], what: str, timeout: float = 60.0, interval: float = 0.05) -> Any:
@@ -40,11 +48,204 @@ def wait_for() -> Callable[..., Any]:
     return _wait_for
 
 
+# Ordinary users --------------------------------------------------------------------------------------------------
+
+
+def _unavailable(reason: str) -> None:
+    """Skip; but where CI is set everything has to be there, and a skipped test would be a test that nobody runs."""
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def _ordinary_user(letter: str) -> Iterator[str]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be several users")
+    name = f"jsl{os.getpid()}{letter}"
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True)
+    # An account without a password is locked for sshd; one with an impossible password is not (TESTBED).
+    subprocess.run(["usermod", "--password", "*", name], check=True)
+    yield name
+    subprocess.run(["userdel", "--force", "--remove", name], check=False, capture_output=True)
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    """The default cluster (Arandu) without accounting, one for all tests of the session."""
-    with EmbeddedCluster(directory=Path(f"/tmp/jsl-{tmp_path_factory.getbasetemp().name}")) as running:
+def alice() -> Iterator[str]:
+    """The login name of an ordinary user that exists for this session."""
+    yield from _ordinary_user("a")
+
+
+@pytest.fixture(scope="session")
+def bob() -> Iterator[str]:
+    """Another one."""
+    yield from _ordinary_user("b")
+
+
+@pytest.fixture(scope="session")
+def short_tmp() -> Iterator[Path]:
+    """A directory with a short path (Unix sockets live in it) that other users can pass through."""
+    path = Path(tempfile.mkdtemp(prefix="jsl", dir="/tmp"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def user_python() -> tuple[list[str], dict[str, str]]:
+    """The start of a command line, and variables, for a Python with our packages that every user can run."""
+    for candidate in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        env = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        try:
+            subprocess.run(
+                [candidate, "-c", "import jupyter_slurm.embedded"],
+                **({"user": "nobody"} if os.geteuid() == 0 else {}),
+                env=env,
+                cwd="/",
+                check=True,
+                capture_output=True,
+            )
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return [candidate], env
+    pytest.skip("no Python here can be run by every user")
+
+
+# Clusters --------------------------------------------------------------------------------------------------------
+
+
+def _start(description: Description, directory: Path, **options: Any) -> Iterator[EmbeddedCluster]:
+    running = EmbeddedCluster(description, directory=directory, **options)
+    try:
+        running.start()
+    except MissingPackages as error:
+        _unavailable(str(error))
+    try:
         yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
+    """The default cluster (Arandu) without accounting, one for all tests of the session.
+
+    What a test leaves in its queue is cancelled. Stop, freeze or change only clusters of your own (``new_cluster``).
+    """
+    yield from _start(load_description(), short_tmp / "c")
+
+
+@pytest.fixture(scope="session")
+def accounting_cluster(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    """Arandu with accounting: account c4ai; QOS normal and urgent (preempts normal, at most two GPUs a user).
+
+    The user who runs the tests belongs to it and, where that is root, alice and bob do.
+    """
+    users = [pwd.getpwuid(os.geteuid()).pw_name]
+    if os.geteuid() == 0:
+        users += [request.getfixturevalue("alice"), request.getfixturevalue("bob")]
+    urgent = Qos("urgent", priority=1000, preempt=("normal",), limits={"MaxTRESPerUser": "gres/gpu=2"})
+    description = replace(load_description(), qos=(urgent,)).with_users(*users)
+    yield from _start(replace(description, enforce=("associations", "limits", "qos")), short_tmp / "a")
+
+
+@pytest.fixture(scope="session")
+def user_cluster(
+    short_tmp: Path, request: pytest.FixtureRequest, user_python: tuple[list[str], dict[str, str]]
+) -> Iterator[ClusterControl]:
+    """The default cluster as an ordinary user starts it: alice where root runs the tests."""
+    if os.geteuid() != 0:
+        yield request.getfixturevalue("cluster")
+        return
+    alice = request.getfixturevalue("alice")
+    home, (python, env) = Path(pwd.getpwnam(alice).pw_dir), user_python
+
+    def embedded(action: str) -> None:
+        subprocess.run(
+            [*python, "-m", "jupyter_slurm.embedded", action, "--dir", str(home / "c")],
+            env={**os.environ, **env, "HOME": str(home), "USER": alice, "LOGNAME": alice},
+            user=alice,
+            group=alice,
+            extra_groups=[],
+            cwd=home,
+            check=True,
+        )
+
+    embedded("start")
+    yield ClusterControl(home / "c")
+    embedded("stop")
+
+
+@pytest.fixture(scope="session")
+def cluster_for(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], EmbeddedCluster]]:
+    """``cluster_for("26.05")``: a cluster of that version of Slurm, one for the session, started when first asked for.
+
+    This machine's own version is that of the fixture ``cluster``.
+    """
+    running: dict[str, Iterator[EmbeddedCluster]] = {}
+    clusters: dict[str, EmbeddedCluster] = {}
+
+    def get(version: str) -> EmbeddedCluster:
+        own = request.getfixturevalue("cluster")
+        if version == "{}.{:02d}".format(*own.installation.version):
+            return own
+        if version not in clusters:
+            try:
+                installation = installation_for(str(slurm_root(version)))
+            except EmbeddedError as error:
+                _unavailable(str(error))
+            running[version] = _start(load_description(), short_tmp / version, installation=installation)
+            clusters[version] = next(running[version])
+        return clusters[version]
+
+    yield get
+    for generator in running.values():
+        next(generator, None)
+
+
+@pytest.fixture
+def new_cluster(short_tmp: Path) -> Iterator[Callable[..., EmbeddedCluster]]:
+    """``new_cluster(**changes)``: a small cluster of the test's own, to disturb; stopped when the test ends.
+
+    The changes are those of :func:`dataclasses.replace` on a description of two nodes; ``start=False`` leaves it alone.
+    """
+    if find_program("slurmctld") is None:
+        _unavailable("Slurm is not installed")
+    made: list[EmbeddedCluster] = []
+
+    def make(*, start: bool = True, directory: Path | None = None, **changes: Any) -> EmbeddedCluster:
+        arandu = load_description()
+        workstations = replace(arandu.nodes[1], names=("c4aiscw1", "c4aiscw2"))
+        partition = replace(arandu.partitions[1], nodes=workstations.names)
+        small = replace(arandu, nodes=(workstations,), partitions=(partition,))
+        directory = directory or short_tmp / f"n{len(made)}"
+        made.append(EmbeddedCluster(replace(small, **changes), directory=directory))
+        if start:
+            made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def _job_ids(control: ClusterControl) -> set[str]:
+    return set(control.run("squeue", "--noheader", "--format=%A", check=False).stdout.split())
+
+
+@pytest.fixture(autouse=True)
+def _no_leftover_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Cancel what a test left in a cluster that others use after it."""
+    shared = ("cluster", "accounting_cluster", "user_cluster")
+    names = [name for name in shared if name in request.fixturenames]
+    before = {name: _job_ids(request.getfixturevalue(name)) for name in names}
+    yield
+    for name, known in before.items():
+        control = request.getfixturevalue(name)
+        if left := _job_ids(control) - known:
+            control.run("scancel", *sorted(left), check=False)
+
+
+# Jupyter servers -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -114,3 +315,29 @@ def _stop_jupyter(server: JupyterServer) -> None:
         server.process.kill()
         server.process.wait()
         shutil.rmtree(server.home, ignore_errors=True)
+
+
+# What a failure shows --------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Attach the queue, the nodes and the end of the controller's log of each cluster that a failed test used."""
+    report = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if isinstance(value, ClusterControl):
+                report.sections.append((f"cluster {name}", _look_at(value)))
+    return report
+
+
+def _look_at(control: ClusterControl) -> str:
+    try:
+        texts = [
+            control.run("squeue", "--all", "--states=all", check=False, timeout=15).stdout,
+            control.run("sinfo", "--all", "--Node", "--long", check=False, timeout=15).stdout,
+            control.daemons.log_tail("slurmctld", 30),
+        ]
+    except (EmbeddedError, OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "\n".join(texts)

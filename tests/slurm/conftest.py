@@ -1,0 +1,51 @@
+"""Looking for what a cluster could have left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def _processes_about(directory: Path) -> list[str]:
+    """Every live process that names the directory in its arguments or its environment, found without the package's help."""
+    wanted, found = os.fsencode(directory) + b"/", []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            arguments, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if wanted in arguments or wanted in environment:
+            found.append(f"{entry.name} {arguments!r}")
+    return found
+
+
+def _groups() -> set[Path]:
+    return set(CGROUPS.glob("*/jupyter_slurm-*"))
+
+
+@pytest.fixture
+def nothing_left(wait_for: Callable[..., bool]) -> Callable[[Path], None]:
+    """``nothing_left(directory)``: no process, no file, no control group more than when the test began."""
+    before = _groups()
+
+    def check(directory: Path) -> None:
+        assert not directory.exists()
+        assert _processes_about(directory) == []
+        # Clusters of others come and go on this machine meanwhile, and a group of theirs is empty for a moment.
+        wait_for(lambda: not any(_is_empty(group) for group in _groups() - before), "no empty control group is left")
+
+    return check
+
+
+def _is_empty(group: Path) -> bool:
+    try:
+        return not (group / "cgroup.procs").read_text() and not any(path.is_dir() for path in group.iterdir())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,312 @@
+"""A cluster starts in time, is there once, and leaves nothing behind however its starter ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster, cluster as cluster_module, load_description
+from jupyter_slurm.embedded.control import ClusterControl
+from jupyter_slurm.embedded.state import State
+from jupyter_slurm.errors import EmbeddedError
+
+pytestmark = pytest.mark.slurm
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def test_arandu_is_ready_within_fifteen_seconds_and_gone_without_a_trace(short_tmp, nothing_left):
+    cluster = EmbeddedCluster(directory=short_tmp / "x")
+    cluster.start(timeout=15)
+    status = cluster.status()
+    assert status.state == "running"
+    assert status.nodes == dict.fromkeys(["c4aiscw1", "c4aiscw2", "c4aiscw3", "c4aiscw4", "dgx01"], "idle")
+    cluster.run("sbatch", "--output=/dev/null", "--array=0-3", "--wrap", "sleep 1000 & wait")
+    assert cluster.stop()
+    nothing_left(cluster.directory)
+    assert not cluster.stop()
+    assert cluster.status().state == "stopped"
+
+
+def test_directories_made_for_it_go_with_it(short_tmp, new_cluster):
+    cluster = new_cluster(directory=short_tmp / "deep" / "er" / "c")
+    (short_tmp / "deep" / "mine").touch()
+    cluster.stop()
+    assert [path.name for path in (short_tmp / "deep").iterdir()] == ["mine"]
+
+
+def test_two_clusters_with_the_same_names_side_by_side(new_cluster, wait_for):
+    one, two = new_cluster(), new_cluster()
+    for number, cluster in enumerate((one, two), 1):
+        for _ in range(number):
+            cluster.run("sbatch", "--output=/dev/null", "--nodelist=c4aiscw1", "--wrap", "sleep 1000")
+    running = ["squeue", "--noheader", "--states=running", "--format=%A"]
+    for number, cluster in enumerate((one, two), 1):
+        wait_for(lambda c=cluster, n=number: len(c.run(*running).stdout.split()) == n, "all jobs to run")
+    one.stop()
+    assert two.run(*running).stdout.split() == ["1", "2"] or two.run(*running).stdout.split() == ["2", "1"]
+    assert two.run("srun", "--nodelist=c4aiscw1", "echo", "still here").stdout == "still here\n"
+
+
+def test_two_clusters_started_at_the_same_moment(new_cluster):
+    clusters = [new_cluster(start=False) for _ in range(3)]
+    threads = [threading.Thread(target=cluster.start) for cluster in clusters]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [cluster.status().state for cluster in clusters] == ["running"] * 3
+
+
+def test_a_second_start_says_that_it_is_running(new_cluster):
+    cluster = new_cluster()
+    with pytest.raises(EmbeddedError, match="is running in") as caught:
+        EmbeddedCluster(directory=cluster.directory).start()
+    assert str(cluster.slurm_conf) in caught.value.hint
+    assert cluster.status().state == "running"
+
+
+def test_a_directory_with_something_else_in_it_is_left_alone(short_tmp, new_cluster):
+    directory = short_tmp / "mine"
+    directory.mkdir()
+    (directory / "thesis.tex").touch()
+    with pytest.raises(EmbeddedError, match=r"thesis\.tex"):
+        new_cluster(directory=directory)
+    assert (directory / "thesis.tex").exists()
+    assert not EmbeddedCluster(directory=directory).stop()
+    assert (directory / "thesis.tex").exists()
+
+
+@as_root
+def test_a_directory_of_somebody_else_is_refused(alice, short_tmp, new_cluster):
+    directory = short_tmp / "theirs"
+    directory.mkdir()
+    os.chown(directory, __import__("pwd").getpwnam(alice).pw_uid, -1)
+    with pytest.raises(EmbeddedError, match="belongs to another user"):
+        new_cluster(directory=directory)
+
+
+def test_a_link_is_refused(short_tmp, new_cluster):
+    (short_tmp / "target").mkdir()
+    (short_tmp / "link").symlink_to(short_tmp / "target")
+    with pytest.raises(EmbeddedError, match="is not a directory"):
+        new_cluster(directory=short_tmp / "link")
+
+
+def test_a_path_too_long_for_a_socket_is_told_before_anything_starts(short_tmp, new_cluster, nothing_left):
+    directory = short_tmp / ("d" * 90)
+    with pytest.raises(EmbeddedError, match="too long for a Unix socket"):
+        new_cluster(directory=directory)
+    nothing_left(directory)
+
+
+def test_what_is_not_ready_in_time_is_undone(new_cluster, nothing_left, short_tmp):
+    cluster = new_cluster(start=False)
+    with pytest.raises(EmbeddedError, match="in time"):
+        cluster.start(timeout=0)
+    nothing_left(cluster.directory)
+
+
+def test_a_daemon_that_cannot_start_is_told_with_its_own_words(new_cluster, nothing_left):
+    cluster = new_cluster(start=False, extra=("SelectType=select/none_such",))
+    with pytest.raises(EmbeddedError, match="slurmctld ended as soon as it was started") as caught:
+        cluster.start()
+    assert "select/none_such" in str(caught.value)
+    nothing_left(cluster.directory)
+
+
+@pytest.mark.parametrize("taken", [0, 2])
+def test_a_port_that_somebody_was_quicker_to_take(new_cluster, monkeypatch, taken):
+    """The first choice holds a port (the controller's, a node's) that a stranger listens on already."""
+    choose, choices = cluster_module.free_ports, []
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+
+        def first_choice_is_bad(count: int) -> list[int]:
+            choices.append(choose(count))
+            if len(choices) == 1:
+                choices[0][taken] = stranger.getsockname()[1]
+            return choices[-1]
+
+        monkeypatch.setattr(cluster_module, "free_ports", first_choice_is_bad)
+        cluster = new_cluster()
+    assert len(choices) == 2
+    assert cluster.status().state == "running"
+
+
+START = """
+import sys, time
+from pathlib import Path
+from jupyter_slurm.embedded import EmbeddedCluster
+EmbeddedCluster(directory=Path(sys.argv[1])).start()
+print("started", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_it_outlives_a_starter_that_is_killed_and_can_be_stopped_by_another(short_tmp, nothing_left, wait_for):
+    directory = short_tmp / "k"
+    with subprocess.Popen([sys.executable, "-c", START, str(directory)], stdout=subprocess.PIPE) as starter:
+        assert starter.stdout.readline() == b"started\n"
+        starter.kill()
+    control = EmbeddedCluster(directory=directory)
+    assert control.status().state == "running"
+    assert control.run("srun", "echo", "alive").stdout == "alive\n"
+    assert control.stop()
+    nothing_left(directory)
+
+
+def test_a_starter_killed_half_way_leaves_something_that_can_be_stopped_and_started(short_tmp, nothing_left, wait_for):
+    directory = short_tmp / "h"
+    for moment in ("cluster.json", "etc/slurm.conf", "munge/socket", "run/slurmctld.pid"):
+        with subprocess.Popen([sys.executable, "-c", START, str(directory)], stdout=subprocess.PIPE) as starter:
+            wait_for((directory / moment).exists, moment, interval=0.001)
+            starter.kill()
+        cluster = EmbeddedCluster(directory=directory)
+        assert cluster.stop()
+        nothing_left(directory)
+    with cluster:
+        assert cluster.status().state == "running"
+
+
+def test_daemons_that_died_are_told_and_stop_clears_the_rest(new_cluster, nothing_left):
+    cluster = new_cluster()
+    for role in ("slurmctld", "slurmd/c4aiscw1"):
+        cluster.daemons.running()[role].send(signal.SIGKILL)
+    status = cluster.status()
+    assert (status.state, status.missing) == ("damaged", ["slurmctld", "slurmd/c4aiscw1"])
+    cluster.stop()
+    nothing_left(cluster.directory)
+
+
+def test_a_directory_from_before_the_machine_was_restarted(new_cluster, short_tmp, nothing_left):
+    """The state of an earlier boot speaks of processes that are gone, whatever their marks say."""
+    directory = short_tmp / "stale"
+    directory.mkdir()
+    state = State("old", "0" * 32, ["n1"], False, 1, 2, boot="another boot")
+    (directory / "cluster.json").write_text(json.dumps(state.__dict__))
+    (directory / "state").mkdir()
+    control = ClusterControl(directory)
+    assert control.status().state == "stale"
+    cluster = new_cluster(directory=directory)
+    assert cluster.status().state == "running"
+    cluster.stop()
+    nothing_left(directory)
+
+
+def test_a_damaged_state_is_told_and_nothing_is_touched(short_tmp):
+    directory = short_tmp / "damaged"
+    directory.mkdir()
+    (directory / "cluster.json").write_text('{"format": 1, "name"')
+    with pytest.raises(EmbeddedError, match="is damaged"):
+        EmbeddedCluster(directory=directory).stop()
+    assert (directory / "cluster.json").exists()
+
+
+def test_stop_spares_what_only_looks_like_the_cluster(new_cluster, wait_for):
+    """A shell that uses the cluster, even inside salloc, is a person's; so is a process that names the directory."""
+    cluster = new_cluster()
+    shell = subprocess.Popen(
+        ["salloc", "bash", "-c", "echo ready; exec sleep 1000"], env=cluster.env(), stdout=subprocess.PIPE
+    )
+    assert shell.stdout.readline() == b"ready\n"
+    reader = subprocess.Popen(["sleep", "1000"], env=cluster.env(), cwd=cluster.directory)
+    (child,) = wait_for(lambda: _children(shell.pid), "the shell of salloc")
+    try:
+        cluster.stop()
+        assert reader.poll() is None
+        assert Path(f"/proc/{child}").exists()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        for process in (reader, shell):
+            process.kill()
+            process.wait()
+        shell.stdout.close()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_what_an_ordinary_user_runs(user_cluster, alice):
+    status = user_cluster.status()
+    assert status.state == "running"
+    done = user_cluster.run("srun", "--partition=arandu", "--gpus=2", "printenv", "CUDA_VISIBLE_DEVICES", user=alice)
+    assert done.stdout == "0,1\n"
+
+
+@as_root
+def test_an_ordinary_user_leaves_nothing_behind_either(alice, user_python, nothing_left, wait_for):
+    home, (python, env) = Path(f"~{alice}").expanduser() / "own", user_python
+
+    def embedded(action: str) -> str:
+        argv = [*python, "-m", "jupyter_slurm.embedded", action, "--dir", str(home)]
+        options = {"user": alice, "group": alice, "extra_groups": [], "env": {**os.environ, **env}, "cwd": "/"}
+        return subprocess.run(argv, capture_output=True, text=True, check=True, **options).stdout
+
+    assert f"Only {alice} can run jobs here" in embedded("start")
+    control = ClusterControl(home)
+    control.run("sbatch", "--output=/dev/null", "--wrap", "setsid --fork sleep 1000; sleep 1000", user=alice)
+    running = ["squeue", "--noheader", "--states=running"]
+    wait_for(lambda: control.run(*running, user=alice).stdout, "the job to run")
+    embedded("stop")
+    nothing_left(home)
+
+
+@as_root
+def test_root_may_stop_and_a_stranger_may_not(new_cluster, alice, user_python):
+    cluster, (python, env) = new_cluster(), user_python
+    argv = [*python, "-m", "jupyter_slurm.embedded", "stop", "--dir", str(cluster.directory)]
+    done = subprocess.run(argv, user=alice, env={**os.environ, **env}, cwd="/", capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "belongs to another user" in done.stderr
+    assert cluster.status().state == "running"
+
+
+@as_root
+def test_secrets_are_closed_to_others(accounting_cluster, alice):
+    root = accounting_cluster.directory
+    for name in ("etc/slurmdbd.conf", "key/munge.key", "cluster.json", "db/data", "log/slurmctld.log", "state"):
+        assert (root / name).exists()
+        done = accounting_cluster.run("test", "-r", str(root / name), user=alice, check=False)
+        assert done.returncode == 1, name
+
+
+def test_nothing_listens_beyond_this_machine(accounting_cluster):
+    pids = {process.pid for process in accounting_cluster.daemons.running().values()}
+    sockets = {os.readlink(path) for pid in pids for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    addresses = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                addresses.append(fields[1].split(":")[0])
+    # One for each node, one for slurmctld, one for slurmdbd; 127.0.0.1 as the kernel writes it.
+    assert addresses == ["0100007F"] * 7
+
+
+def test_extra_lines_reach_slurm(new_cluster):
+    cluster = new_cluster(extra=("MinJobAge=17",), private_data=("jobs", "usage"))
+    shown = cluster.run("scontrol", "show", "config").stdout
+    assert "MinJobAge               = 17 sec" in shown
+    assert "PrivateData             = jobs,usage" in shown
+
+
+def test_notes_say_what_this_machine_could_not_give(new_cluster, monkeypatch):
+    monkeypatch.setattr(cluster_module.cgroups, "detect", lambda: ("", "for a test"))
+    cluster = new_cluster()
+    assert cluster.notes[0] == "CPU masks and memory limits of jobs are not enforced: for a test."
+    assert cluster.run("srun", "echo", "runs").stdout == "runs\n"
+
+
+def test_the_default_description_is_used_without_one(short_tmp):
+    assert replace(load_description()) == EmbeddedCluster(directory=short_tmp / "u").description
