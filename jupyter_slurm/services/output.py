@@ -103,7 +103,8 @@ async def follow(
         pause = min(_SLOW, pause * 1.2) if quiet else _QUICK
         changed.clear()
         try:
-            await asyncio.wait_for(changed.wait(), pause)
+            async with asyncio.timeout(pause):
+                await changed.wait()
         except TimeoutError:
             continue
 

@@ -44,7 +44,7 @@ class Store:
         found: dict[str, dict[str, Any]] = {}
         with self._repairing():
             rows = self._database.execute("select key, record from job where cluster = ?", (cluster,)).fetchall()
-            found = {key: json.loads(record) for key, record in rows}
+            found.update((key, json.loads(record)) for key, record in rows)
         return found
 
     def remember(self, cluster: str, key: str, record: dict[str, Any]) -> None:

@@ -119,8 +119,10 @@ class Watcher:
             if self._hurry.is_set():
                 await asyncio.sleep(left)
                 continue
+            # Not wait_for(): in Python 3.11 it swallows a cancellation that meets the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._hurry.wait()
 
     def _bounded(self) -> float:
         longest = self._longest if not self._waited_for() else max(self._shortest, min(_WAITED_FOR, self._longest))

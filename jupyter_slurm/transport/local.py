@@ -113,7 +113,8 @@ class LocalTransport:
         # A daemon thread, not one of the pool: a frozen command must not keep the interpreter from leaving.
         threading.Thread(target=reap, args=(process,), name="jupyter-slurm-reaper", daemon=True).start()
         try:
-            return await asyncio.wait_for(ended, timeout)
+            async with asyncio.timeout(timeout):
+                return await ended
         except TimeoutError:
             return None
 

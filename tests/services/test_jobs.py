@@ -42,7 +42,7 @@ async def test_stream_goes_on_where_the_listener_was(desk):
 
 
 async def test_output_by_parts_and_from_the_end(desk):
-    job = await desk.submit("import sys\nsys.stdout.buffer.write(bytes(range(256)))")
+    job = await desk.submit("import sys\nsys.stdout.buffer.write(bytes(range(256)));")
     await desk.finished(job["key"])
     assert await desk.core.output(desk.id, job["key"], "stdout", 250, 3) == (bytes([250, 251, 252]), 256)
     assert await desk.core.output(desk.id, job["key"], "stdout", -2, None) == (bytes([254, 255]), 256)
