@@ -6,14 +6,16 @@ import os
 import socket
 import struct
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["is_ours", "peer_uid"]
 
 # macOS and the BSDs: getsockopt(SOL_LOCAL, LOCAL_PEERCRED) fills struct xucred {u_int version; uid_t uid; …}.
 _SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_SIZE = 0, 1, 76
 
-_TCP_ESTABLISHED = "01"
+# linux/netlink.h, linux/sock_diag.h, net/tcp_states.h
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
+_ESTABLISHED, _LISTEN = 1, 10
 
 
 def peer_uid(sock: Any) -> int | None:
@@ -51,17 +53,42 @@ def _unix_peer(sock: Any) -> int | None:
     return None
 
 
-def _tcp_peer(sock: Any) -> int:
-    """Look the other end up in /proc/net/tcp (proc(5)): the row whose local address is our remote one."""
-    wanted = (_address(sock.getpeername()), _address(sock.getsockname()), _TCP_ESTABLISHED)
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        for line in table:
-            fields = line.split()
-            if tuple(fields[1:4]) == wanted:
-                return int(fields[7])
-    return -1
+def _tcp_peer(sock: Any) -> int | None:
+    """Ask the kernel for the other end: the socket whose local address is our remote one."""
+    near, far = sock.getsockname(), sock.getpeername()
+    try:
+        found = _ask_kernel(far, near)
+        if found is not None and found.state == _ESTABLISHED and found.inode == 0:
+            # Not accepted yet, so it belongs to nobody: it will belong to who listens there.
+            found = _ask_kernel(far, ("0.0.0.0", 0))  # noqa: S104 - a wildcard in a question
+    except PermissionError:
+        return None
+    return -1 if found is None or found.state not in (_ESTABLISHED, _LISTEN) else found.uid
 
 
-def _address(name: tuple[str, int]) -> str:
-    number = struct.unpack("=I", socket.inet_aton(name[0]))[0]
-    return f"{number:08X}:{name[1]:04X}"
+class _Found(NamedTuple):
+    state: int
+    uid: int
+    inode: int
+
+
+def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _Found | None:
+    """Look up one TCP socket (sock_diag(7)); None when there is none.
+
+    /proc/net/tcp would do without netlink, but misses rows when it is long and changes while it is read.
+    """
+    addresses = (local[1], remote[1], socket.inet_aton(local[0]), socket.inet_aton(remote[0]))
+    identity = (
+        struct.pack("!HH4s12x4s12x", *addresses) + struct.pack("=I", 0) + b"\xff" * 8
+    )  # any interface, any cookie
+    request = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + identity
+    header = struct.pack("=IHHII", 16 + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(1.0)
+        kernel.send(header + request)
+        answer = kernel.recv(8192)
+    if struct.unpack_from("=H", answer, 4)[0] != _SOCK_DIAG_BY_FAMILY:
+        return None
+    state = answer[17]
+    uid, inode = struct.unpack_from("=II", answer, 16 + 4 + 48 + 12)
+    return _Found(state, uid, inode)

@@ -31,6 +31,7 @@ class Operation:
     path: str
     parameters: Sequence[Mapping[str, Any]]
     body_schema: Mapping[str, Any] | None
+    needs_body: bool
     components: Mapping[str, Any]
 
     def _validator(self, schema: Mapping[str, Any]) -> Any:
@@ -82,7 +83,7 @@ class Operation:
         UsageError
             It is not JSON, is too deep, or is not what the document says; the hint names the place in it.
         """
-        value = parse_json(body) if body.strip() else {}
+        value = parse_json(body) if body.strip() or self.needs_body else {}
         _check(self._body_validator, value, "the request body")
         return value
 
@@ -121,6 +122,7 @@ class Document:
                     path,
                     parameters,
                     body["content"]["application/json"]["schema"] if body else None,
+                    bool(body and body.get("required")),
                     self.spec["components"],
                 )
 

@@ -22,7 +22,7 @@ from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 _STRANGER = 12345
 
 _BECOME = f"""
-import os, socket, sys
+import encodings.idna, os, socket, sys
 os.setgroups([]); os.setgid({_STRANGER}); os.setuid({_STRANGER})
 kind, where = sys.argv[1:3]
 address = where if kind == "unix" else ("127.0.0.1", int(where))
@@ -117,6 +117,34 @@ def test_a_peer_is_named_on_both_kinds_of_socket() -> None:
         far, _ = server.accept()
         with near, far:
             assert peer_uid(far) == peer_uid(near) == os.geteuid()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_connection_that_is_not_accepted_yet_belongs_to_who_listens(
+    run_python: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """An ordinary user's client must know its agent also while that is busy; the kernel says root until it accepts."""
+    code = (
+        "import sys; from jupyter_slurm.agent.peers import peer_uid"
+        + _BECOME
+        + """
+sock.bind(address); sock.listen()
+near = socket.create_connection(sock.getsockname())
+print(peer_uid(near))
+far, _ = sock.accept()
+print(peer_uid(near), peer_uid(far))
+"""
+    )
+    with run_python(code, "tcp", "0") as process:
+        out, err = process.communicate(timeout=30)
+    assert (out.split(), err) == ([str(_STRANGER)] * 3, "")
+    listen = "sock.bind(address); sock.listen(); print(sock.getsockname()[1], flush=True); sys.stdin.read()"
+    with run_python(_BECOME + listen, "tcp", "0", stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as near:
+            assert peer_uid(near) == _STRANGER
+        process.communicate(timeout=30)
 
 
 def test_a_peer_that_is_gone_is_nobody() -> None:

@@ -1,0 +1,53 @@
+"""The implementation is held to openapi.yaml: schemathesis asks every operation what it may and may not ask."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis import Case
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from jupyter_slurm.agent import discovery, routes, sse
+from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
+from jupyter_slurm.agent.hosting import serve_in_thread
+from jupyter_slurm.agent.schema import load_document
+
+document = schemathesis.openapi.from_dict(load_document().spec)
+
+# Ending the agent is for other tests; streams are cut short below.
+asked = document.exclude(operation_id="stopAgent")
+
+
+@pytest.fixture
+def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """The application on a port, as schemathesis wants it; an event stream ends at its first sign of life."""
+
+    async def ended() -> Any:
+        return
+        yield
+
+    async def briefly(handler: Any, events: Any, until: Any) -> None:
+        await sse.send_events(handler, ended(), until)
+
+    monkeypatch.setattr(routes, "send_events", functools.wraps(sse.send_events)(briefly))
+    settings = make_settings(agent_host="inprocess", agent_socket="tcp")
+    agent = serve_in_thread(settings, core)
+    assert agent is not None
+    found = endpoint_at(discovery.places_to_look(settings)[0])
+    assert found is not None
+    yield found
+    agent.stop()
+
+
+@asked.parametrize()
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_implementation_keeps_to_the_document(case: Case, endpoint: Endpoint) -> None:
+    # Whether a cell makes sense, or a job exists, is not for a schema to say: what fits it may be refused all the same.
+    case.call_and_validate(
+        base_url=endpoint.base_url, headers=endpoint.headers, excluded_checks=[positive_data_acceptance]
+    )
