@@ -109,6 +109,8 @@ def notes(data: Mapping[str, Any], trouble: str = "") -> list[str]:
         said.append(str(data["next_step"]))
     if error := data.get("error"):
         said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
+    if data.get("tasks"):
+        said.append("Each task has its own output: job.task(N).stdout")
     if data.get("state") == "SUBMITTING":
         said.append("sbatch was started and has not answered yet; the job is looked for.")
     elif not data.get("known", True) and not is_finished(data):

@@ -31,7 +31,8 @@ def job(reference: int | str | JobId) -> Job:
     if not text or "/" in text:
         raise JobNotFound(f"{text!r} is no id of a job.", hint="jupyter_slurm.jobs() lists those that are known.")
     cluster = current()
-    return Job(cluster, cluster.client.get(cluster.path("jobs", text)))
+    task = re.fullmatch(r"[0-9]+_([0-9]+)", text)
+    return Job(cluster, cluster.client.get(cluster.path("jobs", text)), task=int(task[1]) if task else None)
 
 
 def jobs(*, active: bool = False) -> JobList:

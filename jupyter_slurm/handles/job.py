@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import JobOutputMissing, SlurmError
 from jupyter_slurm.handles import view, waiting
 from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
@@ -33,9 +33,12 @@ class Job:
     ``str(job)`` is its Slurm id, so that ``%scancel {job}`` works.
     """
 
-    def __init__(self, cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False, task: int | None = None
+    ) -> None:
         self._cluster = cluster
         self._data = dict(data)
+        self._task = task
         self._asked = time.monotonic()
         self._from_start = from_start
         self._follower: Follower | None = None
@@ -58,7 +61,8 @@ class Job:
     @property
     def id(self) -> str | None:
         """The Slurm id; None while sbatch has not answered."""
-        return self._data.get("id") or self.data.get("id")
+        number: str | None = self._data.get("id") or self.data.get("id")
+        return number if self._task is None or number is None else f"{number.partition('_')[0]}_{self._task}"
 
     @property
     def cluster(self) -> str:
@@ -222,6 +226,10 @@ class Job:
                 return CommandText("\n".join(shown[-lines:] if lines > 0 else []))
             length = min(size, length * 8, _TAIL)
 
+    def task(self, index: int) -> Job:
+        """Return one task of an array: its output. The state is that of the array."""
+        return Job(self._cluster, self.data, from_start=self._from_start, task=index)
+
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the job is over and did not end well."""
         if self.is_finished and self.state != "COMPLETED":
@@ -288,6 +296,8 @@ class Job:
 
     @property
     def _reference(self) -> str:
+        if self._task is not None:
+            return str(self.id)
         return str(self._data.get("key") or self._data["id"])
 
     def _path(self, *parts: str) -> str:
@@ -296,9 +306,13 @@ class Job:
     def _output(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
         if stream not in ("stdout", "stderr"):
             raise ValueError(f"a job has stdout and stderr, no {stream!r}")
-        return self._cluster.client.get_bytes(
-            self._path("output"), {"stream": stream, "offset": offset, "limit": limit}
-        )
+        asked = {"stream": stream, "offset": offset, "limit": limit}
+        try:
+            return self._cluster.client.get_bytes(self._path("output"), asked)
+        except JobOutputMissing as error:
+            if self._data.get("tasks") and self._task is None:
+                error.message, error.hint = "Each task of an array has its own output.", "job.task(N).stdout"
+            raise
 
     def _pieces(self, stream: str, offset: int, length: int) -> Iterable[bytes]:
         while length > 0:

@@ -12,6 +12,7 @@ from typing import Any
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["Preview", "Submission", "preview", "submit"]
 
@@ -97,5 +98,14 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
     ------
     UsageError, SubmitRefused
         Nothing was submitted.
+    WaitInterrupted
+        An interrupt came while sbatch was at work; the message says how to look.
     """
-    return Job(cluster, cluster.client.post(cluster.path("jobs"), json=submission.body()), from_start=True)
+    body = submission.body()
+    try:
+        return Job(cluster, cluster.client.post(cluster.path("jobs"), json=body), from_start=True)
+    except KeyboardInterrupt:
+        raise WaitInterrupted(
+            f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
+            f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
+        ) from None

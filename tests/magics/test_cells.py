@@ -282,3 +282,46 @@ def test_a_wait_has_an_end(kernel: Any, gate: Callable[[str], Path]) -> None:
     assert failed.error == "JobFailed"
     assert "CANCELLED" in failed.traceback
     assert kernel.value("slow.wait(check=False).state") == "CANCELLED"
+
+
+def test_tasks_of_an_array_have_their_own_output(kernel: Any) -> None:
+    ran = kernel.ok("%%sbatch wait as=array --array 1-3\n#!/bin/bash\necho task $SLURM_ARRAY_TASK_ID")
+    assert "3 COMPLETED" in kernel.text(ran.display)
+    assert kernel.value("array.task(2).stdout") == "task 2\n"
+    kernel.ok("import jupyter_slurm")
+    assert kernel.value("jupyter_slurm.job(f'{array}_3').tail(1)") == "task 3"
+    assert kernel.value("jupyter_slurm.job(f'{array}_3').id == f'{array}_3'") == "True"
+    told = kernel.run("array.stdout")
+    assert told.error == "JobOutputMissing"
+    assert "job.task(N)" in told.traceback
+
+
+def test_a_large_output_is_capped_and_drawn_seldom(kernel: Any) -> None:
+    script = "#!/bin/bash\nfor i in $(seq 30000); do echo $i of a long log, longer than a notebook should keep; done\n"
+    ran = kernel.ok(f"%%sbatch as=large wait\n{script}")
+    text = kernel.text(ran.display)
+    limit = int(kernel.value("__import__('jupyter_slurm.handles.cluster').handles.cluster.settings().output_limit"))
+    assert limit / 2 < len(text) < limit + 2000
+    assert text.endswith("30000 of a long log, longer than a notebook should keep")
+    assert kernel.value("large.stdout_path") in text
+    assert kernel.value("large.stdout.count(chr(10))") == "30000"
+    assert kernel.value("large.tail(2)").startswith("29999 of")
+    took = 1 + float(kernel.value("large.end_time - large.submit_time")) + 15  # until the poller saw the end
+    assert len(kernel.drawn(ran.display)) <= 4 * took
+
+
+def test_an_interrupted_submission_says_how_to_find_the_job(kernel: Any, cluster: Any, wait_for: WaitFor) -> None:
+    kernel.ok("import jupyter_slurm\nknown = len(jupyter_slurm.jobs())")
+    folder = Path(kernel.env["JUPYTER_CONFIG_DIR"]).parent / "jobs"
+    before = set(folder.glob("*/*/submit.*"))
+    with cluster.frozen_controller():
+        request = kernel.begin("%%sbatch\n#!/bin/sh\necho once")
+        wait_for(lambda: set(folder.glob("*/*/submit.*")) - before, "sbatch is at work")
+        kernel.manager.interrupt_kernel()
+        ran = kernel.end(request)
+    assert ran.error == "WaitInterrupted"
+    key = re.search(r"job\('([\w-]+)'\)", ran.traceback)
+    assert key is not None
+    kernel.ok(f"found = jupyter_slurm.job({key[1]!r}).wait()")
+    assert kernel.value("found.stdout") == "once\n"
+    assert kernel.value("len(jupyter_slurm.jobs()) - known") == "1"
