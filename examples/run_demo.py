@@ -1,7 +1,7 @@
 """Run quickstart.ipynb cell by cell on an embedded Slurm and print what a person would see.
 
-``python examples/run_demo.py`` is what `make demo` does; with ``--lab`` it opens JupyterLab on the notebook instead, and
-stops the cluster when JupyterLab ends.
+``python examples/run_demo.py`` is what `make demo` does; with ``--lab`` it opens JupyterLab on the notebook instead,
+and stops the cluster when JupyterLab ends.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def show(output: Any) -> None:
 def run_notebook() -> int:
     """Execute the notebook; return 1 when a cell fails that should not."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    client = Printing(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOK.parent)}})
+    client = Printing(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOK.parent)}}
+    )
     try:
         asyncio.run(client.async_execute())
     except CellExecutionError as error:

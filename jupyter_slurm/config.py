@@ -1,4 +1,4 @@
-"""Settings, as traitlets: from ``jupyter_slurm_config.py`` or ``.json`` on Jupyter's configuration path, or from a front door."""
+"""Settings, as traitlets: from ``jupyter_slurm_config.py`` or ``.json`` on Jupyter's path, or from a front door."""
 
 from __future__ import annotations
 
