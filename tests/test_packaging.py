@@ -1,0 +1,171 @@
+"""What is shipped: one wheel with the extensions switched on, that says the truth about what it needs."""
+
+from __future__ import annotations
+
+import ast
+import email
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import jupyter_slurm
+
+ROOT = Path(__file__).resolve().parents[1]
+LABEXTENSION = Path("share/jupyter/labextensions/jupyter-slurm")
+SERVER_CONFIG = Path("etc/jupyter/jupyter_server_config.d/jupyter_slurm.json")
+
+# Asked for by those we build for, also where a later feature is the first to import it.
+FIXED = {"ipykernel", "ipywidgets", "jupyter-server", "paramiko", "traitlets"}
+# They come with what we declare: IPython with ipykernel, the others with jupyter-server.
+IMPLIED = {"ipython", "jupyter-core"}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared() -> set[str]:
+    requirements = metadata.requires("jupyter_slurm") or []
+    return {normal(re.split(r"[<>=!~ ;\[]", each)[0]) for each in requirements if "extra ==" not in each}
+
+
+def imported() -> set[str]:
+    """The distributions that the package imports, wherever the import stands."""
+    homes = metadata.packages_distributions()
+    found: set[str] = set()
+    for path in Path(jupyter_slurm.__file__).parent.rglob("*.py"):
+        if "runner" in path.parts:  # runs in a job, where it makes do with what is there
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for name in (name.split(".")[0] for name in names):
+                if name not in sys.stdlib_module_names and name != "jupyter_slurm":
+                    found.update(normal(home) for home in homes.get(name, [name]))
+    return found
+
+
+def test_under_make_the_installed_wheel_is_tested() -> None:
+    if "MAKELEVEL" not in os.environ:
+        pytest.skip("not run by make")
+    assert Path(jupyter_slurm.__file__).is_relative_to(sysconfig.get_path("purelib"))
+
+
+def test_there_is_one_version() -> None:
+    front_end = json.loads((ROOT / "labextension/package.json").read_text())
+    lock = json.loads((ROOT / "labextension/package-lock.json").read_text())
+    installed = json.loads((Path(sys.prefix) / LABEXTENSION / "package.json").read_text())
+    versions = {front_end["version"], lock["version"], installed["version"], metadata.version("jupyter_slurm")}
+    assert versions == {jupyter_slurm.__version__}
+
+
+def test_the_lock_file_names_no_registry_and_every_checksum() -> None:
+    lock = json.loads((ROOT / "labextension/package-lock.json").read_text())["packages"]
+    assert [name for name, entry in lock.items() if "resolved" in entry] == []
+    assert [name for name, entry in lock.items() if name and "integrity" not in entry] == []
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    assert imported() - IMPLIED <= declared()
+    assert declared() - FIXED <= imported()
+
+
+def test_both_extensions_are_enabled() -> None:
+    for kind, line in (("labextension", "jupyter-slurm v.*enabled.*OK"), ("server extension", "jupyter_slurm.*enabled")):
+        command = [sys.executable, "-P", "-m", "jupyter", *kind.split(), "list"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert re.search(line, done.stdout + done.stderr), done.stdout + done.stderr
+
+
+def test_jupyter_has_a_subcommand() -> None:
+    done = subprocess.run(["jupyter", "slurm", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == jupyter_slurm.__version__
+
+
+def test_types_are_shipped() -> None:
+    assert (Path(jupyter_slurm.__file__).parent / "py.typed").exists()
+
+
+# --- with and without Node.js
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The files of this checkout without anything that was built."""
+    skipped = shutil.ignore_patterns(
+        "node_modules", "lib", ".*", "dist", "test-results", "__pycache__", "tests", "examples"
+    )
+    shutil.copytree(ROOT, tmp_path / "checkout", ignore=skipped)
+    shutil.rmtree(tmp_path / "checkout/jupyter_slurm/labextension", ignore_errors=True)
+    return tmp_path / "checkout"
+
+
+@pytest.fixture
+def without_node(tmp_path: Path) -> dict[str, str]:
+    """An environment in which no program is found but a shell."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sh").symlink_to("/bin/sh")
+    return {**os.environ, "PATH": str(tmp_path / "bin")}
+
+
+def pip(*arguments: str | Path, env: dict[str, str], python: str | Path = sys.executable) -> None:
+    command = [str(each) for each in (python, "-P", "-m", "pip", "--disable-pip-version-check", *arguments)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+@pytest.mark.slow
+def test_a_checkout_without_node_installs_all_but_the_panel(
+    checkout: Path, without_node: dict[str, str], tmp_path: Path
+) -> None:
+    pip("wheel", "--no-deps", "-w", tmp_path, checkout, env=without_node)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert any(name.endswith(str(SERVER_CONFIG)) for name in names(wheel))
+    assert not any("remoteEntry" in name for name in names(wheel))
+    required = {**without_node, "JUPYTER_SLURM_REQUIRE_LABEXTENSION": "1"}
+    with pytest.raises(AssertionError, match=r"Node\.js 20 or newer"):
+        pip("wheel", "--no-deps", "-w", tmp_path, checkout, env=required)
+
+
+@pytest.mark.slow
+def test_the_sdist_has_the_panel_and_installs_without_node(without_node: dict[str, str], tmp_path: Path) -> None:
+    sdist = next((ROOT / "dist").glob("*.tar.gz"), None)
+    if sdist is None:
+        assert not os.environ.get("CI"), "`make test` builds it"
+        pytest.skip("nothing was built here")
+    pip("wheel", "--no-deps", "-w", tmp_path, sdist, env=without_node)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert sum("remoteEntry" in name for name in names(wheel)) == 1
+    with zipfile.ZipFile(wheel) as archive:
+        (about,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        assert email.message_from_bytes(archive.read(about))["Version"] == jupyter_slurm.__version__
+
+
+@pytest.mark.slow
+def test_an_editable_install_has_both_extensions(checkout: Path, tmp_path: Path) -> None:
+    if shutil.which("npm") is None:
+        assert not os.environ.get("CI"), "`make test` installs Node.js"
+        pytest.skip("Node.js is not here")
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv/bin/python"
+    pip("install", "--no-deps", "-e", checkout, env=dict(os.environ), python=python)
+    assert list((tmp_path / "venv" / LABEXTENSION / "static").glob("remoteEntry.*.js"))
+    assert (tmp_path / "venv" / SERVER_CONFIG).exists()
+    where = [str(python), "-P", "-c", "import jupyter_slurm; print(jupyter_slurm.__file__)"]
+    done = subprocess.run(where, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(checkout))
