@@ -118,7 +118,7 @@ class PlumbingCore:
         }
 
     async def options(self, cluster: str, command: str) -> dict[str, Any]:
-        option = {"name": "partition", "short": "p", "takes_value": True, "help": None}
+        option = {"name": "partition", "short": "p", "takes_value": "yes", "help": None}
         return {"command": command, "version": [22, 5], "options": [option]}
 
     async def clean(self, *, older_than_days: float | None, dry_run: bool) -> dict[str, Any]:
