@@ -1,4 +1,4 @@
-"""The quickstart notebook, executed whole: undisturbed, and with its controller restarted and its agent killed meanwhile."""
+"""The quickstart notebook, executed whole: undisturbed, and with controller and agent ended under it."""
 
 import json
 import os
@@ -61,12 +61,8 @@ def text_of(cell):
 def check(notebook):
     """What each cell must have shown; the errors are those that the notebook wants."""
     cells = {cell.source.splitlines()[0]: text_of(cell) for cell in notebook.cells if cell.cell_type == "code"}
-    found = {
-        key: text
-        for head, text in cells.items()
-        for key in ("hello.id", "fit.wait", "long.wait", "wait as=hello", "devwork   wait")
-        if key in head
-    }
+    signs = ("wait as=hello", "hello.id", "fit.wait", "long.wait", "devwork   wait")
+    found = {sign: text for sign in signs for head, text in cells.items() if sign in head}
     assert re.search(r"node: dgx01\nGPUs: \d", found["wait as=hello"])
     assert re.search(r"'COMPLETED', 0", found["hello.id"])
     losses = [float(loss) for loss in re.findall(r"loss +([\d.]+)", found["fit.wait"])]
