@@ -186,6 +186,12 @@ def test_a_submission_arrives_as_it_was_sent(http: httpx.Client, core: Any) -> N
     assert (arrived["args"], arrived["python"], arrived["label"], arrived["dry_run"]) == ([], None, None, False)
 
 
+def test_numbers_that_are_whole_are_whole(http: httpx.Client, core: Any) -> None:
+    body = b'{"key": "%s", "kind": "script", "text": "", "context": {"umask": 18.0}}' % KEY.encode()
+    assert http.post(JOBS, content=body, headers={"Content-Type": "application/json"}).status_code == 201
+    assert repr(core.calls[0][2]["context"]["umask"]) == "18"
+
+
 def test_a_preview_is_no_job(http: httpx.Client) -> None:
     response = http.post(JOBS, json={**SUBMISSION, "options": ["-n1"], "dry_run": True})
     assert response.status_code == 200
