@@ -6,7 +6,7 @@ getopt_long(3) does for sbatch; what it refuses, sbatch refuses too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -95,10 +95,13 @@ class OptionTable:
         ``sbatch``, ``salloc``, ``srun``, ``squeue`` …
     specs : sequence of OptionSpec
         Its options.
+    foreign : collection of str
+        Long names that other versions have: the help may still show one (26.05: ``--power``), the command refuses it.
     """
 
-    def __init__(self, command: str, specs: Sequence[OptionSpec]) -> None:
+    def __init__(self, command: str, specs: Sequence[OptionSpec], foreign: Collection[str] = ()) -> None:
         self.command = command
+        self._foreign = foreign
         self.specs = tuple(specs)
         self._permuting = command in PERMUTING
         self._long = {name: spec for spec in self.specs for name in spec.names}
@@ -115,7 +118,9 @@ class OptionTable:
         """
         if command not in OPTIONS:
             raise UsageError(f"the options of {command!r} are not known")
-        return OptionTable(command, _specs(command, version))
+        specs = _specs(command, version)
+        here = {name for spec in specs for name in spec.names}
+        return OptionTable(command, specs, {name for spec in _specs(command, None) for name in spec.names} - here)
 
     def with_help(self, text: str) -> OptionTable:
         """Add what the command's own ``--help`` shows: options of plugins, and of versions newer than this table.
@@ -131,13 +136,13 @@ class OptionTable:
             letter = self._short.get(entry.short)
             if known is None and letter and letter.name.startswith(entry.name):
                 known = at[letter.name]  # squeue shows --job where the option is --jobs
-            if known is None:
+            if known is None and entry.name not in self._foreign:
                 short = "" if letter else entry.short
                 at[entry.name] = len(specs)
                 specs.append(OptionSpec((entry.name,), short, Arity(entry.takes), entry.help))
-            elif not specs[known].help:
+            elif known is not None and not specs[known].help:
                 specs[known] = specs[known]._replace(help=entry.help)
-        return OptionTable(self.command, specs)
+        return OptionTable(self.command, specs, self._foreign)
 
     def as_list(self) -> list[dict[str, Any]]:
         """Return the table for the API."""
@@ -166,8 +171,8 @@ class OptionTable:
         """Return the option that was probably meant, with its dashes."""
         wanted = name.lstrip("-").partition("=")[0]
         if len(wanted) < 2:
-            other = self._short.get(wanted.swapcase())
-            return f"-{other.short}" if other else None
+            letter = next((letter for letter in (wanted, wanted.swapcase()) if letter in self._short), None)
+            return letter and f"-{letter}"
         if found := [name for name in self._long if name.startswith(wanted)]:
             return f"--{min(found, key=len)}"
         from difflib import get_close_matches  # only who has mistyped waits for it
@@ -244,7 +249,8 @@ class OptionTable:
             return next(iter(found.values()))
         if found:
             names = ", ".join(f"--{name}" for name in sorted(found))
-            raise self._error(f"--{typed} could be any of {names}", word, at, suggestion=self.nearest(typed))
+            shortest = f"--{min(found, key=len)}"
+            raise self._error(f"--{typed} could be any of {names}", word, at, suggestion=shortest)
         suggestion = self.nearest(typed)
         raise self._error(f"{self.command} has no option --{typed}", word, at, suggestion=suggestion)
 

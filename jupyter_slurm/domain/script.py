@@ -57,7 +57,7 @@ def classify(cell: str) -> Kind:
     if "\0" in cell:
         line = cell[: cell.index("\0")].count("\n") + 1
         raise CellError(f"line {line} of the cell holds a NUL byte, which Slurm refuses", hint="Take it out.")
-    if len(cell.encode("utf-8", "surrogateescape")) > MAX_SCRIPT_BYTES:
+    if _size(cell) > MAX_SCRIPT_BYTES:
         raise CellError("the cell is longer than 4 MiB, which Slurm refuses", hint="Put its data into a file.")
     if cell.startswith("#!"):
         if "\r\n" in cell:
@@ -72,6 +72,16 @@ def classify(cell: str) -> Kind:
         )
     _check_python(cell)
     return "python"
+
+
+def _size(cell: str) -> int:
+    """Return how many bytes a cell is; a byte that was not UTF-8 in a file comes back as it was (PEP 383)."""
+    try:
+        return len(cell.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError as error:
+        line = cell.count("\n", 0, error.start) + 1
+        text = f"line {line} of the cell holds half a character ({cell[error.start]!r}), which no file can hold"
+        raise CellError(text, hint="Take it out.", line=line) from None
 
 
 def _check_python(cell: str) -> None:
