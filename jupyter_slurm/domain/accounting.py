@@ -16,7 +16,7 @@ from jupyter_slurm.domain.ids import JobId, parse_queue_id
 from jupyter_slurm.domain.marks import check_mark, delimited_records, field_end
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import parse_count, parse_epoch, present
+from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_exit, present
 from jupyter_slurm.errors import ParseError
 
 __all__ = ["parse_sacct", "sacct_argv"]
@@ -101,7 +101,7 @@ def _record(field: dict[str, str]) -> JobRecord | None:
     except ParseError:
         return None
     state = JobState.parse(field["State"])
-    exit_code, _, signal = field["ExitCode"].partition(":") if state.is_finished else ("", "", "")
+    exit_code, signal = parse_exit(field["ExitCode"]) if state.is_finished else (None, None)
     minutes = parse_count(field["TimelimitRaw"])
     nodes = present(field["NodeList"])
     return JobRecord(
@@ -124,7 +124,7 @@ def _record(field: dict[str, str]) -> JobRecord | None:
         node_count=parse_count(field["NNodes"]),
         cpus=parse_count(field["AllocCPUS"]),
         tres=field["AllocTRES"],
-        exit_code=parse_count(exit_code),
-        signal=parse_count(signal),
+        exit_code=exit_code,
+        signal=signal,
         work_dir=field["WorkDir"] or None,
     )

@@ -1,10 +1,10 @@
 """Everything Slurm knows of one job.
 
 Two questions. :func:`detail_argv` asks ``squeue`` for one id with every field framed by a random mark: nothing can be
-faked in the answer, so it is the one to use. :func:`job_argv` asks ``scontrol show job``, which knows a little more
-(the patterns in the paths of the output are expanded there; squeue leaves them as they are from 24.05 on), but whose
-text has no quoting: a job name or comment may hold lines that look like Slurm's own. There, a field that stands more
-than once with different values is given up; it is never guessed.
+faked in the answer, so it is the one to use. :func:`job_argv` asks ``scontrol show job``, whose text has no quoting: a
+job name, a comment or (from 24.11 on) the line of the submission may hold lines that look like Slurm's own. There, a
+field that stands more than once with different values is given up; it is never guessed. Paths of output files are
+expanded here where squeue shows patterns; scontrol expands them, 22.05 all but ``%%`` and symbols with a width.
 
 Both cost one REQUEST_JOB_INFO_SINGLE; squeue's REQUEST_PARTITION_INFO comes on top.
 
@@ -20,10 +20,11 @@ from typing import Any, Final
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.marks import decode, framed_records, long_format
+from jupyter_slurm.domain.output_paths import default_pattern, expand_pattern
 from jupyter_slurm.domain.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import parse_count, parse_epoch, present, read_time_limit
+from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_exit, present, read_time_limit
 from jupyter_slurm.errors import ParseError
 
 __all__ = ["detail_argv", "job_argv", "parse_detail", "parse_job"]
@@ -71,20 +72,18 @@ def parse_detail(output: bytes, mark: str) -> list[JobRecord]:
         field = dict(zip(_DETAIL_FIELDS, row, strict=True))
         record = queue_record(field)
         if record is not None:
-            records.append(
-                replace(
-                    record,
-                    user=present(field["username"]),
-                    name=field["name"],
-                    comment=present(field["comment"]) or None,
-                    command=present(field["command"]) or None,
-                    work_dir=present(field["workdir"]) or None,
-                    stdout=_output_path(field["stdout"], record.tasks),
-                    stderr=_output_path(field["stderr"], record.tasks),
-                    tres=present(field["tres-alloc"]),
-                    depends=present(field["dependency"]),
-                )
+            record = replace(
+                record,
+                user=present(field["username"]),
+                name=field["name"],
+                comment=present(field["comment"]) or None,
+                command=present(field["command"]) or None,
+                work_dir=present(field["workdir"]) or None,
+                tres=present(field["tres-alloc"]),
+                depends=present(field["dependency"]),
             )
+            stdout, stderr = _expanded(field["stdout"], record), _expanded(field["stderr"], record)
+            records.append(replace(record, stdout=stdout, stderr=stderr or stdout))
     return records
 
 
@@ -161,6 +160,7 @@ _LINES: Final = tuple(
         r"NodeList=(?P<nodes>[^\n ]*)",
         r"NumNodes=(?P<node_count>\d+)\S* NumCPUs=(?P<cpus>\d+)",
         r"(?:AllocTRES|TRES)=(?P<tres>[^\n]*)",
+        r"ReqTRES=(?P<req_tres>[^\n]*)",
         rf"Command=(?P<command>[\s\S]*?){_END}",
         rf"WorkDir=(?P<work_dir>[\s\S]*?){_END}",
         rf"Comment=(?P<comment>[\s\S]*?) ?{_END}",
@@ -242,9 +242,34 @@ def _output_path(value: str, tasks: TaskRange | None) -> str | None:
     return None if tasks is not None else present(value) or None
 
 
+def _expanded(pattern: str, record: JobRecord) -> str | None:
+    """Return the path that squeue's pattern stands for."""
+    if record.tasks is not None or not present(pattern):
+        return None
+    if record.id.task is not None and pattern == f"{record.work_dir}/slurm-{record.raw_id}.out":
+        # squeue 22.05 names the default file of a task wrongly.
+        pattern = default_pattern(array=True)
+    return expand_pattern(
+        pattern,
+        job=record.id if record.id.het is None else JobId(record.raw_id or record.id.job),
+        name=record.name or "",
+        user=record.user,
+        node=_first_node(record.nodes),
+        work_dir=record.work_dir or "/",
+        raw_id=record.raw_id,
+        restarts=record.restarts or 0,
+    )
+
+
+def _first_node(nodes: str) -> str:
+    """The node that runs the batch script: the first of the folded list."""
+    match = re.match(r"[^,\[]*(?:\[([^\],-]*)[^\]]*\])?[^,\[]*", nodes)
+    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", match[0]) if match else ""
+
+
 def _from_values(job: JobId, tasks: TaskRange | None, raw: int, values: Mapping[str, str]) -> JobRecord:
     state = JobState.parse(values.get("state", ""))
-    exit_code, _, signal = values.get("exit", "").partition(":") if state.is_finished else ("", "", "")
+    exit_code, signal = parse_exit(values.get("exit", "")) if state.is_finished else (None, None)
 
     def text(key: str) -> str:
         return present(values.get(key, ""))
@@ -269,12 +294,12 @@ def _from_values(job: JobId, tasks: TaskRange | None, raw: int, values: Mapping[
         nodes=text("nodes"),
         node_count=parse_count(values.get("node_count", "")),
         cpus=parse_count(values.get("cpus", "")),
-        tres=text("tres"),
-        exit_code=parse_count(exit_code),
-        signal=parse_count(signal),
+        tres=text("tres") or text("req_tres"),
+        exit_code=exit_code,
+        signal=signal,
         restarts=parse_count(values.get("restarts", "")),
         stdout=_output_path(text("stdout"), tasks),
-        stderr=_output_path(text("stderr"), tasks),
+        stderr=_output_path(text("stderr") or text("stdout"), tasks),
         work_dir=text("work_dir") or None,
         command=text("command") or None,
         depends=text("depends"),

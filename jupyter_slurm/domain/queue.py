@@ -18,7 +18,7 @@ from jupyter_slurm.domain.ids import parse_queue_id
 from jupyter_slurm.domain.marks import framed_records, long_format
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import parse_count, parse_epoch, present, read_time_limit, wait_status
+from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_exit, present, read_time_limit
 from jupyter_slurm.errors import ParseError
 
 __all__ = [
@@ -136,7 +136,7 @@ def queue_record(field: Mapping[str, str]) -> JobRecord | None:
     except ParseError:
         return None
     state = JobState.parse(field["state"])
-    exit_code, signal = wait_status(field["exit_code"]) if state.is_finished else (None, None)
+    exit_code, signal = parse_exit(field["exit_code"]) if state.is_finished else (None, None)
     return JobRecord(
         id=job,
         state=state,

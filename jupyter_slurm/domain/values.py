@@ -19,6 +19,7 @@ __all__ = [
     "format_time_limit",
     "parse_count",
     "parse_epoch",
+    "parse_exit",
     "parse_gres",
     "parse_memory",
     "parse_time_limit",
@@ -26,7 +27,6 @@ __all__ = [
     "present",
     "read_time_limit",
     "split_outside_brackets",
-    "wait_status",
 ]
 
 _TIME = re.compile(
@@ -144,12 +144,31 @@ def parse_epoch(text: str) -> int | None:
     return int(stripped) or None
 
 
-def wait_status(text: str) -> tuple[int | None, int | None]:
-    """Split a status as wait(2) packs it, which is what ``squeue -O exit_code`` prints, into exit code and signal."""
-    status = parse_count(text)
-    if status is None or status > 0xFFFF:
+def parse_exit(text: str) -> tuple[int | None, int | None]:
+    """Read how a job's script ended.
+
+    Parameters
+    ----------
+    text : str
+        ``3:0``, ``0:9`` as sacct, scontrol and newer versions of squeue write it, or the number of wait(2) that
+        ``squeue -O exit_code`` printed until 22.05.
+
+    Returns
+    -------
+    exit_code, signal : int or None
+        Where there is a signal the exit code is 0, as Slurm shows it; ``None`` for both if the text is neither.
+    """
+    first, colon, second = text.strip().partition(":")
+    if not (first.isascii() and first.isdecimal()) or (colon and not (second.isascii() and second.isdecimal())):
         return None, None
-    return status >> 8, status & 0x7F
+    if colon:
+        return int(first), int(second)
+    status = int(first)
+    if status > 0xFFFF:
+        # NO_VAL
+        return None, None
+    signal = status & 0x7F
+    return (0, signal) if signal else (status >> 8, 0)
 
 
 def present(value: str) -> str:
