@@ -70,7 +70,7 @@ class Option:
     tokens : tuple of str
         The words that it was typed as. Letters in a bundle (``-Hs``) share their word: the first of them has it.
     index : int
-        Where its first word stands in the command line.
+        Where its first word, or that of its bundle, stands in the command line.
     """
 
     name: str

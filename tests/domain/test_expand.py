@@ -1,0 +1,112 @@
+"""Python values in a line: which references are known, and that nothing is run to find out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_slurm.domain.expand import MISSING, expand_at
+from jupyter_slurm.domain.line import tokenize
+
+
+class Job:
+    id = "12_3"
+    _token = "secret"
+
+    def __str__(self) -> str:
+        return self.id
+
+    def cancel(self) -> str:
+        raise AssertionError("nothing is called")
+
+
+VALUES: dict[str, Any] = {
+    "n": 4,
+    "rate": 0.5,
+    "name": "two words",
+    "job": Job(),
+    "runs": [SimpleNamespace(folder=Path("/data/a b")), SimpleNamespace(folder=Path("/data/c"))],
+    "paths": {"data": "/d", "a b": "/ab", 3: "three"},
+    "nodes": ["n1", "n2"],
+    "empty": "",
+    "print": print,
+    "math": math,
+    "int": int,
+}
+
+
+def expanded(line: str) -> list[str]:
+    return [token.text for token in tokenize(line, lambda name: VALUES.get(name, MISSING))]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{n} $n ${n} x{n}y x$n.txt", ["4", "4", "4", "x4y", "x4.txt"]),
+        ("{rate}", ["0.5"]),
+        ('{name} \'\' "{name}" "a $name"', ["two words", "", "two words", "a two words"]),
+        ("{job} {job.id}", ["12_3", "12_3"]),
+        ("{runs[0].folder} {runs[-1].folder}", ["/data/a b", "/data/c"]),
+        ("{paths['data']} {paths[\"a b\"]} {paths[3]} \"{paths['a b']}\"", ["/d", "/ab", "three", "/ab"]),
+        ("--nodelist={nodes}", ["--nodelist=n1,n2"]),
+        ("{empty} a{empty}b", ["", "ab"]),
+    ],
+)
+def test_references(line: str, words: list[str]) -> None:
+    assert expanded(line) == words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{unknown} $unknown ${unknown} {unknown.x[0]}",
+        "$HOME ${SLURM_JOB_ID} $1 $$ $? $(hostname)",
+        "{1..3} {a,b} {} { n } {n } {n:03d} {n!r} {n+1} {n()}",
+        "{print} $print {math} {int} {math.sqrt} {job.cancel}",  # functions, modules and classes
+        "{job._token} {job.__class__} {job.__class__.__name__}",
+        "{job.nothing} {runs[7]} {n[0]} {paths[nothing]}",
+        "{{n}} $$n {{n} ${{n}",
+        "awk {print}",
+    ],
+)
+def test_what_stays_as_typed(line: str) -> None:
+    assert expanded(line) == line.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("'{n} $n'", "{n} $n"),
+        ("\\{n}", "{n}"),
+        ("\\$n", "$n"),
+        ('"\\{n} \\$n"', "{n} $n"),
+        ("$'{n}'", "${n}"),
+        ("'a'{n}'b'", "a4b"),
+    ],
+)
+def test_quotes_and_backslashes_keep_a_reference_from_being_one(line: str, word: str) -> None:
+    assert expanded(line) == [word]
+
+
+def test_a_value_is_not_looked_at_again() -> None:
+    values = {"a": "{b} $b '\" \\ -n", "b": "wrong"}
+    (token,) = tokenize("x{a}", lambda name: values.get(name, MISSING))
+    assert token.text == "x{b} $b '\" \\ -n"
+    assert token.typed == 1
+
+
+@given(st.text(st.sampled_from("{}$nabc.[]'\"0-_ "), min_size=1))
+def test_only_names_are_looked_up(text: str) -> None:
+    def lookup(name: str) -> Any:
+        assert name.isidentifier()
+        return MISSING
+
+    for at, char in enumerate(text):
+        if char in "{$":
+            assert expand_at(text, at, lookup) is None

@@ -1,0 +1,290 @@
+"""The magic line: quoting as in a shell, Slurm's words and ours, and what cannot become which."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jupyter_slurm.domain.expand import MISSING
+from jupyter_slurm.domain.line import command_words, parse_cell_line, parse_line_magic, tokenize
+from jupyter_slurm.domain.options import HET, OptionTable
+from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.errors import OptionError, SlurmError, UsageError
+
+SBATCH = OptionTable.for_command("sbatch")
+SQUEUE = OptionTable.for_command("squeue")
+WORDS = {"as": True, "in": True, "wait": False, "show": False}
+TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
+
+
+def lookup(values: dict[str, Any]) -> Any:
+    return lambda name: values.get(name, MISSING)
+
+
+def part(line: str, error: SlurmError) -> str:
+    """Return the part of the line that an error points at."""
+    start, end = error.details["span"]
+    return line[start:end]
+
+
+# Words ---------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(TEXT))
+def test_quoted_words_come_back(words: list[str]) -> None:
+    line = quote_argv(words)
+    assert [token.text for token in tokenize(line)] == words
+
+
+@given(st.lists(st.text(st.sampled_from("ab \t'\"\\-={}$é\n"), max_size=12), min_size=1, max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_words_are_those_of_sh(lines: list[str]) -> None:
+    """Against /bin/sh; what only a shell does ($ and backquotes, lines) is escaped or left out."""
+    ours = []
+    script = ['show() { printf \'%s\\0\' "$#" "$@"; }']
+    for line in lines:
+        line = line.replace("$", "").replace("\n", "").replace("\\{", "")
+        try:
+            ours.append([token.text for token in tokenize(line)])
+        except UsageError:
+            continue
+        script.append(f"show {line}")
+    said = subprocess.run(["/bin/sh"], input="\n".join(script).encode(), capture_output=True, check=True).stdout
+    expected = "".join(f"{field}\0" for words in ours for field in (str(len(words)), *words))
+    assert said.decode() == expected
+
+
+@given(TEXT)
+def test_every_word_knows_its_place(line: str) -> None:
+    refusal = None
+    try:
+        tokens = tokenize(line)
+    except UsageError as error:
+        refusal = error
+    if refusal is not None:
+        assert part(line, refusal)
+        return
+    ends = [0, *(token.end for token in tokens)]
+    starts = [*(token.start for token in tokens), len(line)]
+    assert not any(line[end:start].strip() for end, start in zip(ends, starts, strict=True))
+    for token in tokens:
+        (again,) = tokenize(line[token.start : token.end])
+        assert again.text == token.text
+        assert token.typed == len(token.text)
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [("-p 'a b", "'a b"), ('as="x', '"x'), ("-n1 \\", "\\"), ("a \0 b", "\0")],
+)
+def test_lines_that_have_no_words(line: str, where: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        tokenize(line)
+    assert part(line, caught.value) == where
+    assert caught.value.hint
+
+
+# A cell's line -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "words", "args"),
+    [
+        ("", [], {}, []),
+        ("-p arandu --gpus 1 --time 2:00:00   in=x,y as=job wait   -- arg1 -x 'a b'",
+         ["-p", "arandu", "--gpus", "1", "--time", "2:00:00"], {"in": "x,y", "as": "job", "wait": None},
+         ["arg1", "-x", "a b"]),
+        ("wait -p arandu as=job -n4", ["-p", "arandu", "-n4"], {"wait": None, "as": "job"}, []),
+        ("-p wait", ["-p", "wait"], {}, []),  # the value of -p
+        ("--gpus as=job", ["--gpus", "as=job"], {}, []),  # as sbatch would take it
+        ("--nice wait", ["--nice"], {"wait": None}, []),  # an optional value is attached or absent
+        ("-k wait", ["-k"], {"wait": None}, []),
+        ("-Hn 2 wait", ["-Hn", "2"], {"wait": None}, []),
+        ("--comm 'as=job wait' --part=x", ["--comm", "as=job wait", "--part=x"], {}, []),
+        ('"--comment=a b" as="j"', ["--comment=a b"], {"as": "j"}, []),
+        ("-n1 : -n2 wait", ["-n1", ":", "-n2"], {"wait": None}, []),
+        ("-- --", [], {}, ["--"]),
+        ("'--' x", [], {}, ["x"]),
+        ("in=a=b", [], {"in": "a=b"}, []),
+        ("-p a -- wait", ["-p", "a"], {}, ["wait"]),
+    ],
+)  # fmt: skip
+def test_cell_lines(line: str, options: list[str], words: dict[str, str | None], args: list[str]) -> None:
+    parsed = parse_cell_line(line, SBATCH, WORDS)
+    assert (parsed.options, parsed.words, parsed.args, parsed.rest) == (options, words, args, [])
+    assert [token for option in parsed.parsed.options for token in option.tokens] == options
+    for (start, end), option in zip(parsed.spans, options, strict=True):
+        assert tokenize(line[start:end])[0].text == option
+
+
+@pytest.mark.parametrize(
+    ("line", "where", "message", "hint"),
+    [
+        ("-p x wiat", "wiat", "'wiat' is neither an option of Slurm nor a word of ours", "Did you mean wait?"),
+        ("ass=job", "ass=job", "'ass=job' is neither an option of Slurm nor a word of ours", "Did you mean as?"),
+        ("hello", "hello", None, "Our words: as, in, show, wait. Arguments come after --."),
+        ("-n 1 as", "as", "as needs a value", "Say as=…, without blanks around the =."),
+        ("as= x", "as=", "as needs a value", None),
+        ("wait=1", "wait=1", "wait takes no value", "Say just wait."),
+        ("wait -n1 wait", "wait", "wait is there twice", "Say it once."),
+        ("''", "''", None, None),
+        ("-", "-", None, None),
+        ("--gpu-per-node 1", "--gpu-per-node", None, "Did you mean --gpus-per-node?"),
+        ("wait --gpus", "--gpus", "--gpus needs a value", "Write --gpus=VALUE."),
+        ("wait '--hold=1' -n1", "'--hold=1'", "--hold takes no value", None),
+        ("-- a :", ":", "sbatch drops an argument that is nothing but a colon", None),
+    ],
+)
+def test_cell_lines_that_are_refused(line: str, where: str, message: str | None, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_cell_line(line, SBATCH, WORDS)
+    assert part(line, caught.value) == where
+    assert message in (None, caught.value.message)
+    assert hint in (None, caught.value.hint)
+
+
+# A line magic --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "words", "rest"),
+    [
+        ("job.sh", [], {}, ["job.sh"]),
+        ("wait as=j -p x job.sh a -n2 'b c'", ["-p", "x"], {"wait": None, "as": "j"}, ["job.sh", "a", "-n2", "b c"]),
+        ("job.sh wait as=j", [], {}, ["job.sh", "wait", "as=j"]),
+        ("-n2 -- wait", ["-n2"], {}, ["wait"]),
+        ("-n1 : -n2 job.sh -- x", ["-n1", ":", "-n2"], {}, ["job.sh", "--", "x"]),
+        ("FOO=1 job.sh", [], {}, ["FOO=1", "job.sh"]),
+        ("show --wrap 'echo a b'", ["--wrap", "echo a b"], {"show": None}, []),
+        ("- a", [], {}, ["-", "a"]),
+    ],
+)
+def test_line_magics(line: str, options: list[str], words: dict[str, str | None], rest: list[str]) -> None:
+    parsed = parse_line_magic(line, SBATCH, WORDS)
+    assert (parsed.options, parsed.words, parsed.rest, parsed.args) == (options, words, rest, [])
+    assert parsed.parsed == SBATCH.split(options)._replace(rest=rest, options=parsed.parsed.options)
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ("-p x wait job.sh", "wait"),
+        ("-p x as=j", "as=j"),
+        ("ass=j job.sh", "ass=j"),
+        ("wait=1 job.sh", "wait=1"),
+        ("--gpu 1 job.sh", "--gpu"),
+        ("job.sh a :", ":"),
+    ],
+)
+def test_line_magics_that_are_refused(line: str, where: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_line_magic(line, SBATCH, WORDS)
+    assert part(line, caught.value) == where
+
+
+# Python's values -----------------------------------------------------------------------------------------------------
+
+
+@given(TEXT)
+def test_a_value_is_one_word_wherever_words_may_stand(value: str) -> None:
+    values = lookup({"v": value})
+    parsed = parse_cell_line('--comment {v} --wckey="{v}" as=x{v} wait -- {v} "$v" a${v}b', SBATCH, WORDS, values)
+    assert parsed.options == ["--comment", value, f"--wckey={value}"]
+    assert parsed.words == {"as": f"x{value}", "wait": None}
+    assert parsed.args == [value, value, f"a{value}b"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{v}",
+        "-n1 {v}",
+        "--{v}",
+        "-{v}",
+        "-H{v}",
+        "--nice {v}",
+        "{v}=x",
+        "a{v}",
+        "w{v}",
+        "$v",
+        '""{v}',
+        "'-'{v}",
+        "--gp{v}",
+    ],
+)
+@pytest.mark.parametrize(
+    "value", ["-n4", "--wrap=x", "wait", "as=job", "s=job", "ait", "n4", "H", "us=1", "--", ":", "x"]
+)
+def test_a_value_never_becomes_an_option_or_a_word_of_ours(line: str, value: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_cell_line(line, SBATCH, WORDS, lookup({"v": value}))
+    assert "v" in part(line, caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("--gpus={v}", ["--gpus=4"]),
+        ("-n{v}", ["-n4"]),
+        ("-Hn{v}", ["-Hn4"]),
+        ("--nice={v}", ["--nice=4"]),
+        ("-n {v}", ["-n", "4"]),
+    ],
+)
+def test_a_value_is_the_value_of_an_option(line: str, options: list[str]) -> None:
+    assert parse_cell_line(line, SBATCH, WORDS, lookup({"v": 4})).options == options
+
+
+def test_a_value_is_a_script_and_its_arguments() -> None:
+    parsed = parse_line_magic("-n1 {path} {v} wait", SBATCH, WORDS, lookup({"path": "my job.sh", "v": "-n4"}))
+    assert parsed.rest == ["my job.sh", "-n4", "wait"]
+    assert parsed.options == ["-n1"]
+    assert parse_line_magic("{w}", SBATCH, WORDS, lookup({"w": "wait"})).rest == ["wait"]
+
+
+@given(st.text(st.sampled_from("ab{}$ '\"-=n1:\\."), max_size=20))
+def test_without_known_names_a_line_stays_as_typed(line: str) -> None:
+    def words(values: Any) -> Any:
+        try:
+            return tokenize(line, values)
+        except UsageError as error:
+            return error.message
+
+    assert words(lookup({})) == words(None)
+
+
+# Commands that get their words as they are ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('-o "%i|%T" -t all', ["-o", "%i|%T", "-t", "all"]),
+        ("-u {name} x", ["-u", "a b", "x"]),
+        ("-S {dash}", ["-S", "-n4"]),  # sorts backwards: the value of an option that was typed
+        ("--no-such {name} -Z", ["--no-such", "a b", "-Z"]),  # squeue will say so
+        ("-- {dash}", ["--", "-n4"]),
+    ],
+)
+def test_words_of_a_command(line: str, words: list[str]) -> None:
+    assert command_words(line, SQUEUE, lookup({"name": "a b", "dash": "-n4"})) == words
+
+
+@pytest.mark.parametrize("line", ["{dash}", "-u root {dash}", "x {dash}", "-{dash}", "--{dash}"])
+def test_a_value_never_becomes_an_option_of_a_command(line: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        command_words(line, SQUEUE, lookup({"dash": "-n4"}))
+    assert not isinstance(caught.value, OptionError)
+    assert "{dash}" in part(line, caught.value)
+
+
+def test_the_separator_of_components_is_among_the_options() -> None:
+    assert [option.name for option in parse_cell_line("-n1 : -n2", SBATCH, WORDS).parsed.options] == [
+        "ntasks",
+        HET,
+        "ntasks",
+    ]
