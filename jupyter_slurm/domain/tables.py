@@ -1,7 +1,8 @@
 """Tables of the pass-through commands, asked for in a form that no name or reason can disturb.
 
-A person who chose a format (``-o``, ``--json``, ``-P``, ``--noheader`` …), or whose command prints no table, gets the
-command's own text. Otherwise the same columns are asked for that the command shows by default with these options.
+A person who chose a format (``-o``, ``--json``, ``-P``, ``--noheader`` …), or whose command prints no table (or one for
+each cluster), gets the command's own text. Otherwise the same columns are asked for that the command shows by default
+with these options.
 
 squeue, sinfo, sprio and sacct print a random mark at the end of each field, so nothing can be mistaken. sshare,
 sacctmgr, sreport and sstat know only a bar between fields; there a row that does not have as many fields as the head
@@ -13,14 +14,14 @@ Sources: squeue(1), sinfo(1), sacct(1), sprio(1), sshare(1), sacctmgr(1), srepor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from jupyter_slurm.domain.marks import check_mark, decode, field_end, long_format, record_end
-from jupyter_slurm.domain.table_options import ReadArgs, read_args
-from jupyter_slurm.errors import ParseError
+from jupyter_slurm.domain.options import OptionTable, SplitArgv
+from jupyter_slurm.errors import ParseError, UsageError
 
 __all__ = ["FORMAT_VARIABLES", "Table", "parse_table", "tabular_argv"]
 
@@ -33,6 +34,10 @@ FORMAT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "sprio": ("SPRIO_FORMAT",),
     }
 )
+
+
+# Canonical names of the options given.
+Names = Set[str]
 
 
 @dataclass
@@ -55,7 +60,13 @@ class Table:
 
 
 # Whoever gives one of these wants text, or something that is no table.
-_NO_TABLE: Final = ("help", "usage", "version", "V", "v", "json", "yaml", "autocomplete", "helpformat", "helpFormat")
+_NO_TABLE: Final = frozenset(
+    {
+        *("autocomplete", "clusters", "cluster", "federation", "format", "fields", "Format", "help", "helpformat"),
+        *("helpFormat", "helpstate", "helpreason", "json", "noheader", "parsable", "parsable2", "usage", "verbose"),
+        *("version", "yaml"),
+    }
+)
 
 
 def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | None:
@@ -76,16 +87,29 @@ def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | No
         ``None``: run it as typed and show its text.
     """
     check_mark(mark)
-    read = read_args(command, args)
-    if read is None or read.has(*_NO_TABLE):
+    if command not in _STRATEGIES:
         return None
-    extra = _STRATEGIES[command](read, mark)
+    try:
+        given = OptionTable.for_command(command).split(args)
+    except UsageError:
+        # The command itself says it best.
+        return None
+    names = {option.name for option in given.options}
+    extra = None if names & _NO_TABLE else _STRATEGIES[command](names, given.rest, mark)
     if extra is None:
         return None
     # sinfo and sprio refuse "long" beside a format, which then has the columns of the long list.
-    rest = read.argv_without("l") if command in ("sinfo", "sprio") else args
+    rest = _without_long(given) if command in ("sinfo", "sprio") else args
     # Ours come first: what follows a word or "--" may not be taken for an option.
     return [command, *extra, *rest]
+
+
+def _without_long(given: SplitArgv) -> list[str]:
+    argv = []
+    for name, value in ((option.name, option.value) for option in given.options if option.name != "long"):
+        dashes, equals = ("-", "") if len(name) == 1 else ("--", "=")
+        argv.append(f"{dashes}{name}" if value is None else f"{dashes}{name}{equals}{value}")
+    return [*argv, "--", *given.rest] if given.rest else argv
 
 
 def _short_format(letters: str, mark: str) -> str:
@@ -96,27 +120,28 @@ def _short_format(letters: str, mark: str) -> str:
     )
 
 
-def _squeue(read: ReadArgs, mark: str) -> list[str] | None:
-    # With several clusters squeue prints one table for each; "iterate" never ends.
-    if read.has("o", "O", "h", "i", "M", "helpstate", "only-job-state"):
+def _squeue(names: Names, _rest: Sequence[str], mark: str) -> list[str] | None:
+    # "iterate" never ends.
+    if names & {"iterate", "only-job-state"}:
         return None
-    if read.has("s"):
-        return None if read.has("l") else [f"--format={_short_format('ijPuMN', mark)}"]
-    if read.has("start"):
-        return None if read.has("l") else [f"--format={_short_format('iPjutSDYR', mark)}"]
+    long = "long" in names
+    if "steps" in names:
+        return None if long else [f"--format={_short_format('ijPuMN', mark)}"]
+    if "start" in names:
+        return None if long else [f"--format={_short_format('iPjutSDYR', mark)}"]
     head, tail = ["jobarrayid", "partition", "name", "username"], ["numnodes", "reasonlist"]
-    middle = ["state", "timeused", "timelimit"] if read.has("l") else ["statecompact", "timeused"]
+    middle = ["state", "timeused", "timelimit"] if long else ["statecompact", "timeused"]
     return [f"--Format={long_format([*head, *middle, *tail], mark)}"]
 
 
-# What sinfo shows by default, with the option that chooses it, short and long (-l).
+# What sinfo shows by default, with the option that chooses it, short and long.
 _SINFO_FIELDS: Final = {
-    "s": ("partition available time nodeaiot nodelist",) * 2,
-    "N": (
+    "summarize": ("partition available time nodeaiot nodelist",) * 2,
+    "Node": (
         "nodelist nodes partition statecompact",
         "nodelist nodes partition statelong cpus socketcorethread memory disk weight features reason",
     ),
-    "R": ("reason user timestamp nodelist", "reason userlong timestamp statecompact nodelist"),
+    "list-reasons": ("reason user timestamp nodelist", "reason userlong timestamp statecompact nodelist"),
     "": (
         "partition available time nodes statecompact nodelist",
         "partition available time size root oversubscribe groups nodes statelong nodelist",
@@ -124,17 +149,17 @@ _SINFO_FIELDS: Final = {
 }
 
 
-def _sinfo(read: ReadArgs, mark: str) -> list[str] | None:
-    # "T" lists reservations, in a form of their own.
-    if read.has("o", "O", "h", "i", "M", "T", "federation", "helpstate"):
+def _sinfo(names: Names, _rest: Sequence[str], mark: str) -> list[str] | None:
+    # "reservation" lists those, in a form of their own.
+    if names & {"iterate", "reservation"}:
         return None
-    chosen = next((letter for letter in "sNR" if read.has(letter)), "")
-    fields = _SINFO_FIELDS[chosen][read.has("l")]
+    chosen = next((name for name in _SINFO_FIELDS if name in names), "")
+    fields = _SINFO_FIELDS[chosen]["long" in names]
     return [f"--Format={long_format(fields.split(), mark)}"]
 
 
-def _sacct(read: ReadArgs, mark: str) -> list[str] | None:
-    if read.has("o", "n", "p", "P", "delimiter", "e", "h", "U", "B", "env-vars", "c", "helpreason", "helpstate"):
+def _sacct(names: Names, _rest: Sequence[str], mark: str) -> list[str] | None:
+    if names & {"batch-script", "completion", "delimiter", "env-vars"}:
         return None
     return ["--parsable", f"--delimiter={field_end(mark)}"]
 
@@ -144,20 +169,20 @@ _SPRIO_WEIGHTED: Final = "YSABFJPQ"
 _SPRIO_NORMALISED: Final = "yabfjpq"
 
 
-def _sprio(read: ReadArgs, mark: str) -> list[str] | None:
-    if read.has("o", "h", "M", "federation", "sibling"):
+def _sprio(names: Names, _rest: Sequence[str], mark: str) -> list[str] | None:
+    if "sib" in names:
         return None
-    normalised, long = read.has("n"), read.has("l")
-    letters = "ir" + ("u" if long or read.has("u") else "")
-    if normalised:
+    long = "long" in names
+    letters = "ir" + ("u" if long or "user" in names else "")
+    if "norm" in names:
         letters += _SPRIO_NORMALISED + "t"
     else:
         letters += _SPRIO_WEIGHTED + ("N" if long else "") + "T"
     return [f"--format={_short_format(letters, mark)}"]
 
 
-def _sshare(read: ReadArgs, _mark: str) -> list[str] | None:
-    return None if read.has("o", "n", "p", "P", "e", "h", "M") else ["--parsable2"]
+def _sshare(names: Names, _rest: Sequence[str], _mark: str) -> list[str] | None:
+    return None if "h" in names else ["--parsable2"]
 
 
 # sacctmgr accepts any abbreviation from the given length on. "runawayjobs" asks whether to repair, "stats" and
@@ -198,28 +223,28 @@ def _own_format(words: Sequence[str]) -> bool:
     )
 
 
-def _sacctmgr(read: ReadArgs, _mark: str) -> list[str] | None:
-    if read.has("h", "n", "p", "P", "o", "s", "r") or len(read.words) < 2 or _own_format(read.words):
+def _sacctmgr(names: Names, rest: Sequence[str], _mark: str) -> list[str] | None:
+    if names & {"associations", "oneliner", "readonly"} or len(rest) < 2 or _own_format(rest):
         return None
-    if not _names_one(read.words[0], _SACCTMGR_VERBS) or not _names_one(read.words[1], _SACCTMGR_ENTITIES):
+    if not _names_one(rest[0], _SACCTMGR_VERBS) or not _names_one(rest[1], _SACCTMGR_ENTITIES):
         return None
     return ["--parsable2"]
 
 
-def _sreport(read: ReadArgs, _mark: str) -> list[str] | None:
-    if read.has("h", "n", "p", "P") or len(read.words) < 2 or _own_format(read.words):
+def _sreport(_names: Names, rest: Sequence[str], _mark: str) -> list[str] | None:
+    if len(rest) < 2 or _own_format(rest) or not _names_one(rest[0], _SREPORT_GROUPS):
         return None
-    return ["--parsable2"] if _names_one(read.words[0], _SREPORT_GROUPS) else None
+    return ["--parsable2"]
 
 
-def _sstat(read: ReadArgs, _mark: str) -> list[str] | None:
-    if read.has("o", "h", "n", "p", "P", "e", "i") or not read.has("j"):
+def _sstat(names: Names, _rest: Sequence[str], _mark: str) -> list[str] | None:
+    if "pidformat" in names or "jobs" not in names:
         return None
     # Without it a batch job has no step to show.
-    return ["--parsable2", *([] if read.has("a") else ["--allsteps"])]
+    return ["--parsable2", *([] if "allsteps" in names else ["--allsteps"])]
 
 
-_STRATEGIES: Final[Mapping[str, Callable[[ReadArgs, str], list[str] | None]]] = {
+_STRATEGIES: Final[Mapping[str, Callable[[Names, Sequence[str], str], list[str] | None]]] = {
     "sacct": _sacct,
     "sacctmgr": _sacctmgr,
     "sinfo": _sinfo,
