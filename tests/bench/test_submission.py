@@ -1,0 +1,109 @@
+"""What it costs to submit a script from a cell, beside bare sbatch and beside other packages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.timeout(600)]
+
+RUNS = 15
+AT_MOST = 1.5
+
+# Held: what is measured is the submission, and no job that starts meanwhile.
+SCRIPT = "#!/bin/sh\n#SBATCH --hold --job-name=bench\nexec true\n"
+
+COMMON = f"""
+import subprocess, time
+SCRIPT = {SCRIPT!r}
+with open("bench.sh", "w") as file:
+    file.write(SCRIPT)
+
+def timed(work):
+    began = time.perf_counter()
+    work()
+    print("\\nmilliseconds", (time.perf_counter() - began) * 1000)
+
+def bare():
+    subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True)
+"""
+
+OURS = """
+%load_ext jupyter_slurm
+
+def ours():
+    job = get_ipython().run_cell_magic("sbatch", "", SCRIPT)
+    assert int(job.id)
+"""
+
+# Each as its README does it.
+THEIRS = """
+%load_ext slurm_magic
+import simple_slurm, submitit
+
+def slurm_magic():
+    assert "Submitted batch job" in get_ipython().run_cell_magic("sbatch", "", SCRIPT)
+
+def simple():
+    simple_slurm.Slurm(hold=True, job_name="bench").sbatch("exec true")
+
+executor = submitit.AutoExecutor(folder="submitit")
+executor.update_parameters(timeout_min=1, slurm_additional_parameters={"hold": True})
+
+def with_submitit():
+    executor.submit(print, "nothing")
+"""
+
+
+def _milliseconds(kernel: Any, work: str) -> float:
+    return float(kernel.run(f"timed({work})").rsplit("milliseconds", 1)[1])
+
+
+def _cell(kernel: Any, code: str) -> float:
+    """Return how long a front end waits for a cell, its display included."""
+    began = time.perf_counter()
+    kernel.run(code)
+    return (time.perf_counter() - began) * 1000
+
+
+def test_a_cell_costs_little_more_than_sbatch(
+    start_kernel: Callable[..., Any], peers_python: str, new_table: Callable[[str], Any]
+) -> None:
+    """The magic itself, as it blocks the kernel: at most half as much again as sbatch alone."""
+    our, their = start_kernel(), start_kernel(peers_python)
+    our.run(COMMON + OURS)
+    their.run(COMMON + THEIRS)
+    rows = [
+        ("bare sbatch", our, "bare"),
+        ("%%sbatch of jupyter_slurm", our, "ours"),
+        ("bare sbatch, other kernel", their, "bare"),
+        ("%%sbatch of slurm-magic", their, "slurm_magic"),
+        ("simple_slurm", their, "simple"),
+        ("submitit", their, "with_submitit"),
+    ]
+    for _, kernel, work in rows:  # the first one finds or starts an agent, imports what it needs
+        _milliseconds(kernel, work)
+    table = new_table("Submission of a script")
+    for _ in range(RUNS):
+        for row, kernel, work in rows:
+            table.add(row, _milliseconds(kernel, work))
+    assert table.ratio("%%sbatch of jupyter_slurm", "bare sbatch") <= AT_MOST, table.lines()
+
+
+def test_a_cell_with_its_display_keeps_the_kernel_no_longer(
+    start_kernel: Callable[..., Any], new_table: Callable[[str], Any]
+) -> None:
+    """What the front end waits for: the job is submitted, drawn, and the kernel is idle again."""
+    kernel = start_kernel()
+    kernel.run(COMMON + OURS)
+    rows = [("bare sbatch in a cell", "bare()"), ("a %%sbatch cell", f"%%sbatch\n{SCRIPT}")]
+    for _, code in rows:
+        _cell(kernel, code)
+    table = new_table("A cell from Enter to the end")
+    for _ in range(RUNS):
+        for row, code in rows:
+            table.add(row, _cell(kernel, code))
+    assert table.ratio("a %%sbatch cell", "bare sbatch in a cell") <= AT_MOST, table.lines()
