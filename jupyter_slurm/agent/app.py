@@ -78,7 +78,7 @@ class Gate:
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raise HTTPError 403 or 421 unless the request may pass."""
-        if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        if "Origin" in headers or "Sec-Fetch-Site" in headers:
             raise web.HTTPError(403, "a browser's request")
         if headers.get("Host", "").lower() not in self.hosts:
             raise web.HTTPError(421, "another host")
@@ -130,6 +130,7 @@ class OperationHandler(web.RequestHandler):
         """Tornado's constructor."""
         self._operations = operations
         self._body = bytearray()
+        self._has_read = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set_default_headers(self) -> None:
@@ -158,6 +159,7 @@ class OperationHandler(web.RequestHandler):
         self._body += chunk[: MAX_BODY + 1 - len(self._body)]
 
     async def _serve(self, **path: str) -> None:
+        self._has_read = True
         if len(self._body) > MAX_BODY:
             raise web.HTTPError(413)
         values = self._operation.read_path(path)
@@ -205,6 +207,8 @@ class OperationHandler(web.RequestHandler):
         self.set_status(status)
         if status == 405:
             self.set_header("Allow", ", ".join(sorted(self._operations)))
+        if not self._has_read:  # Tornado then closes the connection, and does not say so
+            self.set_header("Connection", "close")
         self.set_header("Content-Type", "application/problem+json")
         self.finish(json_encode(document))
 

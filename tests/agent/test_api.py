@@ -84,6 +84,7 @@ def test_an_unknown_method(http: httpx.Client, method: str) -> None:
         ({"Origin": "http://localhost:8888"}, 403),
         ({"Origin": "null"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 403),
         ({"Host": "evil.example"}, 421),
         ({"Host": "jupyter-slurm.evil.example"}, 421),
         ({"Host": ""}, 421),

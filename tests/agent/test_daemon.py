@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import pwd
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -227,8 +230,6 @@ def test_sigterm_is_a_clean_end(daemon_settings: Settings, wait_for: Wait) -> No
 
 def test_it_comes_back_to_a_folder_that_was_removed(daemon_settings: Settings, wait_for: Wait, place: Path) -> None:
     """Log-out removes /run/user/UID while the agent goes on: it is found again by whoever logs in next."""
-    import shutil
-
     with AgentClient.connect(daemon_settings) as client:
         pid = client.info["pid"]
     shutil.rmtree(place / "run")
@@ -238,8 +239,6 @@ def test_it_comes_back_to_a_folder_that_was_removed(daemon_settings: Settings, w
 
 
 def test_it_makes_room_when_another_leads(daemon_settings: Settings, wait_for: Wait, place: Path) -> None:
-    import shutil
-
     with AgentClient.connect(daemon_settings) as client:
         first = client.info["pid"]
     shutil.rmtree(place / "run")
@@ -355,6 +354,53 @@ def test_an_agent_that_speaks_otherwise_is_refused(daemon_settings: Settings, ru
             AgentClient.connect(daemon_settings)
         other.terminate()
         other.communicate(timeout=30)
+
+
+@pytest.mark.root
+def test_two_users_have_an_agent_each(
+    alice: str, bob: str, user_python: tuple[list[str], dict[str, str]], wait_for: Wait
+) -> None:
+    """With the settings that everybody has: nothing named, no runtime directory of a session."""
+    (python, variables), code = user_python, _CLIENT + "    client.stop_agent()\n"
+    agents = {}
+    for name in (alice, bob):
+        user = pwd.getpwnam(name)
+        process = subprocess.Popen(
+            [*python, "-c", code, "{}"],
+            env={"PATH": os.environ["PATH"], "HOME": user.pw_dir, **variables},
+            user=name,
+            group=user.pw_gid,
+            extra_groups=[],
+            cwd="/",
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        agents[name] = (process, json.loads(line)["pid"], user.pw_uid)
+    for process, pid, uid in agents.values():
+        assert os.stat(f"/proc/{pid}").st_uid == uid
+        folder = f"/tmp/jupyter-slurm-{uid}"
+        assert (os.stat(folder).st_uid, os.stat(folder).st_mode & 0o777) == (uid, 0o700)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        wait_for(functools.partial(lambda pid: not _is_alive(pid), pid), "the end of the agent")
+        shutil.rmtree(folder)
+
+
+def test_an_agent_in_a_process_ends_with_it(make_settings: Callable[..., Settings], run_python: Run) -> None:
+    """Without a hanging thread, and without a socket left behind."""
+    settings = make_settings(agent_host="inprocess")
+    with run_python(_CLIENT, _values(settings), stdin=subprocess.PIPE) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert json.loads(out)["host"] == "inprocess"
+    place = discovery.places_to_look(settings)[0]
+    assert not os.path.exists(place.socket)
+    assert not os.path.exists(place.record)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""``jupyter slurm``: what a person reads, and what a program gets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm import _version
+from jupyter_slurm.agent import discovery
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.hosting import serve_in_thread
+from jupyter_slurm.config import Settings
+from jupyter_slurm.embedded import EmbeddedCluster
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cli(daemon_settings: Settings, place: Path) -> Cli:
+    """Run ``jupyter slurm …`` in a process of its own, with the settings of the test in a configuration file."""
+    values = {name: getattr(daemon_settings, name) for name in ("runtime_dir", "state_dir", "job_root", "agent_host")}
+    (place / "config").mkdir()
+    (place / "config" / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": values}))
+
+    def run(*argv: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "jupyter_slurm.cli.main", *argv],
+            env={**(env or os.environ), "JUPYTER_CONFIG_DIR": str(place / "config"), "COLUMNS": "120"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def test_version_and_help(cli: Cli) -> None:
+    assert cli("--version").stdout.strip() == _version.__version__
+    shown = cli("--help").stdout
+    for command in ("jobs", "show", "cancel", "clean", "agent", "embedded"):
+        assert command in shown
+    assert cli().returncode == 2
+
+
+@pytest.mark.parametrize("command", ["jobs", "show", "cancel", "clean", "agent", "embedded"])
+def test_every_command_explains_itself(cli: Cli, command: str) -> None:
+    done = cli(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"usage: jupyter slurm {command}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "argv", [["nonsense"], ["agent"], ["clean", "--older-than", "-1"], ["clean", "--older-than", "nan"]]
+)
+def test_wrong_usage(cli: Cli, argv: list[str]) -> None:
+    done = cli(*argv)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_only_what_is_asked_for_is_imported() -> None:
+    code = """
+import sys
+from jupyter_slurm.cli.main import main
+try:
+    main(["agent", "--help"])
+except SystemExit:
+    pass
+print(*sorted({"httpx", "tornado", "traitlets", "jupyter_slurm.cli.embedded", "jupyter_slurm.cli.jobs"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_no_agent(cli: Cli, daemon_settings: Settings) -> None:
+    done = cli("agent", "status")
+    assert done.returncode == 1
+    assert "No agent is running." in done.stdout
+    assert json.loads(cli("agent", "status", "--json").stdout)["running"] is False
+    assert cli("agent", "stop").returncode == 0
+    done = cli("agent", "logs")
+    assert discovery.log_path(daemon_settings) in done.stderr
+    assert discovery.places_to_look(daemon_settings) == []  # and asking has started none
+
+
+def test_status_logs_and_stop(cli: Cli, daemon_settings: Settings) -> None:
+    with AgentClient.connect(daemon_settings) as client:
+        pid = client.info["pid"]
+    done = cli("agent", "status")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"pid {pid}" in done.stdout
+    assert "holds nothing" in done.stdout
+    status = json.loads(cli("agent", "status", "--json").stdout)
+    assert (status["running"], status["pid"], status["version"]) == (True, pid, _version.__version__)
+    assert f"pid {pid}" in cli("agent", "logs").stdout
+    assert cli("agent", "logs", "-n", "1", "--json").stdout.count("leads") == 1
+    done = cli("agent", "stop")
+    assert (done.returncode, done.stdout) == (0, "The agent has left. Jobs go on.\n")
+    assert cli("agent", "status").returncode == 1
+
+
+def test_a_busy_agent_is_not_stopped_as_idle(cli: Cli, daemon_settings: Settings, core: Any) -> None:
+    core.held = {"submissions": 1}
+    agent = serve_in_thread(daemon_settings, core)
+    assert agent is not None
+    done = cli("agent", "stop", "--only-idle")
+    assert done.returncode == 1
+    assert done.stderr.startswith("jupyter slurm agent: The agent holds 1 submissions.\n")
+    assert "jupyter slurm agent stop" in done.stderr
+    assert "Traceback" in cli("--debug", "agent", "stop", "--only-idle").stderr
+    assert cli("agent", "status").returncode == 0
+    assert cli("agent", "stop").returncode == 0
+    agent.stop()
+
+
+def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settings, core: Any) -> None:
+    """Escape sequences, newlines and overlong names of jobs do not act, and fake no row."""
+    job = {"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": False}
+    evil = {"name": "a\x1b[31m\nb\u202e", "reason": "x\x07", "submit_time": 1.0}
+
+    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
+        return [{**job, **evil}]
+
+    core.jobs = jobs
+    agent = serve_in_thread(daemon_settings, core)
+    assert agent is not None
+    shown = cli("jobs").stdout
+    assert len(shown.splitlines()) == 2
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert "RUNNING?" in shown  # the controller does not answer: the last state known
+    assert json.loads(cli("jobs", "--json").stdout)[0]["name"] == evil["name"]
+    done = cli("show", "99")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "jupyter slurm show: there is no job 99\nLook.\n"
+    agent.stop()
+
+
+@pytest.mark.slurm
+def test_jobs_on_a_real_cluster(cli: Cli, daemon_settings: Settings, cluster: EmbeddedCluster) -> None:
+    env = cluster.env()
+    script = "#!/bin/sh\nsleep 300\n"
+    done = subprocess.run(
+        ["sbatch", "--parsable", "-J", "by-hand", "-o", "/dev/null"],
+        input=script,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    number = done.stdout.strip()
+    listed = cli("jobs", env=env)
+    assert listed.returncode == 0, listed.stderr
+    assert any(line.split()[:2] in ([number, "PENDING"], [number, "RUNNING"]) for line in listed.stdout.splitlines())
+    shown = cli("show", number, env=env)
+    assert "by-hand" in shown.stdout
+    assert json.loads(cli("show", number, "--json", env=env).stdout)["id"] == number
+    assert cli("show", number, "--script", env=env).stdout == script
+    cancelled = cli("cancel", number, env=env)
+    assert (cancelled.returncode, number in cancelled.stdout) == (0, True), cancelled.stderr
+    cleaned = cli("clean", "--dry-run", "--older-than", "0", env=env)
+    assert cleaned.stdout.endswith("0 would be removed, 0 kept\n"), cleaned
+    done = cli("show", "999999", env=env)
+    assert done.returncode == 1
+    assert "999999" in done.stderr
