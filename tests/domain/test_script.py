@@ -1,0 +1,185 @@
+"""Cells and scripts: what a cell is, what its header says, and the script that runs a Python cell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_slurm.domain.options import HET
+from jupyter_slurm.domain.script import (
+    MAX_SCRIPT_BYTES,
+    classify,
+    header_options,
+    ignored_headers,
+    job_script,
+    quote_argv,
+)
+from jupyter_slurm.errors import CellError
+
+WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [
+        ("#!/bin/bash\nhostname | tee x\n", "script"),
+        ("#!/usr/bin/env python3\nprint(", "script"),
+        ("#!/bin/sh", "script"),
+        ("#! /bin/sh -e\n\n", "script"),
+        ("x = 1\nx", "python"),
+        ("#SBATCH --gpus 1\n# comment\n\nprint('hello')\n", "python"),
+        ("await work()\nasync for x in y: pass\n", "python"),
+        ("x = 1\r\nif x:\r\n    y = 2\r\n", "python"),
+        ("\n\n   # a comment\n\nx = 1", "python"),
+        ("'\\d'; 1 is 1", "python"),  # warnings are for the job to give
+        ("text = '''\n#!/bin/sh\n'''", "python"),
+        ("# only a comment", "python"),
+    ],
+)
+def test_what_a_cell_is(cell: str, kind: str) -> None:
+    assert classify(cell) == kind
+
+
+@pytest.mark.parametrize(
+    ("cell", "message", "hint"),
+    [
+        ("", "the cell is empty", "Write a script that begins with #!/bin/bash, or Python."),
+        (" \n\t\n", "the cell is empty", None),
+        ("echo hello\n", "(line 1: 'echo hello')", "Add #!/bin/bash as its first line if it is a shell script."),
+        ("module load cuda\npython train.py", "neither a script nor Python", None),
+        ("x = 1\ndef f(:\n    pass", "(line 2: 'def f(:')", None),
+        ("x = 1\nreturn x", "'return' outside function (line 2: 'return x')", None),
+        ("for i in y:\nprint(i)", "expected an indented block", None),
+        ("\n#!/bin/bash\nhostname", "the #! is not at the very beginning", "blank lines included"),
+        ("  #!/bin/bash\nhostname", "the #! is not at the very beginning", None),
+        ("\ufeff#!/bin/bash\nhostname", "the #! is not at the very beginning", None),
+        ("#!/bin/bash\r\nhostname\r\n", "Windows line ends (CR LF)", "Save it with Unix line ends."),
+        ("#!/bin/bash\nprintf '\0'", "line 2 of the cell holds a NUL byte", None),
+        ("x = '\0'", "line 1 of the cell holds a NUL byte", None),
+        ("x = 1\ny = '\ud800'", "line 2 of the cell holds half a character", None),
+        ("!ls", "cannot use IPython's magics or !commands (line 1: '!ls')", None),
+        ("x = 1\n%time x", "cannot use IPython's magics", "Write it in plain Python"),
+        ("print?", "cannot use IPython's magics", None),
+        ("(" * 300, "neither a script nor Python", None),
+        ("#!/bin/sh\n" + "x" * MAX_SCRIPT_BYTES, "longer than 4 MiB", None),
+        ("é" * (MAX_SCRIPT_BYTES // 2) + " = 1", "longer than 4 MiB", None),
+    ],
+)
+def test_cells_that_are_refused(cell: str, message: str, hint: str | None) -> None:
+    with pytest.raises(CellError) as caught:
+        classify(cell)
+    assert message in caught.value.message
+    assert len(caught.value.message) < 300
+    assert caught.value.hint
+    assert hint is None or hint in caught.value.hint
+
+
+def test_a_cell_with_bytes_that_are_not_text_is_a_script() -> None:
+    assert classify(b"#!/bin/sh\necho \xff".decode("utf-8", "surrogateescape")) == "script"
+
+
+# Headers; that sbatch reads them in the same way is in test_script_real.py ----------------------------------------
+
+
+def test_header_lines_count_until_the_first_command() -> None:
+    text = (
+        "#!/bin/sh\n# a comment\n\n#SBATCH -p arandu\n  # more\n#SBATCH --gpus=1\n\nhostname\n#SBATCH -n2\n##SBATCH -n3"
+    )
+    assert header_options(text) == ["-p", "arandu", "--gpus=1"]
+    assert ignored_headers(text) == [9]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("#SBATCH --comment 'a b' -n\t2", ["--comment", "a b", "-n", "2"]),
+        ("#SBATCH-n2", ["-n2"]),
+        ("#SBATCH --time=1 # until lunch", ["--time=1"]),
+        ("#SBATCH --name=a#b", ["--name=a"]),
+        ("#SBATCH --name=a\\#b \\-n", ["--name=a#b", "-n"]),
+        ("#SBATCH a\\ b", ["a b"]),
+        ("#SBATCH 'it\\'s' \"a'b\"", ["it's", "a'b"]),
+        ("#SBATCH --comment '' -n2", ["--comment"]),  # sbatch stops at an empty word
+        ("##SBATCH -n2", []),
+        (" #SBATCH -n2", []),
+        ("#sbatch -n2", []),
+        ("#SLURM -n2", ["-n2"]),
+        ("#SBATCH -n2\r", ["-n2"]),
+        ("#SBATCH hetjob -n2", [HET]),
+        ("#SBATCH -n2 hetjob -n3", ["-n2"]),
+        ("#SBATCH --comment=hetjob", ["--comment=hetjob"]),
+        ("#SBATCH", []),
+    ],
+)
+def test_header_words(line: str, words: list[str]) -> None:
+    assert header_options(f"#!/bin/sh\n{line}\n") == words
+
+
+@pytest.mark.parametrize("line", ["#SBATCH --comment='a b", '#SBATCH "', "#SBATCH : -n2"])
+def test_headers_that_sbatch_stops_at(line: str) -> None:
+    with pytest.raises(CellError, match="line 2 of the cell") as caught:
+        header_options(f"#!/bin/sh\n{line}\n")
+    assert caught.value.details["line"] == 2
+
+
+@given(st.text(st.sampled_from("#SBATCH \n\r\t'\"\\ab:-")))
+def test_any_text_has_a_header(text: str) -> None:
+    try:
+        words = header_options(f"#SBATCH{text}")
+    except CellError:
+        return
+    assert all(words)
+
+
+# Shell text ---------------------------------------------------------------------------------------------------------
+
+
+@given(WORDS)
+def test_shell_text_is_read_back_by_sh(words: list[str]) -> None:
+    script = f"printf '%s\\0' {quote_argv(words)}\n".encode()
+    said = subprocess.run(["/bin/sh", "-s"], input=script, capture_output=True, check=True).stdout
+    assert said.decode() == "".join(f"{word}\0" for word in words)
+
+
+def test_a_nul_is_never_shell_text() -> None:
+    with pytest.raises(CellError, match="NUL"):
+        quote_argv(["a", "b\0"])
+
+
+def test_the_script_of_a_python_cell_runs_its_interpreter(tmp_path: Path) -> None:
+    odd = tmp_path / 'it\'s $HOME `x` "py"'
+    odd.symlink_to(sys.executable)
+    shown = "import sys; print(sys.argv[1:])"
+    header = "#SBATCH --gpus 1\r\n#SBATCH --comment='$(touch x)'\nimport numpy\n#SBATCH -n2\n"
+    text = job_script([str(odd), "-c", shown, "-a b", ""], header=header)
+    lines = text.split("\n")
+    assert lines[:3] == ["#!/bin/sh", "#SBATCH --gpus 1", "#SBATCH --comment='$(touch x)'"]
+    assert header_options(text) == ["--gpus", "1", "--comment=$(touch x)"]
+    assert ignored_headers(text) == []
+    assert classify(text) == "script"
+    path = tmp_path / "job"
+    path.write_text(text)
+    done = subprocess.run(["/bin/sh", path, "-n4", "é"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "['-a b', '', '-n4', 'é']\n"
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", "no-such-python", "it's not; touch x"])
+def test_a_node_without_the_interpreter_says_so(python: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", job_script([python, "-u", "x"])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SLURMD_NODENAME": "dgx01"},
+    )
+    assert done.returncode == 127
+    assert done.stderr == f"node dgx01 has no {python}\nsay python=PATH with a Python that the node sees\n"
+    assert not list(tmp_path.iterdir())
