@@ -1,0 +1,66 @@
+"""How a job ended, when nobody was there to see it and the controller has forgotten it."""
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster, load_description
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["no-accounting", "accounting"])
+def forgetful(request, tmp_path_factory):
+    """A cluster whose controller forgets jobs two seconds after their end, without and with slurmdbd."""
+    description = load_description()
+    description = dataclasses.replace(
+        description, extra=(*description.extra, "MinJobAge=2"), accounting=request.param
+    )
+    directory = Path(f"/tmp/jse-{tmp_path_factory.getbasetemp().name[-6:]}-{int(request.param)}")
+    with EmbeddedCluster(description, directory=directory) as running:
+        yield running, request.param
+
+
+def is_forgotten(desk, job):
+    argv = ["squeue", "-h", "-t", "all", "-j", job["id"], "-o", "%T"]
+    done = subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=False)
+    return not done.stdout.strip()
+
+
+async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown(forgetful, open_desk, tmp_path, wait_for):
+    cluster, accounting = forgetful
+    async with open_desk(cluster, tmp_path) as desk:
+        cell = await desk.submit("import sys; sys.exit(4)")
+        script = await desk.submit("#!/bin/sh\necho here\nexit 5\n")
+    for job in (cell, script):
+        wait_for(lambda job=job: Path(job["folder"], "stdout").exists(), "the job started")
+        wait_for(lambda job=job: is_forgotten(desk, job), "the controller forgot the job")
+    if accounting:
+        argv = ["sacct", "-X", "-n", "-P", "-j", script["id"], "-o", "State"]
+        wait_for(
+            lambda: "FAILED" in subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout,
+            "slurmdbd knows the end",
+        )
+    async with open_desk(cluster, tmp_path) as desk:
+        ended = await desk.finished(cell["key"])
+        assert (ended["state"], ended["exit_code"]) == ("FAILED", 4)
+        ended = await desk.finished(script["key"])
+        assert (ended["state"], ended["exit_code"]) == (("FAILED", 5) if accounting else ("UNKNOWN", None))
+        assert await desk.text(script["key"]) == "here\n"
+    record = json.loads(Path(script["folder"], "job.json").read_text())
+    assert record["end"]["state"] == ended["state"]
+
+
+async def test_job_of_the_past_is_adopted_from_the_accounting(forgetful, open_desk, tmp_path, wait_for):
+    cluster, accounting = forgetful
+    if not accounting:
+        pytest.skip("there is no past without accounting")
+    async with open_desk(cluster, tmp_path) as desk:
+        argv = ["sbatch", "--parsable", "-o", "/dev/null", "--wrap", "exit 6"]
+        number = subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout.strip()
+        wait_for(lambda: is_forgotten(desk, {"id": number}), "the controller forgot the job")
+        ended = await desk.until(number, lambda job: job["finished"])
+        assert (ended["state"], ended["exit_code"]) == ("FAILED", 6)
