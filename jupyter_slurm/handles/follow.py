@@ -50,15 +50,14 @@ class Follower:
         self._cluster, self._reference, self._limit = cluster, reference, limit
         self._offsets: dict[str, int] | None = dict.fromkeys(STREAMS, 0) if from_start else None
         self._listeners: list[Callable[[str, bytes], None]] = []
-        self._started = False
+        self.started = False
 
-    def start(self) -> Follower:
+    def start(self) -> None:
         """Begin, if it has not begun."""
         with self.lock:
-            if not self._started:
-                self._started = True
+            if not self.started:
+                self.started = True
                 background.spawn(self._run(), contextvars.copy_context())
-        return self
 
     def listen(self, listener: Callable[[str, bytes], None]) -> None:
         """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end."""

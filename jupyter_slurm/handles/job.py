@@ -47,8 +47,9 @@ class Job:
     @property
     def data(self) -> dict[str, Any]:
         """All that the agent knows of the job; see the schema ``Job`` of its API."""
-        if self._follower is not None and not self._follower.trouble and not self._follower.error:
-            self._data = self._follower.data
+        follower = self._follower
+        if follower is not None and follower.started and not follower.trouble and not follower.error:
+            self._data = follower.data
         elif not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
             self.refresh()
         return self._data
@@ -266,25 +267,23 @@ class Job:
         """Make a view under this cell, unless there is one."""
         if any(shown.cell == view.cell_of(shell) for shown in self._views):
             return
-        if settings().live_output or is_finished(self._data):
-            follower = self._follow()
-            if is_finished(self._data):
-                follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
-        else:
-            follower = self._make_follower()
+        live = settings().live_output
+        follower = self._follow(start=live or is_finished(self._data))
+        if is_finished(self._data):
+            follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
         shown = view.View(shell, follower, settings().output_limit)
         self._views.append(shown)
-        shown.open(live=settings().live_output)
+        shown.open(live=live)
 
-    def _follow(self) -> Follower:
+    def _follow(self, *, start: bool = True) -> Follower:
         if self._follower is None:
-            self._follower = self._make_follower().start()
+            limit = settings().output_limit
+            self._follower = Follower(
+                self._cluster, self._reference, self._data, limit=limit, from_start=self._from_start
+            )
+        if start:
+            self._follower.start()
         return self._follower
-
-    def _make_follower(self) -> Follower:
-        return Follower(
-            self._cluster, self._reference, self._data, limit=settings().output_limit, from_start=self._from_start
-        )
 
     def _over(self, follower: Follower, check: bool) -> Job:
         if follower.error is not None:

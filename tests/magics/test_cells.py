@@ -325,3 +325,12 @@ def test_an_interrupted_submission_says_how_to_find_the_job(kernel: Any, cluster
     kernel.ok(f"found = jupyter_slurm.job({key[1]!r}).wait()")
     assert kernel.value("found.stdout") == "once\n"
     assert kernel.value("len(jupyter_slurm.jobs()) - known") == "1"
+
+
+def test_live_output_can_be_switched_off(kernel: Any) -> None:
+    kernel.ok("from jupyter_slurm.handles.cluster import settings\nsettings().live_output = False")
+    shown = kernel.ok("%%sbatch as=silent\nprint('at the end')").display
+    kernel.ok("import time\nwhile not silent.is_finished: time.sleep(0.1)")
+    assert len(kernel.drawn(shown)) == 1
+    kernel.ok("silent.wait()\nsettings().live_output = True")
+    assert "at the end" in kernel.text(shown)

@@ -17,7 +17,8 @@ NAME = "<b>x</b> a|b"
 def waiting(kernel: Any, gate: Callable[[str], Path]) -> Any:
     """A running job with a nasty name, in the variable ``waiting``."""
     kernel.ok(f"name = {NAME!r}")
-    kernel.ok(f"%%sbatch as=waiting -J {{name}}\n#!/bin/bash\nuntil [ -e {gate('go')} ]; do sleep 0.1; done")
+    cell = f"import os, time\nwhile not os.path.exists('{gate('go')}'): time.sleep(0.1)"
+    kernel.ok(f"%%sbatch as=waiting -J {{name}}\n{cell}")
     yield waiting
     gate("go").touch()
     kernel.ok("waiting.cancel()")

@@ -11,10 +11,14 @@ import pytest
 pytestmark = pytest.mark.slurm
 
 
-def _interrupted(kernel: Any, wait_for: Callable[..., Any], gate: Path, code: str = "") -> tuple[Any, str]:
+def _until(path: Path) -> str:
+    return f"import os, time\nwhile not os.path.exists('{path}'): time.sleep(0.1)"
+
+
+def _interrupted(kernel: Any, wait_for: Callable[..., Any], gate: Path) -> tuple[Any, str]:
     """Interrupt a waiting cell as soon as its job runs; return what it said and the job's number."""
-    script = f"#!/bin/bash\ntouch {gate}.started\nuntil [ -e {gate} ]; do sleep 0.1; done"
-    request = kernel.begin(f"%%sbatch wait as=held\n{script}")
+    cell = f"open('{gate}.started', 'w').close()\n{_until(gate)}"
+    request = kernel.begin(f"%%sbatch wait as=held\n{cell}")
     wait_for(lambda: kernel.pump() or Path(f"{gate}.started").exists(), "the job runs")
     kernel.manager.interrupt_kernel()
     ran = kernel.end(request)
@@ -88,7 +92,7 @@ def test_the_setting_decides_without_a_question(
 
 
 def test_a_cancelled_await_says_that_the_job_goes_on(kernel: Any, gate: Callable[[str], Path]) -> None:
-    kernel.ok(f"%%sbatch as=awaited\n#!/bin/bash\nuntil [ -e {gate('go')} ]; do sleep 0.1; done")
+    kernel.ok(f"%%sbatch as=awaited\n{_until(gate('go'))}")
     ran = kernel.run("import asyncio\nasync with asyncio.timeout(0.3):\n    await awaited")
     assert ran.error == "TimeoutError"
     assert "it goes on" in ran.stderr

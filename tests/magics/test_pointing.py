@@ -1,0 +1,52 @@
+"""Which part of the line a message of sbatch is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_slurm.domain.line import parse_cell_line
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.errors import SubmitRefused
+from jupyter_slurm.magics.pointing import add_blame, blamed, underline
+
+TABLE = OptionTable.for_command("sbatch")
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "options"),
+    [
+        ("-p nowhere -N 2", "sbatch: error: invalid partition specified: nowhere", ["partition"]),
+        ("-A none -q high", "Invalid account or account/partition combination specified", ["account"]),
+        ("--mem 4T -c 3", "Memory specification can not be satisfied", ["mem"]),
+        ("-n abc -N 1", 'sbatch: error: Invalid numeric value "abc" for --ntasks.', ["ntasks"]),
+        ("-t soon -c 3", "sbatch: error: Invalid --time specification", ["time"]),
+        ("-d afterok:7 -c 3", "Job dependency problem", ["dependency"]),
+        ("--gpus 9 -J name", "Requested node configuration is not available", ["gpus"]),
+        ("-J name", "Unable to contact slurm controller", []),
+    ],
+)
+def test_the_option_is_found(line: str, said: str, options: list[str]) -> None:
+    parsed = parse_cell_line(line, TABLE, {})
+    assert [option.name for option in blamed(said, parsed.parsed.options)] == options
+
+
+def test_the_words_of_the_option_are_marked_as_typed() -> None:
+    line = "-c 2   --partition 'now here'  wait"
+    parsed = parse_cell_line(line, TABLE, {"wait": False})
+    error = SubmitRefused("sbatch refused the job", stderr="invalid partition specified: now here")
+    add_blame(error, "%%sbatch ", line, parsed, "print(1)")
+    _, shown, marks = error.message.split("\n")
+    assert shown == "    %%sbatch " + line
+    assert shown[marks.index("^") : marks.rindex("^") + 1] == "--partition 'now here'"
+
+
+def test_bundled_letters_share_their_word() -> None:
+    line = "-Hp nowhere"
+    parsed = parse_cell_line(line, TABLE, {})
+    error = SubmitRefused("no", stderr="invalid partition specified: nowhere")
+    add_blame(error, "%%sbatch ", line, parsed, "")
+    assert "^" in error.message
+
+
+def test_a_line_with_odd_characters_stays_aligned() -> None:
+    assert underline("a\tb\x1bc", [(4, 5)]) == "    a b c\n        ^"
