@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
+from itertools import pairwise
 from typing import Any, Final
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
@@ -184,7 +185,7 @@ def parse_job(output: bytes, job: JobId | None = None) -> list[JobRecord]:
     """
     text = decode(output)
     starts = [start.start() for start in _START.finditer(text) if _belongs(text, start.start(), job)]
-    blocks = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    blocks = [text[start:end] for start, end in pairwise([*starts, len(text)])]
     found: dict[tuple[JobId, TaskRange | None], list[JobRecord]] = {}
     for block in blocks:
         record = _record(block)

@@ -144,7 +144,7 @@ class JobState:
     @property
     def is_pending(self) -> bool:
         """Whether the job waits in the queue, for the first time or again. It may be held."""
-        if self._has(_HOLDING_FLAGS) or self.is_revoked:
+        if self.is_running or self.is_revoked:
             return False
         return self.name == "PENDING" or self._has(_WAITING_FLAGS)
 

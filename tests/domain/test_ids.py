@@ -1,0 +1,115 @@
+"""Ids of jobs, tasks, components and steps."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_slurm.domain.ids import JobId, TaskRange, parse_queue_id
+from jupyter_slurm.errors import ParseError
+
+numbers = st.integers(0, 0xFFFFFFFC)
+steps = st.sampled_from([None, "0", "17", "batch", "extern", "interactive", "TBD", "3+1"])
+ids = st.builds(JobId, st.integers(1, 0xFFFFFFFC), numbers, st.none(), steps) | st.builds(
+    JobId, st.integers(1, 0xFFFFFFFC), st.none(), st.none() | numbers, steps
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12", JobId(12)),
+        ("12_3", JobId(12, task=3)),
+        ("12_0", JobId(12, task=0)),
+        ("12+1", JobId(12, het=1)),
+        ("12.batch", JobId(12, step="batch")),
+        ("12_3.0", JobId(12, task=3, step="0")),
+        ("12+1.extern", JobId(12, het=1, step="extern")),
+        ("12.0+1", JobId(12, step="0+1")),
+    ],
+)
+def test_forms(text: str, expected: JobId) -> None:
+    assert JobId.parse(text) == expected
+    assert str(expected) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0", "-1", "12_", "12_[1]", "12.", " 12", "12\n", "a", "12_3+1", "99999999999", "4294967295", "12_4294967294", "１２"],
+)
+def test_what_is_no_id(text: str) -> None:
+    with pytest.raises(ParseError):
+        JobId.parse(text)
+
+
+@given(ids)
+def test_round_trip(job: JobId) -> None:
+    assert JobId.parse(str(job)) == job
+
+
+@given(st.lists(ids))
+def test_ids_can_be_sorted(jobs: list[JobId]) -> None:
+    assert [job.job for job in sorted(jobs)] == sorted(job.job for job in jobs)
+
+
+def test_order_is_that_of_the_numbers() -> None:
+    texts = ["9", "10", "10.batch", "10.0", "10.2", "10.10", "10_2", "10_10", "10+1"]
+    assert [str(job) for job in sorted(map(JobId.parse, texts))] == [
+        "9", "10", "10.batch", "10.0", "10.2", "10.10", "10+1", "10_2", "10_10",
+    ]  # fmt: skip
+
+
+def test_parts() -> None:
+    job = JobId.parse("12_3.batch")
+    assert (job.allocation, job.whole) == (JobId(12, task=3), JobId(12))
+
+
+@given(st.text())
+def test_only_parse_errors(text: str) -> None:
+    for parse in (JobId.parse, TaskRange.parse, parse_queue_id):
+        try:
+            parse(text)
+        except ParseError:
+            continue
+
+
+def test_tasks_of_a_row() -> None:
+    job, tasks = parse_queue_id("12_[2,4-12:2%3]")
+    assert tasks is not None
+    assert (job, str(tasks), tasks.limit, tasks.count()) == (JobId(12), "2,4-12:2%3", 3, 6)
+    assert list(tasks.tasks()) == [2, 4, 6, 8, 10, 12]
+    assert 6 in tasks
+    assert 7 not in tasks
+    assert 14 not in tasks
+
+
+def test_a_list_that_slurm_cut() -> None:
+    tasks = TaskRange.parse("1,3,5-...")
+    assert (tasks.ranges, tasks.truncated) == (((1, 1, 1), (3, 3, 1)), True)
+    assert TaskRange.parse(str(tasks)) == tasks
+
+
+def test_expansion_bombs_are_counted_and_not_expanded() -> None:
+    _, tasks = parse_queue_id("1_[0-99999999]")
+    assert tasks is not None
+    assert tasks.count() == 100_000_000
+    assert 99_999_999 in tasks
+    with pytest.raises(ParseError):
+        tasks.tasks()
+    with pytest.raises(ParseError):
+        TaskRange.parse("1," * 1_000_000)
+
+
+@pytest.mark.parametrize("text", ["", "%3", "1-", "5-2", "1-9:0", "1%", "1%x", "a", "1;2", "0-4294967296"])
+def test_what_is_no_list_of_tasks(text: str) -> None:
+    with pytest.raises(ParseError):
+        TaskRange.parse(text)
+
+
+@given(st.sets(st.integers(0, 5000), min_size=1, max_size=200), st.none() | st.integers(1, 99))
+def test_ranges_round_trip(members: set[int], limit: int | None) -> None:
+    text = ",".join(str(number) for number in sorted(members)) + ("" if limit is None else f"%{limit}")
+    tasks = TaskRange.parse(text)
+    assert (set(tasks.tasks()), tasks.limit, tasks.count()) == (members, limit, len(members))
+    assert TaskRange.parse(str(tasks)) == tasks
