@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.transport.limits import soft_limits
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
     from jupyter_slurm.config import Settings
 
 __all__ = ["Cluster", "context", "current", "settings"]
-
-# The letters of ulimit in POSIX shells (dash, and bash as sh): resource, and the unit of the letter in bytes.
-_LIMITS = {
-    "c": (resource.RLIMIT_CORE, 512),
-    "d": (resource.RLIMIT_DATA, 1024),
-    "f": (resource.RLIMIT_FSIZE, 512),
-    "l": (resource.RLIMIT_MEMLOCK, 1024),
-    "m": (resource.RLIMIT_RSS, 1024),
-    "n": (resource.RLIMIT_NOFILE, 1),
-    "s": (resource.RLIMIT_STACK, 1024),
-    "t": (resource.RLIMIT_CPU, 1),
-    "v": (resource.RLIMIT_AS, 1024),
-}
 
 _lock = threading.Lock()
 _settings: Settings | None = None
@@ -109,7 +96,7 @@ def context() -> dict[str, Any]:
         cwd = os.getcwd()
     except FileNotFoundError as error:
         raise UsageError("The working directory no longer exists.", hint="Change to another one: %cd ~") from error
-    return {"cwd": cwd, "env": dict(os.environ), "umask": _umask(), "limits": _limits()}
+    return {"cwd": cwd, "env": dict(os.environ), "umask": _umask(), "limits": soft_limits()}
 
 
 def _umask() -> int:
@@ -124,11 +111,3 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
-
-
-def _limits() -> dict[str, str]:
-    limits = {}
-    for letter, (which, unit) in _LIMITS.items():
-        soft, _ = resource.getrlimit(which)
-        limits[letter] = "unlimited" if soft == resource.RLIM_INFINITY else str(soft // unit)
-    return limits

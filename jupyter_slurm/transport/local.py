@@ -7,7 +7,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import resource
 import secrets
 import shutil
 import signal
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat
+from jupyter_slurm.transport.limits import soft_limits
 
 __all__ = ["LocalTransport"]
 
@@ -251,34 +251,12 @@ def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> su
 
 def _limited(argv: Sequence[str], limits: Mapping[str, str]) -> list[str]:
     """Put the soft limits in front that differ from our own; only the shell can set them without a race."""
-    wanted = [f"{letter}={value}" for letter, value in limits.items() if _own_limit(letter) not in (value, None)]
+    own = soft_limits()
+    wanted = [f"{letter}={value}" for letter, value in limits.items() if own.get(letter) not in (value, None)]
     if not wanted:
         return list(argv)
     script = 'for l in $1; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; shift; exec "$@"'
     return ["/bin/sh", "-c", script, "sh", " ".join(wanted), *argv]
-
-
-# Letter of ulimit in the POSIX shell -> the limit, and its unit in bytes (dash(1), getrlimit(2)).
-_LIMITS = {
-    "c": (resource.RLIMIT_CORE, 512),
-    "d": (resource.RLIMIT_DATA, 1024),
-    "f": (resource.RLIMIT_FSIZE, 512),
-    "l": (resource.RLIMIT_MEMLOCK, 1024),
-    "n": (resource.RLIMIT_NOFILE, 1),
-    "p": (resource.RLIMIT_NPROC, 1),
-    "s": (resource.RLIMIT_STACK, 1024),
-    "t": (resource.RLIMIT_CPU, 1),
-    "v": (resource.RLIMIT_AS, 1024),
-}
-
-
-def _own_limit(letter: str) -> str | None:
-    """Return our own soft limit as ``ulimit`` writes it; None for a letter that means nothing."""
-    if letter not in _LIMITS:
-        return None
-    which, unit = _LIMITS[letter]
-    soft = resource.getrlimit(which)[0]
-    return "unlimited" if soft == resource.RLIM_INFINITY else str(soft // unit)
 
 
 def _new_file(path: str, mode: int = 0o600) -> int:
