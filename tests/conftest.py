@@ -113,6 +113,9 @@ def user_python() -> tuple[list[str], dict[str, str]]:
 # Clusters --------------------------------------------------------------------------------------------------------
 
 
+_OWN_CLUSTERS = pytest.StashKey[list[EmbeddedCluster]]()
+
+
 def _start(description: Description, directory: Path, **options: Any) -> Iterator[EmbeddedCluster]:
     running = EmbeddedCluster(description, directory=directory, **options)
     try:
@@ -203,14 +206,14 @@ def cluster_for(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Cal
 
 
 @pytest.fixture
-def new_cluster(short_tmp: Path) -> Iterator[Callable[..., EmbeddedCluster]]:
+def new_cluster(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., EmbeddedCluster]]:
     """``new_cluster(**changes)``: a small cluster of the test's own, to disturb; stopped when the test ends.
 
     The changes are those of :func:`dataclasses.replace` on a description of two nodes; ``start=False`` leaves it alone.
     """
     if find_program("slurmctld") is None:
         _unavailable("Slurm is not installed")
-    made: list[EmbeddedCluster] = []
+    made = request.node.stash.setdefault(_OWN_CLUSTERS, [])
 
     def make(*, start: bool = True, directory: Path | None = None, **changes: Any) -> EmbeddedCluster:
         arandu = load_description()
@@ -325,9 +328,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Attach the queue, the nodes and the end of the controller's log of each cluster that a failed test used."""
     report = yield
     if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
-            if isinstance(value, ClusterControl):
-                report.sections.append((f"cluster {name}", _look_at(value)))
+        arguments = getattr(item, "funcargs", {})
+        used = {name: value for name, value in arguments.items() if isinstance(value, ClusterControl)}
+        used |= {f"new {number}": value for number, value in enumerate(item.stash.get(_OWN_CLUSTERS, []))}
+        for name, value in used.items():
+            report.sections.append((f"cluster {name}", _look_at(value)))
     return report
 
 

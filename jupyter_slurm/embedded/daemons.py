@@ -89,9 +89,7 @@ class Daemons:
 
     def controller_answers(self) -> bool:
         """Tell whether slurmctld listens and says that it is up (scontrol ping)."""
-        return (
-            self.listening("slurmctld", self.state.controller_port) and self.ask("scontrol", "ping").returncode == 0
-        )
+        return self.listening("slurmctld", self.state.controller_port) and self.ask("scontrol", "ping").returncode == 0
 
     def listening(self, role: str, port: int) -> bool:
         """Tell whether a daemon, and not a stranger that was quicker, has its port."""

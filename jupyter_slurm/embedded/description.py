@@ -282,7 +282,7 @@ def _check(description: Description) -> None:
     if len(names) > MAX_NODES:
         raise ConfigError(f"nodes: {len(names)} are more than one machine should run ({MAX_NODES}).")
     if not description.partitions:
-        raise ConfigError("partitions: a cluster needs at least one.", hint='Add [[partitions]] with name and nodes.')
+        raise ConfigError("partitions: a cluster needs at least one.", hint="Add [[partitions]] with name and nodes.")
     _unique("nodes.names", names)
     _unique("partitions.name", [p.name for p in description.partitions])
     _unique("qos.name", [q.name for q in description.qos])

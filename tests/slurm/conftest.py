@@ -12,7 +12,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def _processes_about(directory: Path) -> list[str]:
-    """Every live process that names the directory in its arguments or its environment, found without the package's help."""
+    """Every live process that names the directory in its arguments or environment, found without the package."""
     wanted, found = os.fsencode(directory) + b"/", []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():

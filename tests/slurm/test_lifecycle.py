@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.embedded import EmbeddedCluster, cluster as cluster_module, load_description
+from jupyter_slurm.embedded import EmbeddedCluster, load_description
+from jupyter_slurm.embedded import cluster as cluster_module
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import EmbeddedError
@@ -89,7 +91,7 @@ def test_a_directory_with_something_else_in_it_is_left_alone(short_tmp, new_clus
 def test_a_directory_of_somebody_else_is_refused(alice, short_tmp, new_cluster):
     directory = short_tmp / "theirs"
     directory.mkdir()
-    os.chown(directory, __import__("pwd").getpwnam(alice).pw_uid, -1)
+    shutil.chown(directory, alice)
     with pytest.raises(EmbeddedError, match="belongs to another user"):
         new_cluster(directory=directory)
 

@@ -32,7 +32,7 @@ def test_only_an_ordinary_user_is_told_to_use_sudo(monkeypatch, uid, start):
 
 
 def test_os_release_is_read_with_its_quotes_and_comments(tmp_path):
-    (tmp_path / "os-release").write_text('# comment = 1\nNAME="Some Linux"\nID_LIKE=\'ubuntu debian\'\nID=mint\n')
+    (tmp_path / "os-release").write_text("# comment = 1\nNAME=\"Some Linux\"\nID_LIKE='ubuntu debian'\nID=mint\n")
     read = packages.read_os_release((str(tmp_path / "none"), str(tmp_path / "os-release")))
     assert read == {"NAME": "Some Linux", "ID_LIKE": "ubuntu debian", "ID": "mint"}
 

@@ -1,0 +1,73 @@
+"""The same cluster with other versions of Slurm."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from jupyter_slurm.embedded import cgroups
+from jupyter_slurm.embedded.control import ClusterControl
+from jupyter_slurm.embedded.roots import RELEASES, installation_for, slurm_root
+from jupyter_slurm.errors import EmbeddedError
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+
+@pytest.fixture(params=sorted(RELEASES))
+def other(request, cluster_for):
+    cluster = cluster_for(request.param)
+    assert "{}.{:02d}".format(*cluster.installation.version) == request.param
+    return cluster
+
+
+def test_commands_and_daemons_are_of_that_version(other):
+    version = "{}.{:02d}".format(*other.installation.version)
+    assert version in other.run("sinfo", "--version").stdout
+    assert version in other.run("scontrol", "show", "config").stdout
+    assert other.status().version == version
+
+
+def test_jobs_see_this_machine(other, request):
+    user = request.getfixturevalue("alice") if os.geteuid() == 0 else None
+    script = "echo $CUDA_VISIBLE_DEVICES; readlink /proc/$$/exe; id -un"
+    done = other.run("srun", "-p", "arandu", "--gpus=2", "bash", "-c", script, user=user)
+    expected = user or os.environ.get("USER", "")
+    assert done.stdout.split()[0] == "0,1"
+    assert done.stdout.split()[1] == os.path.realpath("/bin/bash")
+    assert done.stdout.split()[2] == expected or not expected
+
+
+@pytest.mark.skipif(not cgroups.detect()[0], reason="no control groups")
+def test_memory_limits_hold_there_too(other, wait_for):
+    script = "#!/bin/sh\npython3 -c 'x = bytearray(300 * 1024 * 1024)'\n"
+    job = other.run("sbatch", "--parsable", "--mem=100M", "-o", "/dev/null", stdin=script).stdout.strip()
+    state = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"]
+    wait_for(lambda: other.run(*state).stdout == "OUT_OF_MEMORY\n", "the job to be out of memory")
+
+
+def test_another_process_finds_the_version_by_the_directory(other):
+    control = ClusterControl(other.directory)
+    assert control.installation.version == other.installation.version
+    assert control.env()["PATH"].startswith(other.installation.path)
+
+
+def test_accounting_works_with_the_newest(new_cluster, cluster_for, wait_for):
+    newest = sorted(RELEASES)[-1]
+    cluster_for(newest)
+    cluster = new_cluster(start=False, accounting=True)
+    cluster._installation = installation_for(str(slurm_root(newest)))
+    cluster.start()
+    job = cluster.run("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "true").stdout.strip()
+    argv = ["sacct", "-nPX", "-j", job, "-o", "state"]
+    wait_for(lambda: cluster.run(*argv).stdout == "COMPLETED\n", "sacct to tell")
+
+
+def test_an_unknown_version_is_told():
+    with pytest.raises(EmbeddedError, match=r"no recipe for Slurm 19\.05"):
+        slurm_root("19.05")
+
+
+def test_a_directory_without_slurm_is_told(tmp_path):
+    with pytest.raises(EmbeddedError, match="no Slurm in"):
+        installation_for(str(tmp_path)).check(accounting=False)
