@@ -43,7 +43,7 @@ class Kernel:
 
     def __init__(self, python: str, env: dict[str, str], folder: Path) -> None:
         self.manager = KernelManager(kernel_name="bench", kernel_spec_manager=_OneSpec(python))
-        self.manager.start_kernel(env=env, cwd=str(folder))
+        self.manager.start_kernel(env=env, cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.client: BlockingKernelClient = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
@@ -56,6 +56,8 @@ class Kernel:
         return "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream")
 
     def stop(self) -> None:
+        if not self.manager.has_kernel:
+            return
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
         self.manager.cleanup_resources()
@@ -126,7 +128,7 @@ def start_kernel(kernel_env: dict[str, str], home: Path) -> Iterator[Callable[..
 
     yield start
     for kernel in running:
-        kernel.stop()
+        kernel.stop()  # a second time does nothing
 
 
 class Table:
