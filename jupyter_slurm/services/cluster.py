@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import getpass
 import hashlib
 import itertools
@@ -114,6 +115,7 @@ class Cluster:
         """End the watching; jobs and executions of sbatch go on."""
         await self.settler.stop()
         await self.watcher.stop()
+        await self.tracker.stop()
         if self._signs is not None:
             self._signs.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -237,6 +239,11 @@ class Cluster:
         entries = self.tracker.active() if active else self.tracker.everybody()
         return [e.as_dict() for e in sorted(entries, key=lambda e: e.submit_time or 0.0, reverse=True)]
 
+    async def job(self, reference: str) -> dict[str, Any]:
+        """Return one job, or one task of an array (``12_3``)."""
+        entry = await self.entry(reference)
+        return entry.of_task(_task_of(reference, entry)).as_dict()
+
     async def entry(self, reference: str) -> Entry:
         """Return a job by key or Slurm id; a job that is not known yet is asked for.
 
@@ -319,7 +326,11 @@ class Cluster:
         with self.tracker.listening(entry) as changed:
             self.watcher.wake()
             follow = output.follow(
-                self._transport, entry, lambda name: output.output_path(entry, name, user, task), positions, changed
+                self._transport,
+                lambda: entry.of_task(task),
+                lambda name: output.output_path(entry, name, user, task),
+                positions,
+                changed,
             )
             async for event in follow:
                 yield event
@@ -382,6 +393,7 @@ def _task_of(reference: str, entry: Entry) -> int | None:
         return None
 
 
+@functools.cache  # once: the package may be updated under a running agent
 def _shipped(name: str) -> bytes:
     return resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
 

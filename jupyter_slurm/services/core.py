@@ -98,7 +98,7 @@ class Core:
 
     async def job(self, cluster: str, ref: str) -> dict[str, Any]:
         """Return one job, by key or Slurm id."""
-        return (await self._cluster(cluster).entry(ref)).as_dict()
+        return await self._cluster(cluster).job(ref)
 
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> dict[str, Any]:
         """See :meth:`Cluster.cancel`."""

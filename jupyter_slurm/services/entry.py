@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,7 @@ class Entry:
     unknown_since: float | None = None
     error: SlurmError | None = None
     warnings: list[str] = field(default_factory=list)
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def key(self) -> str | None:
@@ -167,6 +169,25 @@ class Entry:
             "stdout": outputs.get("stdout") or (latest.stdout if latest else None),
             "stderr": outputs.get("stderr") or (latest.stderr if latest else None),
         }
+
+    def of_task(self, task: int | None) -> Entry:
+        """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
+        if task is None or self.id is None:
+            return self
+        seen = self.tasks.get(task)
+        waiting = self.latest if self.latest and self.latest.tasks and task in self.latest.tasks else None
+        latest = seen or waiting
+        return replace(
+            self,
+            id=JobId(self.id.job, task),
+            state=latest.state if latest else UNKNOWN if self.is_finished else self.state,
+            latest=latest,
+            tasks={},
+            start_time=seen.start_time if seen else None,
+            end_time=seen.end_time if seen and seen.state.is_finished else None,
+            exit_code=seen.exit_code if seen else None,
+            signal=(seen.signal or None) if seen else None,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the job as the API tells it."""

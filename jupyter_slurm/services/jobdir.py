@@ -31,7 +31,7 @@ FORMAT = 1
 """Format number of job.json. A reader refuses a higher one: it would not know what it means."""
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
-_SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
 _RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end)(\..*)?|end.*\.json")
 
 

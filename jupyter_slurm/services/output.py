@@ -68,7 +68,7 @@ async def read_output(
 
 async def follow(
     transport: Transport,
-    entry: Entry,
+    look: Callable[[], Entry],
     path_of: Callable[[str], str | None],
     offsets: dict[str, int],
     changed: asyncio.Event,
@@ -78,14 +78,11 @@ async def follow(
     ``offsets`` says how much of each stream the listener has already. A negative one asks for the end only: the first
     event says where that begins.
     """
-    if entry.state.name == "NOT_SUBMITTED":
-        yield "job", entry.as_dict()
-        yield "end", {}
-        return
     told: dict[str, Any] | None = None
     pause = _QUICK
     while True:
-        finished = entry.is_finished
+        entry = look()
+        finished = entry.is_finished  # before the output is read: what it printed last is read too
         quiet = True
         for stream in STREAMS:
             if stream == "stderr" and path_of("stderr") == path_of("stdout"):

@@ -98,7 +98,7 @@ class Settler:
         self._tracker.add(entry)
         if entry.record is not None and entry.folder is not None:
             entry.record["job"] = {"id": str(job), "submit_time": entry.submit_time}
-            await entry.folder.save(self._client.transport, entry.record)
+            self._tracker.save_soon(entry)
         self._tracker.tell(entry)
         self._watcher.wake()
 

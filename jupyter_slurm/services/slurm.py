@@ -32,6 +32,9 @@ COMMANDS = frozenset(
 )
 """The commands that are passed through for a person."""
 
+# With these words a command answers by itself.
+_ASKS_NOBODY = frozenset({"--help", "--usage", "--version", "-V"})
+
 _SILENCE = re.compile(
     rb"Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted"
     rb"|Connection (refused|reset|timed out)|Communication connection failure|Unexpected message received"
@@ -179,7 +182,8 @@ class SlurmClient:
 
     async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
         """Run a command as a person typed it; in a loop it is slowed down."""
-        await self.people.take()
+        if not _ASKS_NOBODY.intersection(argv):
+            await self.people.take()
         env = self._env if asked.get("env") is None else asked["env"]
         if parsed:
             env = question_environment(env)

@@ -56,6 +56,7 @@ class Tracker:
         self.entries: dict[str, Entry] = {}
         self._by_number: dict[int, Entry] = {}
         self._missing: dict[int, float] = {}
+        self._saves: set[asyncio.Task[bool]] = set()
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
 
     # -- who is known
@@ -130,13 +131,31 @@ class Tracker:
                 "partition": latest.partition if latest else None,
                 "error": entry.error.to_problem() if entry.error else None,
             }
-            try:
-                await entry.folder.save(self.client.transport, entry.record)
-            except (TransportError, FileNotFoundError) as error:
-                log.warning("the end of job %s could not be written down: %s", entry.id, error)
-            else:
+            if await self.save(entry):
                 self.store.remember(self.name, entry.folder.key, entry.record)
         self.tell(entry)
+
+    async def save(self, entry: Entry) -> bool:
+        """Write the record as it stands now; return whether that went well. What is missing is found out again."""
+        if entry.folder is None or entry.record is None:
+            return False
+        try:
+            async with entry.saving:
+                await entry.folder.save(self.client.transport, entry.record)
+        except (TransportError, FileNotFoundError) as error:
+            log.warning("the record of job %s could not be written: %s", entry.id, error)
+            return False
+        return True
+
+    def save_soon(self, entry: Entry) -> None:
+        """Write the record without letting anybody wait for it: the folder knows already what is in it."""
+        task = asyncio.create_task(self.save(entry))
+        self._saves.add(task)
+        task.add_done_callback(self._saves.discard)
+
+    async def stop(self) -> None:
+        """Wait for what is being written."""
+        await asyncio.gather(*self._saves)
 
     # -- what is learned
 

@@ -1,4 +1,4 @@
-"""The soft limits of this process, by the letters that ``ulimit`` of a POSIX shell has for them (dash(1), getrlimit(2))."""
+"""The soft limits of this process, by the letters that ``ulimit`` of a POSIX shell has for them (dash(1))."""
 
 from __future__ import annotations
 

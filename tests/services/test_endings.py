@@ -16,9 +16,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 def forgetful(request, tmp_path_factory):
     """A cluster whose controller forgets jobs two seconds after their end, without and with slurmdbd."""
     description = load_description()
-    description = dataclasses.replace(
-        description, extra=(*description.extra, "MinJobAge=2"), accounting=request.param
-    )
+    description = dataclasses.replace(description, extra=(*description.extra, "MinJobAge=2"), accounting=request.param)
     directory = Path(f"/tmp/jse-{tmp_path_factory.getbasetemp().name[-6:]}-{int(request.param)}")
     with EmbeddedCluster(description, directory=directory) as running:
         yield running, request.param
@@ -30,7 +28,9 @@ def is_forgotten(desk, job):
     return not done.stdout.strip()
 
 
-async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown(forgetful, open_desk, tmp_path, wait_for):
+async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown(
+    forgetful, open_desk, tmp_path, wait_for
+):
     cluster, accounting = forgetful
     async with open_desk(cluster, tmp_path) as desk:
         cell = await desk.submit("import sys; sys.exit(4)")

@@ -79,12 +79,12 @@ async def test_record_follows_its_schema_before_and_after(desk):
     assert len(os.listdir(path.parent)) <= 8
 
 
-async def test_unknown_fields_of_a_record_are_kept(desk, cluster, open_desk, tmp_path):
-    job = await desk.submit("#!/bin/sh\nsleep 2\n")
+async def test_unknown_fields_of_a_record_are_kept(cluster, open_desk, tmp_path):
+    async with open_desk(cluster, tmp_path) as desk:
+        job = await desk.submit("#!/bin/sh\nsleep 2\n")
     path = Path(job["folder"], "job.json")
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "of_a_later_version": {"x": 1}}))
-    await desk.core.stop()
     async with open_desk(cluster, tmp_path) as later:
         await later.finished(job["key"])
     assert json.loads(path.read_text())["of_a_later_version"] == {"x": 1}
@@ -183,6 +183,8 @@ async def test_array_is_one_job_with_counts_and_outputs_by_task(desk):
     assert ended["tasks"] == {"COMPLETED": 2, "FAILED": 1}
     assert ended["state"] == "FAILED"
     assert await desk.text(f"{job['id']}_3") == "task 3\n"
+    states = [(await desk.job(f"{job['id']}_{task}"))["state"] for task in (1, 2, 3)]
+    assert states == ["COMPLETED", "FAILED", "COMPLETED"]
 
 
 async def test_remarks_of_sbatch_are_kept(desk):
