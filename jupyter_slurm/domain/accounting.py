@@ -2,7 +2,8 @@
 
 Accounting lags behind: a job that is missing within a minute of its submission is not missing. Without slurmdbd the
 command fails with "Slurm accounting storage is disabled". A comment is there only if the site stores it
-(``AccountingStoreFlags=job_comment``), and bytes that are not ASCII may come back as question marks.
+(``AccountingStoreFlags=job_comment``). In names and comments a double quote comes back as a backquote, and bytes that
+are not UTF-8 as question marks.
 
 Source: sacct(1).
 """

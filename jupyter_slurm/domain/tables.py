@@ -327,14 +327,14 @@ _ZERO: Final = re.compile(r"\s*(?:[0.,-]*|\(null\))\s*")
 
 
 def _without_unused_factors(table: Table) -> Table:
-    """Leave out the factors that are nothing in every row: sprio shows those that have a weight, with -l all."""
+    """Leave out factors that are nothing in every row: sprio shows those that have a weight, with -l all of them."""
     if "NICE" in table.columns:
         return table
     kept = [
         index
         for index, column in enumerate(table.columns)
         if index < 2
-        or column in ("USER", "PRIORITY", "SITE")
+        or column in ("USER", "PRIORITY", "SITE", "AGE", "FAIRSHARE")
         or not all(_ZERO.fullmatch(row[index]) for row in table.rows)
     ]
     return Table([table.columns[index] for index in kept], [[row[index] for index in kept] for row in table.rows])

@@ -121,13 +121,22 @@ class Recorder:
         self.index: dict[str, Any] = {"mark": MARK, "questions": {}, "jobs": {}}
 
     def command(self, argv: list[str], *, as_user: bool = False, env: dict[str, str] | None = None) -> list[str]:
-        words = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF=/rec/slurm.conf", "TZ=UTC", "HOME=/rec/home"]
+        words = [
+            "env",
+            "-i",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+            "SLURM_CONF=/rec/slurm.conf",
+            "TZ=UTC",
+            "HOME=/rec/home",
+        ]
         words += [f"{key}={value}" for key, value in (env or {}).items()]
         words += ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"] if as_user else []
         words += ["sh", "-c", 'cd /rec/home && exec "$@"', "sh", *argv]
         return words if self.root == "/" else ["chroot", self.root, *words]
 
-    def run(self, *argv: str, as_user: bool = False, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, *argv: str, as_user: bool = False, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(self.command(list(argv), as_user=as_user, env=env), capture_output=True, check=False)
 
     def must(self, *argv: str, as_user: bool = False) -> str:
@@ -143,7 +152,9 @@ class Recorder:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                logs = "".join(path.read_text(errors="replace")[-2000:] for path in (Path(self.root) / "rec").glob("*.log"))
+                logs = "".join(
+                    path.read_text(errors="replace")[-2000:] for path in (Path(self.root) / "rec").glob("*.log")
+                )
                 raise SystemExit(f"not within {seconds} s: {what}\n{logs}")
             time.sleep(0.2)
 
@@ -169,12 +180,16 @@ class Recorder:
         files = [f"--{name}-file=/rec/munge/{name}" for name in ("key", "pid", "log", "seed")]
         self.must("munged", "--force", "--socket=/rec/munge/sock", *files)
         self.must("mariadb-install-db", "--no-defaults", "--user=root", "--datadir=/rec/db")
-        self.start("mariadbd", "--no-defaults", "--user=root", "--datadir=/rec/db", "--socket=/rec/db.sock", "--port=3399")
+        self.start(
+            "mariadbd", "--no-defaults", "--user=root", "--datadir=/rec/db", "--socket=/rec/db.sock", "--port=3399"
+        )
         sql = "create database acct; " + "".join(
             f"create user slurm@'{host}' identified by 'slurm'; grant all on acct.* to slurm@'{host}'; "
             for host in ("localhost", "127.0.0.1")
         )
-        self.until(lambda: self.run("mariadb", "--no-defaults", "-S", "/rec/db.sock", "-e", sql).returncode == 0, "MariaDB")
+        self.until(
+            lambda: self.run("mariadb", "--no-defaults", "-S", "/rec/db.sock", "-e", sql).returncode == 0, "MariaDB"
+        )
         self.must("slurmdbd")
         self.until(lambda: self.run("sacctmgr", "-i", "add", "cluster", "arandu").returncode == 0, "slurmdbd")
         self.must("sacctmgr", "-i", "add", "account", "cs", "description=the cs group", "organization=c4ai")
@@ -200,8 +215,13 @@ class Recorder:
 
     def submit_jobs(self) -> None:
         home = Path(self.root) / "rec/home"
-        for name, body in (("my job.sh", "exit 3"), ("ok.sh", "srun true; true"), ("sleep.sh", "exec sleep 600"),
-                           ("kill.sh", "kill -9 $$"), ("quick.sh", "sleep 0.1")):
+        for name, body in (
+            ("my job.sh", "exit 3"),
+            ("ok.sh", "srun true; true"),
+            ("sleep.sh", "exec sleep 600"),
+            ("kill.sh", "kill -9 $$"),
+            ("quick.sh", "sleep 0.1"),
+        ):
             (home / name).write_text(f"#!/bin/bash\n{body}\n")
         ok, sleep = "/rec/home/ok.sh", "/rec/home/sleep.sh"
         self.submit("timeout", "--time=1", script=sleep)
@@ -223,8 +243,18 @@ class Recorder:
         self.submit("array-odd", f"--array={','.join(str(n) for n in range(1, 400, 2))}", "--partition=down", script=ok)
         self.submit("held", "--hold", script=ok)
         self.submit("later", "--begin=now+1hour", script=ok)
-        self.submit("het", "--partition=down", "--mem=2G", "--gres=gpu:1", "--wrap=true", ":", "--mem=1G",
-                    "--partition=down", "--wrap=true", script="")
+        self.submit(
+            "het",
+            "--partition=down",
+            "--mem=2G",
+            "--gres=gpu:1",
+            "--wrap=true",
+            ":",
+            "--mem=1G",
+            "--partition=down",
+            "--wrap=true",
+            script="",
+        )
         failed = self.index["jobs"]["arguments"]["id"]
         self.must("scontrol", "update", "nodename=c4aiscw2", "state=drain", 'reason=bad disk, "GPU 3" NodeName=x')
         self.submit("drained", "--partition=drained", script=ok)
@@ -247,13 +277,19 @@ class Recorder:
             # A missing folder of the output is an error up to some version, and made from then on.
             self.until(lambda key=key: self.state(jobs[key]) in ("COMPLETED", "FAILED"), f"end of {key}")
         ended = str(jobs["timeout"])
-        self.until(lambda: "TIMEOUT" in self.run("sacct", "-n", "-X", "-j", ended, "-o", "State").stdout.decode(), "sacct")
+        self.until(
+            lambda: "TIMEOUT" in self.run("sacct", "-n", "-X", "-j", ended, "-o", "State").stdout.decode(), "sacct"
+        )
 
     def ask(self, name: str, argv: list[str], *, plain: bool = False) -> None:
         env = {"COLUMNS": "500"} if plain else dict(queue.QUERY_ENV)
         done = self.run(*argv, as_user=True, env=env)
         (self.out / f"{name}.out").write_bytes(done.stdout)
-        self.index["questions"][name] = {"argv": argv, "exit_code": done.returncode, "stderr": done.stderr.decode(errors="replace")}
+        self.index["questions"][name] = {
+            "argv": argv,
+            "exit_code": done.returncode,
+            "stderr": done.stderr.decode(errors="replace"),
+        }
 
     def ask_all(self) -> None:
         jobs = [JobId(job["id"]) for job in self.index["jobs"].values()]
@@ -296,7 +332,9 @@ TABLES = (
 def in_namespaces(version: str, root: str) -> None:
     """Run this script again where it has host name, network, processes and mounts of its own."""
     argv = ["unshare", "--uts", "--net", "--pid", "--fork", "--mount", "--mount-proc", "--kill-child"]
-    os.execvp("unshare", [*argv, sys.executable, __file__, version, root, "inside"])
+    done = subprocess.run([*argv, sys.executable, __file__, version, root, "inside"], check=False)
+    (Path(root) / "rec").rmdir()
+    raise SystemExit(done.returncode)
 
 
 def main() -> None:
@@ -306,7 +344,12 @@ def main() -> None:
         in_namespaces(version, root)
     subprocess.run(["hostname", HOST], check=True)
     # An address that is not the loopback's: Slurm resolves names with AI_ADDRCONFIG.
-    for words in ("link set lo up", "link add rec0 type veth peer name rec1", "addr add 10.9.9.1/24 dev rec0", "link set rec0 up"):
+    for words in (
+        "link set lo up",
+        "link add rec0 type veth peer name rec1",
+        "addr add 10.9.9.1/24 dev rec0",
+        "link set rec0 up",
+    ):
         subprocess.run(["ip", *words.split()], check=True)
     rec = Path(root) / "rec"
     rec.mkdir(exist_ok=True)

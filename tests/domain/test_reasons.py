@@ -1,0 +1,161 @@
+"""Reasons and ends of jobs in plain words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_slurm.domain.endings import SIGNALS
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.reasons import KNOWN_REASONS, explain
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import FINAL_STATES, JobState
+
+# All of job_state_reason.c of Slurm 26.05 that begin with a limit, and those that are words of their own.
+LIMITS = """
+    QOSGrpCpuLimit QOSGrpCPUMinutesLimit QOSGrpCPURunMinutesLimit QOSGrpJobsLimit QOSGrpMemLimit QOSGrpNodeLimit
+    QOSGrpSubmitJobsLimit QOSGrpWallLimit QOSMaxCpuPerJobLimit QOSMaxCpuMinutesPerJobLimit QOSMaxNodePerJobLimit
+    QOSMaxWallDurationPerJobLimit QOSMaxCpuPerUserLimit QOSMaxJobsPerUserLimit QOSMaxNodePerUserLimit
+    QOSMaxSubmitJobPerUserLimit QOSMinCpuNotSatisfied AssocGrpCpuLimit AssocGrpCPUMinutesLimit AssocGrpCPURunMinutesLimit
+    AssocGrpJobsLimit AssocGrpMemLimit AssocGrpNodeLimit AssocGrpSubmitJobsLimit AssocGrpWallLimit AssocMaxJobsLimit
+    AssocMaxCpuPerJobLimit AssocMaxCpuMinutesPerJobLimit AssocMaxNodePerJobLimit AssocMaxWallDurationPerJobLimit
+    AssocMaxSubmitJobLimit AssocGrpUnknown AssocGrpUnknownMinutes AssocGrpUnknownRunMinutes AssocMaxUnknownPerJob
+    AssocMaxUnknownPerNode AssocMaxUnknownMinutesPerJob AssocMaxCpuPerNode AssocGrpMemMinutes AssocGrpMemRunMinutes
+    AssocMaxMemPerJob AssocMaxMemPerNode AssocMaxMemMinutesPerJob AssocGrpGRES AssocGrpGRESMinutes AssocGrpGRESRunMinutes
+    AssocMaxGRESPerJob AssocMaxGRESPerNode AssocMaxGRESMinutesPerJob AssocGrpLicense AssocMaxLicensePerJob AssocGrpBB
+    AssocGrpBilling AssocMaxBillingPerNode AssocMaxBBMinutesPerJob QOSGrpMemoryMinutes QOSGrpMemoryRunMinutes
+    QOSMaxMemoryPerJob QOSMaxMemoryPerNode QOSMaxMemoryPerUser QOSMaxMemoryMinutesPerJob QOSMinMemory QOSMinNode QOSMinGRES
+    QOSMaxGRESPerUser QOSMaxGRESPerNode QOSMaxNodeMinutesPerJob QOSGrpEnergy QOSMinBilling MaxCpuPerAccount
+    MaxGRESPerAccount MaxJobsPerAccount MaxSubmitJobsPerAccount MaxMemoryPerAccount MaxGRESRunMinsPerAccount
+    MaxCpuRunMinsPerUser MaxNodeRunMinsPerUser MaxBillingRunMinsPerAccount
+""".split()
+WORDS = """
+    Prolog Priority Dependency Resources PartitionNodeLimit PartitionTimeLimit PartitionDown PartitionInactive JobHeldAdmin
+    JobHeldUser NvidiaImexChannels BeginTime Licenses AssociationJobLimit AssociationResourceLimit AssociationTimeLimit
+    Reservation ReqNodeNotAvail SchedDefer NodeDown BadConstraints SystemFailure JobLaunchFailure NonZeroExitCode RaisedSignal
+    TimeLimit InactiveLimit InvalidAccount InvalidQOS QOSUsageThreshold QOSJobLimit QOSResourceLimit QOSTimeLimit Cleaning
+    QOSNotAllowed AccountNotAllowed DependencyNeverSatisfied JobHoldMaxRequeue JobArrayTaskLimit BurstBufferResources
+    BurstBufferStageIn BurstBufferOperation DeadLine PartitionConfig AccountingPolicy FedJobLock OutOfMemory MaxMemPerLimit
+    ReservationDeleted ReservationInvalid Constraints MaxPoweredUpNodes MpiPortsBusy WaitingForScheduling FrontEndDown
+""".split()
+
+
+def job(state: str = "PENDING", **fields: object) -> JobRecord:
+    return JobRecord(id=JobId(12, task=3), state=JobState.parse(state), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("reason", [*LIMITS, *WORDS])
+def test_every_reason_of_slurm_has_words_and_a_next_step(reason: str) -> None:
+    words, step = explain(reason, job())
+    assert words[0].isupper()
+    assert words.endswith((".", ")"))
+    assert reason not in words
+    assert step
+
+
+def test_the_table_has_no_reason_that_is_unknown_here() -> None:
+    assert {reason for reason in KNOWN_REASONS if " " not in reason} == set(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "step"),
+    [
+        ("(Priority)", "come first", "shorter --time"),
+        ("JobHeldUser", "held", "scontrol release 12_3"),
+        ("PartitionTimeLimit", "longer than", "jobid=12_3 timelimit="),
+        ("QOSMaxGRESPerUser", "GPUs", "ended"),
+        ("QOSMaxWallDurationPerJobLimit", "more running time for one job than the QOS allows", "Ask for less"),
+        ("AssocGrpCPUMinutesLimit", "no more time left", "shorter --time"),
+        ("ReqNodeNotAvail, UnavailableNodes:dgx[01-02]", "(Nodes: dgx[01-02])", "without naming nodes"),
+        ("ReqNodeNotAvail, May be reserved for other job", "not available", "reservation"),
+        (
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+            "down",
+            "sinfo -R",
+        ),
+        ("Nodes_required_for_job_are_DOWN,_DRAINED".replace("_", " "), "down", "sinfo -R"),
+        ("JobArrayTaskLimit,Resources", "at once", "arraytaskthrottle"),
+        ("None,Dependency", "waits for other jobs", "ended as asked"),
+        ("launch failed requeued held", "held", "scontrol release 12_3"),
+        ("BeginTime", "requeue", "by itself"),
+    ],
+)
+def test_particular_reasons(reason: str, words: str, step: str) -> None:
+    said, todo = explain(reason, job())
+    assert words in said
+    assert step in todo
+
+
+def test_who_waits_for_memory_is_told_to_ask_for_it() -> None:
+    # AAU: a GPU is free and the job pends on Resources, since it got the default memory of a node.
+    _, step = explain("Resources", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"))
+    assert "--mem=64G" in step
+    assert "10000M" in step
+    for reason in ("QOSMaxMemoryPerUser", "AssocGrpMemLimit", "MaxMemPerLimit"):
+        assert "--mem" in explain(reason, job())[1]
+
+
+@pytest.mark.parametrize("reason", ["", "None", "(null)", "(None)"])
+def test_nothing_to_say(reason: str) -> None:
+    assert explain(reason, job("RUNNING")) == ("", "")
+
+
+@pytest.mark.parametrize("reason", ["SomethingNew", "Out of coffee, again", "QOSMaxCoffeePerUser"])
+def test_an_unknown_reason_is_kept(reason: str) -> None:
+    assert explain(reason, job())[0] == reason
+
+
+@pytest.mark.parametrize(
+    ("record", "words", "step"),
+    [
+        (job("TIMEOUT", time_limit=3600), "time limit of 01:00:00", "--time"),
+        (job("OUT_OF_MEMORY"), "more memory", "--mem"),
+        (job("NODE_FAIL"), "node", "--exclude"),
+        (job("PREEMPTED"), "higher priority", "--requeue"),
+        (job("FAILED", exit_code=1, signal=0), "exit code 1", "output"),
+        (job("FAILED", exit_code=126, signal=0), "could not be run", "chmod +x"),
+        (job("FAILED", exit_code=127, signal=0), "not found", "module"),
+        (job("FAILED", exit_code=137, signal=0), "SIGKILL", "--mem"),
+        (job("FAILED", exit_code=139, signal=0), "SIGSEGV", "memory"),
+        (job("FAILED", exit_code=0, signal=9), "SIGKILL", "--mem"),
+        (
+            job("FAILED", exit_code=0, signal=53, stdout="/x/y.out"),
+            "could not be opened (/x/y.out)",
+            "Create the folder",
+        ),
+        (job("FAILED", exit_code=0, signal=64), "signal 64", "output"),
+        (job("FAILED"), "failed", "output"),
+        (job("CANCELLED by 1000"), "user 1000", ""),
+        (job("CANCELLED"), "cancelled", ""),
+        (job("REVOKED"), "federation", "squeue"),
+        (job("COMPLETED"), "ended well", ""),
+    ],
+)
+def test_ends(record: JobRecord, words: str, step: str) -> None:
+    said, todo = explain("NonZeroExitCode", record)
+    assert words in said
+    assert step in todo
+
+
+@given(
+    st.sampled_from(sorted(FINAL_STATES)),
+    st.none() | st.integers(0, 255),
+    st.none() | st.integers(0, 127),
+    st.text(),
+)
+def test_every_end_can_be_explained(state: str, exit_code: int | None, signal: int | None, reason: str) -> None:
+    words, _ = explain(reason, job(state, exit_code=exit_code, signal=signal))
+    assert words
+
+
+@given(st.text())
+def test_explaining_never_raises(reason: str) -> None:
+    explain(reason)
+    explain(reason, job())
+
+
+def test_signals_are_those_of_linux() -> None:
+    import signal
+
+    assert {number: signal.Signals(number).name for number in SIGNALS} == SIGNALS
