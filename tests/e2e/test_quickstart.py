@@ -1,111 +1,52 @@
-"""The quickstart notebook, executed whole: undisturbed, and with controller and agent ended under it."""
+"""The quickstart notebook as a person runs it: all cells, in a real JupyterLab, as jobs of a real Slurm."""
 
-import json
-import os
+from __future__ import annotations
+
 import re
-import signal
-import subprocess
-import sys
-import threading
-import time
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
+from playwright.sync_api import Locator, Page, expect
 
-from jupyter_slurm.embedded import EmbeddedCluster
+pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+NOTEBOOK = Path(__file__).resolve().parents[2] / "examples/quickstart.ipynb"
 
 
-@pytest.fixture
-def quickstart(tmp_path, monkeypatch):
-    """The notebook on a cluster of its own, and that cluster; nothing of the person who runs the tests is touched."""
-    for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
-        folder = tmp_path / name
-        folder.mkdir(mode=0o700)
-        monkeypatch.setenv(name, str(folder))
-    with EmbeddedCluster(directory=Path(f"/tmp/jsq-{tmp_path.name[-20:]}")) as cluster:
-        monkeypatch.setenv("SLURM_CONF", str(cluster.slurm_conf))
-        yield nbformat.read(EXAMPLES / "quickstart.ipynb", as_version=4), cluster
-        run_cli("agent", "stop")
+def outputs(page: Page, code: str) -> Locator:
+    """What stands under the cell with this text."""
+    editor = page.locator(".jp-InputArea-editor", has_text=code)
+    return page.locator(".jp-CodeCell", has=editor).locator(".jp-OutputArea").first
 
 
-def run_cli(*words):
-    command = [
-        sys.executable,
-        "-P",
-        "-c",
-        "import sys; from jupyter_slurm.cli.main import main; sys.exit(main())",
-        *words,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+@pytest.mark.timeout(600)
+def test_every_cell_shows_what_its_job_did(
+    page: Page, lab: Any, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
+) -> None:
+    shutil.copy(NOTEBOOK, lab.home / "quickstart.ipynb")
+    page.set_viewport_size({"width": 1400, "height": 2600})  # cells that are out of sight are not drawn
+    page.goto(f"{lab.url}lab/tree/quickstart.ipynb")
+    page.wait_for_function("window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+    page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready")
+    page.evaluate("() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }")  # not awaited
 
-
-def text_of(cell):
-    """All that a person reads under a cell."""
-    parts = []
-    for output in cell.outputs:
-        if output.output_type == "stream":
-            parts.append(output.text)
-        elif output.output_type == "error":
-            parts.append("\n".join(output.traceback))
-        else:
-            parts.append(output.data.get("text/plain", ""))
-    return "\n".join(parts)
-
-
-def check(notebook):
-    """What each cell must have shown; the errors are those that the notebook wants."""
-    cells = {cell.source.splitlines()[0]: text_of(cell) for cell in notebook.cells if cell.cell_type == "code"}
-    signs = ("wait as=hello", "hello.id", "fit.wait", "long.wait", "devwork   wait")
-    found = {sign: text for sign in signs for head, text in cells.items() if sign in head}
-    assert re.search(r"node: dgx01\nGPUs: \d", found["wait as=hello"])
-    assert re.search(r"'COMPLETED', 0", found["hello.id"])
-    losses = [float(loss) for loss in re.findall(r"loss +([\d.]+)", found["fit.wait"])]
-    assert len(losses) == 11
-    assert losses == sorted(losses, reverse=True)
-    assert "sin(x) is about" in found["fit.wait"]
-    assert "CANCELLED" in found["long.wait"]
-    assert "exit code 3" in found["devwork   wait"]
-    assert "No such file or directory" in found["devwork   wait"]
-    table = cells["import jupyter_slurm"]
-    assert sum(table.count(state) for state in ("COMPLETED", "CANCELLED", "FAILED")) == 4
-
-
-def execute(notebook):
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
-
-
-def test_quickstart_shows_what_it_promises(quickstart):
-    notebook, _ = quickstart
-    execute(notebook)
-    check(notebook)
-
-
-def test_quickstart_survives_a_controller_restart_and_a_killed_agent(quickstart):
-    """Both again and again while the notebook runs."""
-    notebook, cluster = quickstart
-    over, killed = threading.Event(), []
-
-    def disturb():
-        while not over.wait(6):
-            status = run_cli("agent", "status", "--json")
-            pid = json.loads(status).get("pid") if status.strip() else None
-            if pid:
-                os.kill(pid, signal.SIGKILL)
-                killed.append((pid, time.monotonic()))
-            cluster.restart_controller()
-
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    try:
-        execute(notebook)
-    finally:
-        over.set()
-        thread.join()
-    check(notebook)
-    assert len(killed) >= 2
+    expect(outputs(page, 'echo "GPUs: $CUDA_VISIBLE_DEVICES"')).to_contain_text(re.compile(r"node: dgx01\s+GPUs: \d"))
+    listing = outputs(page, "jupyter_slurm.jobs()")
+    expect(listing).to_contain_text("cell.py", timeout=240_000)
+    for state in ("COMPLETED", "CANCELLED", "FAILED"):
+        expect(listing).to_contain_text(state)
+    # While other cells ran, the job's own cell has been given what the job printed.
+    fit = outputs(page, "# Fit sin(x) by")
+    expect(fit).to_contain_text(re.compile(r"step\s+1 +loss\s+99\.5000.*step 2000 +loss", re.DOTALL))
+    expect(fit).to_contain_text("COMPLETED")
+    expect(outputs(page, "fit.wait()")).to_contain_text("sin(x) is about")
+    expect(outputs(page, "long.state")).to_contain_text("CANCELLED")
+    failed = outputs(page, "cat /data/that/is/not/there")
+    expect(failed).to_contain_text("No such file or directory")
+    expect(failed).to_contain_text("JobFailed")
+    expect(page.locator("[data-mime-type='application/vnd.jupyter.stderr']")).to_have_count(1)  # no other cell failed
+    expect(page.locator(".jp-Slurm-status button")).to_have_text(re.compile("^Slurm: "))
+    screenshot(page, "quickstart")
