@@ -279,6 +279,7 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
         home = Path(tempfile.mkdtemp(prefix="jsl-jupyter-", dir="/tmp"))
         (home / "run").mkdir(mode=0o700)
         for name, text in (files or {}).items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text)
         token = secrets.token_hex(16)
         own = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "JUPYTER_RUNTIME_DIR": str(home / "jupyter")}

@@ -24,10 +24,10 @@ QUIET = [
 
 LAB = """
 c.LabApp.expose_app_in_browser = True
-# Nothing is asked of the world outside.
 c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
-c.LabApp.news_url = None
 """
+# Without an answer JupyterLab asks in every picture whether it may fetch news.
+NOTIFICATIONS = ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def lab(start_jupyter: Callable[..., Any]) -> Any:
     """A JupyterLab whose commands a test can call."""
-    return start_jupyter("lab", "--config=lab.py", files={"lab.py": LAB})
+    return start_jupyter("lab", "--config=lab.py", files={"lab.py": LAB, NOTIFICATIONS: '{"fetchNews": "false"}'})
 
 
 @pytest.fixture

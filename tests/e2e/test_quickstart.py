@@ -27,7 +27,7 @@ def test_every_cell_shows_what_its_job_did(
     page: Page, lab: Any, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
 ) -> None:
     shutil.copy(NOTEBOOK, lab.home / "quickstart.ipynb")
-    page.set_viewport_size({"width": 1400, "height": 2600})  # cells that are out of sight are not drawn
+    page.set_viewport_size({"width": 1400, "height": 3000})  # cells that are out of sight are not drawn
     page.goto(f"{lab.url}lab/tree/quickstart.ipynb")
     page.wait_for_function("window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
     page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready")
