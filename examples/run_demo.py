@@ -62,7 +62,11 @@ def run_notebook() -> int:
     """Execute the notebook; return 1 when a cell fails that should not."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     client = Printing(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOK.parent)}}
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(NOTEBOOK.parent)}},
+        extra_arguments=["--log-level=ERROR"],  # a warning about unencrypted loopback says nothing about Slurm
     )
     try:
         asyncio.run(client.async_execute())
