@@ -30,7 +30,7 @@ c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
 NOTIFICATIONS = ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium of this machine."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
