@@ -233,7 +233,7 @@ def _words(text: str) -> Iterable[str]:
 
 
 def config_argv() -> list[str]:
-    """Return ``scontrol show config`` (one REQUEST_BUILD_INFO)."""
+    """Return ``scontrol show config`` (one REQUEST_BUILD_INFO; it also pings the controller)."""
     return ["scontrol", "--local", "show", "config"]
 
 

@@ -93,8 +93,9 @@ def expand_pattern(
             return "%"
         letter, width = symbol["letter"] or "", symbol["width"]
         if letter not in known:
-            # Older versions lose the percent sign before a width.
-            return ("" if width and not newest else "%") + width + letter
+            # Older versions lose the percent sign before a width, newer ones the one at the very end.
+            lost = not (letter or width) if newest else bool(width)
+            return ("" if lost else "%") + width + letter
         return texts[letter] if letter in texts else str(numbers[letter]).zfill(min(int(width or 0), _MAX_WIDTH))
 
     path = _SYMBOL.sub(expand, pattern)

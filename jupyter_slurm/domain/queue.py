@@ -11,6 +11,7 @@ Sources: squeue(1); ``src/squeue/squeue.c`` and ``src/api/job_info.c`` of Slurm;
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -135,7 +136,7 @@ def queue_record(field: Mapping[str, str]) -> JobRecord | None:
         job, tasks = parse_queue_id(field["jobarrayid"].strip())
     except ParseError:
         return None
-    state = JobState.parse(field["state"])
+    state = _state(field["state"])
     exit_code, signal = parse_exit(field["exit_code"]) if state.is_finished else (None, None)
     return JobRecord(
         id=job,
@@ -158,6 +159,11 @@ def queue_record(field: Mapping[str, str]) -> JobRecord | None:
         restarts=parse_count(field.get("restartcnt", "")),
         command=present(field.get("command", "")) or None,
     )
+
+
+@lru_cache(maxsize=64)
+def _state(text: str) -> JobState:
+    return JobState.parse(text)
 
 
 def lookup_argv(mark: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from jupyter_slurm.errors import UsageError
@@ -113,8 +113,13 @@ def parse_memory(text: str, default_unit: str = "M") -> int:
     match = _MEMORY.fullmatch(text.strip())
     if not match:
         raise UsageError(f"Not an amount of memory: {text[:80]!r}", hint="Slurm takes a number and K, M, G or T: 4G.")
-    unit = (match[2] or default_unit).upper()
-    return int(Decimal(match[1]) * _UNITS.get(unit, 1))
+    return _times_unit(match[1], match[2] or default_unit)
+
+
+def _times_unit(number: str, unit: str) -> int:
+    whole, _, fraction = number.partition(".")
+    factor = _UNITS.get(unit.upper(), 1)
+    return int(whole) * factor + int(fraction or 0) * factor // 10 ** len(fraction)
 
 
 def format_memory(size: int) -> str:
@@ -129,10 +134,10 @@ def format_memory(size: int) -> str:
 
 def parse_count(text: str) -> int | None:
     """Read a number as Slurm shows one: ``8``, ``1.50K``; ``None`` for what is none."""
+    if text.isascii() and text.isdecimal() and len(text) <= 18:
+        return int(text)
     match = _MEMORY.fullmatch(text.strip())
-    if not match:
-        return None
-    return int(Decimal(match[1]) * _UNITS.get(match[2].upper(), 1))
+    return _times_unit(match[1], match[2]) if match else None
 
 
 def parse_epoch(text: str) -> int | None:
@@ -176,6 +181,7 @@ def present(value: str) -> str:
     return "" if value in _NOTHING else value
 
 
+@lru_cache(maxsize=256)
 def read_time_limit(text: str) -> int | None:
     """Read a time limit that Slurm printed, in seconds; ``None`` for UNLIMITED, NOT_SET, INVALID or Partition_Limit."""
     try:

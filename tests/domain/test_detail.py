@@ -35,7 +35,9 @@ JobId=8 JobName={name}
 """  # noqa: W291, W293 - as scontrol prints it
 
 
-def answer(name: str = "train", command: str = "/home/alice/job.sh a b", comment: str = "note", state: str = "FAILED") -> bytes:
+def answer(
+    name: str = "train", command: str = "/home/alice/job.sh a b", comment: str = "note", state: str = "FAILED"
+) -> bytes:
     return RECORD.format(name=name, command=command, comment=comment, state=state).encode("utf-8", "surrogateescape")
 
 

@@ -16,7 +16,21 @@ END, LAST = marks.field_end(MARK), marks.record_end(MARK)
 # What people may write: any text, what looks like rows of ours with another mark, and bytes that are not UTF-8. The mark is
 # drawn after the jobs got their names, so none of them holds it.
 evil = st.sampled_from(
-    ["\n", "~", "|", ";", ",", "\x1f", "\0", "~~", marks.field_end(OTHER), marks.record_end(OTHER), "\n99~COMPLETED~", "\r", " "]
+    [
+        "\n",
+        "~",
+        "|",
+        ";",
+        ",",
+        "\x1f",
+        "\0",
+        "~~",
+        marks.field_end(OTHER),
+        marks.record_end(OTHER),
+        "\n99~COMPLETED~",
+        "\r",
+        " ",
+    ]
 )
 texts = st.lists(st.text(max_size=8) | evil, max_size=8).map("".join).filter(lambda text: MARK not in text)
 raw_texts = (texts.map(lambda text: text.encode("utf-8", "replace")) | st.binary(max_size=20)).filter(
@@ -30,7 +44,14 @@ def framed(rows: list[list[bytes]]) -> bytes:
 
 
 def head(number: int, fields: tuple[str, ...], **known: str) -> list[bytes]:
-    known = {"jobarrayid": str(number), "jobid": str(number), "state": "RUNNING", "exit_code": "0", "submittime": "7", **known}
+    known = {
+        "jobarrayid": str(number),
+        "jobid": str(number),
+        "state": "RUNNING",
+        "exit_code": "0",
+        "submittime": "7",
+        **known,
+    }
     return [known.get(field, "").encode() for field in fields]
 
 
@@ -42,7 +63,9 @@ def test_a_command_with_any_bytes_stays_in_its_field(commands: list[bytes]) -> N
     assert [record.id.job for record in records] == list(range(1, len(commands) + 1))
     assert all(record.state.name == "RUNNING" for record in records)
     expected = [command.decode("utf-8", "surrogateescape") for command in commands]
-    assert [record.command or "" for record in records] == ["" if text in ("(null)", "N/A", "n/a", "None") else text for text in expected]
+    assert [record.command or "" for record in records] == [
+        "" if text in ("(null)", "N/A", "n/a", "None") else text for text in expected
+    ]
 
 
 @given(st.lists(st.tuples(raw_texts, raw_texts, raw_texts), max_size=4))
@@ -109,7 +132,11 @@ def test_an_empty_queue() -> None:
 
 
 def test_a_row_whose_id_is_not_understood_does_not_hide_the_others() -> None:
-    rows = [head(1, queue.POLL_FIELDS), head(2, queue.POLL_FIELDS, jobarrayid="s541M7Y7TCMA00"), head(3, queue.POLL_FIELDS)]
+    rows = [
+        head(1, queue.POLL_FIELDS),
+        head(2, queue.POLL_FIELDS, jobarrayid="s541M7Y7TCMA00"),
+        head(3, queue.POLL_FIELDS),
+    ]
     assert [record.id.job for record in queue.parse_poll(framed(rows), MARK)] == [1, 3]
 
 

@@ -36,7 +36,22 @@ def test_forms(text: str, expected: JobId) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "0", "-1", "12_", "12_[1]", "12.", " 12", "12\n", "a", "12_3+1", "99999999999", "4294967295", "12_4294967294", "１２"],
+    [
+        "",
+        "0",
+        "-1",
+        "12_",
+        "12_[1]",
+        "12.",
+        " 12",
+        "12\n",
+        "a",
+        "12_3+1",
+        "99999999999",
+        "4294967295",
+        "12_4294967294",
+        "１２",
+    ],
 )
 def test_what_is_no_id(text: str) -> None:
     with pytest.raises(ParseError):

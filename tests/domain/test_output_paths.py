@@ -42,7 +42,7 @@ def path(pattern: str, task: int | None = None, version: tuple[int, int] | None 
         ("%n%t%2t", "/w/0000"),
         ("%s", "/w/batch"),
         ("%%j", "/w/%j"),
-        ("%%%j%", "/w/%128%"),
+        ("%%%j", "/w/%128"),
         ("a%q", "/w/a%q"),
         ("a/../%j", "/w/a/../128"),
         ("/a/%j\\%j", "/a/%j%j"),
@@ -63,6 +63,11 @@ def test_array_tasks() -> None:
 def test_symbols_of_later_versions() -> None:
     assert (path("%b", 13), path("%b", 13, OLD), path("%b", 13, (24, 11))) == ("/w/3", "/w/%b", "/w/3")
     assert (path("%r"), path("%2r", version=NEW), path("%r", version=(25, 5))) == ("/w/2", "/w/02", "/w/%r")
+
+
+def test_quirks_that_the_nodes_have_too() -> None:
+    assert (path("a%", version=OLD), path("a%", version=NEW)) == ("/w/a%", "/w/a")
+    assert (path("a%5q%5", version=OLD), path("a%5q", version=NEW)) == ("/w/a5q5", "/w/a%5q")
 
 
 def test_backslashes_switch_symbols_off() -> None:

@@ -29,7 +29,7 @@ LIMITS = """
     QOSMaxGRESPerUser QOSMaxGRESPerNode QOSMaxNodeMinutesPerJob QOSGrpEnergy QOSMinBilling MaxCpuPerAccount
     MaxGRESPerAccount MaxJobsPerAccount MaxSubmitJobsPerAccount MaxMemoryPerAccount MaxGRESRunMinsPerAccount
     MaxCpuRunMinsPerUser MaxNodeRunMinsPerUser MaxBillingRunMinsPerAccount
-""".split()
+"""
 WORDS = """
     Prolog Priority Dependency Resources PartitionNodeLimit PartitionTimeLimit PartitionDown PartitionInactive JobHeldAdmin
     JobHeldUser NvidiaImexChannels BeginTime Licenses AssociationJobLimit AssociationResourceLimit AssociationTimeLimit
@@ -38,14 +38,14 @@ WORDS = """
     QOSNotAllowed AccountNotAllowed DependencyNeverSatisfied JobHoldMaxRequeue JobArrayTaskLimit BurstBufferResources
     BurstBufferStageIn BurstBufferOperation DeadLine PartitionConfig AccountingPolicy FedJobLock OutOfMemory MaxMemPerLimit
     ReservationDeleted ReservationInvalid Constraints MaxPoweredUpNodes MpiPortsBusy WaitingForScheduling FrontEndDown
-""".split()
+"""
 
 
 def job(state: str = "PENDING", **fields: object) -> JobRecord:
     return JobRecord(id=JobId(12, task=3), state=JobState.parse(state), **fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("reason", [*LIMITS, *WORDS])
+@pytest.mark.parametrize("reason", [*LIMITS.split(), *WORDS.split()])
 def test_every_reason_of_slurm_has_words_and_a_next_step(reason: str) -> None:
     words, step = explain(reason, job())
     assert words[0].isupper()
@@ -55,7 +55,7 @@ def test_every_reason_of_slurm_has_words_and_a_next_step(reason: str) -> None:
 
 
 def test_the_table_has_no_reason_that_is_unknown_here() -> None:
-    assert {reason for reason in KNOWN_REASONS if " " not in reason} == set(WORDS)
+    assert {reason for reason in KNOWN_REASONS if " " not in reason} == set(WORDS.split())
 
 
 @pytest.mark.parametrize(

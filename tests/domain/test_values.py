@@ -88,7 +88,10 @@ def test_memory_is_written_in_the_largest_exact_unit(size: int, text: str) -> No
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("cpu=4,mem=8G,node=1,billing=4,gres/gpu:a100=2", {"cpu": 4, "mem": 8 * GIB, "node": 1, "billing": 4, "gres/gpu:a100": 2}),
+        (
+            "cpu=4,mem=8G,node=1,billing=4,gres/gpu:a100=2",
+            {"cpu": 4, "mem": 8 * GIB, "node": 1, "billing": 4, "gres/gpu:a100": 2},
+        ),
         ("gres:gpu:a100:2", {"gres/gpu:a100": 2}),
         ("gres:gpu", {"gres/gpu": 1}),
         ("gres/gpu:2,cpu=1", {"gres/gpu": 2, "cpu": 1}),
@@ -126,7 +129,13 @@ def test_gres(text: str, expected: list[Gres]) -> None:
     assert values.parse_gres(text) == expected
 
 
-@given(st.lists(st.builds(Gres, st.sampled_from(["gpu", "shard", "mps"]), st.sampled_from([None, "a100", "h-1"]), st.integers(0, 99))))
+@given(
+    st.lists(
+        st.builds(
+            Gres, st.sampled_from(["gpu", "shard", "mps"]), st.sampled_from([None, "a100", "h-1"]), st.integers(0, 99)
+        )
+    )
+)
 def test_gres_round_trip(items: list[Gres]) -> None:
     assert values.parse_gres(",".join(map(str, items))) == items
 
@@ -151,7 +160,9 @@ def test_exit(text: str, expected: tuple[int | None, int | None]) -> None:
     assert values.parse_exit(text) == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [("1795233529", 1795233529), ("0", None), ("N/A", None), ("2026-11-21T03:59:17", None)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1795233529", 1795233529), ("0", None), ("N/A", None), ("2026-11-21T03:59:17", None)]
+)
 def test_epoch(text: str, expected: int | None) -> None:
     assert values.parse_epoch(text) == expected
 
