@@ -14,6 +14,7 @@ from jupyter_slurm.transport.limits import soft_limits
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
     from jupyter_slurm.config import Settings
+    from jupyter_slurm.domain.options import OptionTable
 
 __all__ = ["Cluster", "context", "current", "settings"]
 
@@ -38,6 +39,7 @@ class Cluster:
         self.client = client
         self.name = name
         self.checked_pythons: set[str] = set()
+        self.tables: dict[str, OptionTable] = {}
         self._options: dict[str, dict[str, Any]] = {}
 
     def path(self, *parts: str) -> str:

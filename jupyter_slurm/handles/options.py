@@ -14,8 +14,10 @@ _ARITY = {"yes": Arity.REQUIRED, "optional": Arity.OPTIONAL, "no": Arity.NONE}
 
 
 def option_table(cluster: Cluster, command: str) -> OptionTable:
-    """Return the options of sbatch, salloc or srun there, those of plugins included."""
-    return OptionTable(command, [_spec(entry) for entry in cluster.options(command)["options"]])
+    """Return the options of sbatch, salloc or srun there, those of plugins included; made once a process."""
+    if command not in cluster.tables:
+        cluster.tables[command] = OptionTable(command, [_spec(entry) for entry in cluster.options(command)["options"]])
+    return cluster.tables[command]
 
 
 def _spec(entry: Mapping[str, Any]) -> OptionSpec:
