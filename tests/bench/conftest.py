@@ -22,7 +22,7 @@ from jupyter_client.manager import KernelManager
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-# The newest of July 2026. Kernel and shell are those of our own environment, so that the packages alone differ.
+# Pinned, so that the figures of two runs compare. Kernel and shell are those of our own environment, so that the packages alone differ.
 PEERS = ("slurm-magic==0.1.0", "simple_slurm==0.3.6", "submitit==1.5.4")
 SHELL = ("ipykernel", "ipython")
 

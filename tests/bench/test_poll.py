@@ -15,11 +15,11 @@ from jupyter_slurm.embedded import EmbeddedCluster
 pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.root, pytest.mark.timeout(600)]
 
 OWN, ARRAYS = 100, (20_000, 20_000, 10_000)
-# The goal is 25 ms more than a bare `squeue --me`, which takes about 12 ms on an idle machine. On a busy one both grow
-# alike, so the goal is held in squeue's own measure.
+# The goal is 25 ms more than a bare `squeue --me`, whose fastest run beside this queue took 10 ms: 3.5 times as much. On a
+# busy machine both grow, so the goal is held in squeue's own measure, and a little below that.
 AT_MOST = 3.0
 
-# Runs as the ordinary user: for root `squeue --me` means everybody's jobs (22.05 takes uid 0 for "no user given").
+# Runs as the ordinary user: root's `squeue --me` was seen to send REQUEST_JOB_INFO, which fetches everybody's jobs (22.05).
 PROGRAM = r"""
 import asyncio, json, os, subprocess, sys, time
 from jupyter_slurm.config import Settings
