@@ -6,7 +6,7 @@ getopt_long(3) does for sbatch; what it refuses, sbatch refuses too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from jupyter_slurm.domain.option_tables import OPTIONS, PERMUTING
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv", "names_of"]
+__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv"]
 
 Version = tuple[int, int]
 
@@ -315,8 +315,3 @@ def _holds(condition: str, version: Version) -> bool:
     year, month = condition[1:].split(".")
     bound = (int(year), int(month))
     return version >= bound if condition[0] == ">" else version < bound
-
-
-def names_of(options: Sequence[Option]) -> Mapping[str, str | None]:
-    """Return the options in force by name: the last one of each counts."""
-    return {option.name: option.value for option in options}
