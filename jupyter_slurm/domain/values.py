@@ -119,7 +119,7 @@ def parse_memory(text: str, default_unit: str = "M") -> int:
 def _times_unit(number: str, unit: str) -> int:
     whole, _, fraction = number.partition(".")
     factor = _UNITS.get(unit.upper(), 1)
-    return int(whole) * factor + int(fraction or 0) * factor // 10 ** len(fraction)
+    return int(whole) * factor + int(fraction or 0) * factor // int(10 ** len(fraction))
 
 
 def format_memory(size: int) -> str:
