@@ -182,12 +182,21 @@ def daemon_settings(make_settings: Callable[..., Settings]) -> Iterator[Settings
             os.kill(record["pid"], signal.SIGKILL)
 
 
+class _Process(subprocess.Popen[str]):
+    """A process that a failing test does not wait for."""
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, value, traceback)
+
+
 @pytest.fixture
 def run_python() -> Callable[..., subprocess.Popen[str]]:
     """Start Python code in a process of its own, with this interpreter."""
 
     def run(code: str, *args: str, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        return _Process(
             [sys.executable, "-c", code, *args],
             text=True,
             stdout=subprocess.PIPE,

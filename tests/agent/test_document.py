@@ -44,8 +44,9 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
     agent.stop()
 
 
+@pytest.mark.slow
 @asked.parametrize()
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_implementation_keeps_to_the_document(case: Case, endpoint: Endpoint) -> None:
     # Whether a cell makes sense, or a job exists, is not for a schema to say: what fits it may be refused all the same.
     case.call_and_validate(
