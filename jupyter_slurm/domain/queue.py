@@ -31,6 +31,7 @@ __all__ = [
     "parse_poll",
     "poll_argv",
     "queue_record",
+    "runs_script",
 ]
 
 #: What every question of ours has in its environment: untranslated words, times as seconds since the epoch, and lists
@@ -185,3 +186,11 @@ def parse_lookup(output: bytes, mark: str) -> list[JobRecord]:
     rows = framed_records(output, mark, len(_LOOKUP_FIELDS))
     records = (queue_record(dict(zip(_LOOKUP_FIELDS, row, strict=True))) for row in rows)
     return [record for record in records if record is not None]
+
+
+def runs_script(record: JobRecord, path: str) -> bool:
+    """Whether a record of :func:`parse_lookup` is a job of this script.
+
+    Slurm keeps the script's path and its arguments as one text, with a blank between.
+    """
+    return record.command is not None and (record.command == path or record.command.startswith(f"{path} "))

@@ -106,11 +106,8 @@ def test_a_job_is_found_by_the_path_of_its_script(slurm: Slurm, short_tmp: Path)
     script = short_tmp / "my ~ job\n;.sh"
     script.write_text("#!/bin/sh\nexit 0\n")
     number = int(slurm.run(["sbatch", "--parsable", "--hold", "-o/dev/null", str(script), "a b", "--x"]).split(b";")[0])
-    found = [
-        record
-        for record in slurm.ask(queue.lookup_argv, queue.parse_lookup)
-        if record.command == str(script) or (record.command or "").startswith(f"{script} ")
-    ]
+    records = slurm.ask(queue.lookup_argv, queue.parse_lookup)
+    found = [record for record in records if queue.runs_script(record, str(script))]
     assert [record.id.job for record in found] == [number]
     assert found[0].submit_time == slurm.poll()[str(number)].submit_time
 
