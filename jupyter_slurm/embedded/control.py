@@ -127,8 +127,8 @@ class ClusterControl:
         ours = find_daemons(state.mark)
         if node:
             ours = [process for process in ours if process.role == f"slurmd/{node}"]
-        steps = [process for process in ours if process.name == "slurmstepd"]
-        jobs = [*descendants(steps), *find_job_processes(self.slurm_conf, [node] if node else state.nodes)]
+        # A daemon that shows a title in ps may have written over its environment: it is found as somebody's child.
+        jobs = [*descendants(ours), *find_job_processes(self.slurm_conf, [node] if node else state.nodes)]
         if state.cgroup_plugin:
             jobs += [process for pid in CgroupTree(state.mark).pids(node) if (process := look(pid))]
         return [*ours, *jobs]

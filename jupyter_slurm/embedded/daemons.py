@@ -23,6 +23,10 @@ Wait = Callable[[Callable[[], bool], str, str], None]
 """``wait(condition, role, failure)`` returns when the condition holds; see :meth:`Daemons.waiter`."""
 
 
+_LOOKS = 3
+"""How often a daemon is looked for: within execve(2) a process cannot be told for what it is."""
+
+
 class PortTaken(EmbeddedError):
     """A daemon could not bind its port: somebody took it after it had been chosen."""
 
@@ -141,9 +145,14 @@ class Daemons:
 
     def check_alive(self, *roles: str) -> None:
         """Raise if one of these daemons has ended, PortTaken if that was because of its port."""
-        running = self.running()
+        missing = set(roles)
+        for _ in range(_LOOKS):
+            missing -= set(self.running())
+            if not missing:
+                return
+            time.sleep(0.02)
         for role in roles:
-            if role not in running:
+            if role in missing:
                 log = self.log_tail(role)
                 error = PortTaken if "Address already in use" in log else EmbeddedError
                 raise error(f"{role} ended as soon as it was started.\n{log}".rstrip())

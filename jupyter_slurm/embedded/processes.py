@@ -24,6 +24,9 @@ __all__ = ["MARK", "ROLE", "Process", "find_daemons", "find_job_processes", "kil
 MARK = "JUPYTER_SLURM_EMBEDDED"
 ROLE = "JUPYTER_SLURM_EMBEDDED_ROLE"
 _TCP_LISTEN = "0A"
+_ENDED = (b"Z", b"X")
+_KERNEL_THREAD = 0x00200000
+_LOOKS_AT_EMPTY = 4
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def look(pid: int) -> Process | None:
     # The name stands in brackets and may hold anything, brackets too: count from the last one.
     name = text[text.index(b"(") + 1 : text.rindex(b")")].decode(errors="replace")
     fields = text[text.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else Process(pid, int(fields[1]), int(fields[19]), name)
+    return None if fields[0] in _ENDED else Process(pid, int(fields[1]), int(fields[19]), name)
 
 
 def listens(process: Process, port: int) -> bool:
@@ -88,11 +91,33 @@ def listens(process: Process, port: int) -> bool:
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
     """Return the environment a process was started with; empty if it is gone or not ours to read."""
+    empty, deadline = 0, time.monotonic() + 1.0
+    while empty < _LOOKS_AT_EMPTY and time.monotonic() < deadline:
+        try:
+            data = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            break
+        if data:
+            return dict(item.split(b"=", 1) for item in data.split(b"\0") if b"=" in item)
+        # Within execve(2) a process has no environment for a moment, one that execs again and again for many moments.
+        verdict = _has_no_environment(pid)
+        if verdict is None:
+            break
+        empty = empty + 1 if verdict else 0
+        time.sleep(0.0005)
+    return {}
+
+
+def _has_no_environment(pid: int) -> bool | None:
+    """Tell whether a process was started with an empty environment; None if it is a kernel thread, or has ended."""
     try:
-        items = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return {}
-    return dict(item.split(b"=", 1) for item in items if b"=" in item)
+        return None
+    if fields[0] in _ENDED or int(fields[6]) & _KERNEL_THREAD:
+        return None
+    start, end = int(fields[47]), int(fields[48])
+    return start == end != 0
 
 
 def _pids() -> Iterator[int]:
@@ -180,13 +205,17 @@ def descendants(processes: Iterable[Process]) -> list[Process]:
 def kill_all(find: Callable[[], Iterable[Process]], *, timeout: float = 10.0) -> list[Process]:
     """Kill what ``find`` finds until it finds nothing. Returns what is still there when the time is over.
 
-    It is asked again and again since a process that is about to die may have started another one.
+    It is asked again and again since a process that is about to die may have started another one; and once more after
+    it has found nothing, since a look at all processes takes a while and a new one can slip past it.
     """
     deadline = time.monotonic() + timeout
-    while remaining := list(find()):
+    empty = 0
+    while empty < 2:
+        remaining = list(find())
+        empty = 0 if remaining else empty + 1
         for process in remaining:
             process.send(signal.SIGKILL)
-        if time.monotonic() > deadline:
+        if remaining and time.monotonic() > deadline:
             return remaining
         time.sleep(0.02)
     return []

@@ -35,11 +35,11 @@ def test_jobs_outlive_a_restart_of_the_controller(new_cluster, wait_for, number)
     cluster.restart_controller(number)
     assert cluster.status().daemons["slurmctld"] != before
     wait_for(lambda: state(cluster, job) == "RUNNING", "the job after the restart")
-    assert _steps(cluster) == steps != []
+    assert _steps(cluster) & steps
 
 
-def _steps(cluster) -> list[int]:
-    return [process.pid for process in cluster.processes(cluster.state) if process.name == "slurmstepd"]
+def _steps(cluster) -> set[int]:
+    return {process.pid for process in cluster.processes(cluster.state) if process.name == "slurmstepd"}
 
 
 def test_a_stopped_controller_is_out_of_reach_until_it_is_started(new_cluster):
@@ -67,7 +67,7 @@ def test_a_node_without_power_loses_its_jobs(new_cluster, wait_for):
     wait_for(lambda: state(cluster, job) == "RUNNING", "the job to run")
     cluster.kill_node("c4aiscw2")
     assert cluster.status().missing == ["slurmd/c4aiscw2"]
-    assert _steps(cluster) == []
+    assert not _steps(cluster)
     wait_for(lambda: state(cluster, job) == "NODE_FAIL", "the controller to notice")
     cluster.start_node("c4aiscw2")
     wait_for(lambda: cluster.status().nodes["c4aiscw2"] == "idle", "the node to be back")

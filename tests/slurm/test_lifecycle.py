@@ -247,21 +247,29 @@ def test_what_an_ordinary_user_runs(user_cluster, alice):
 
 
 @as_root
-def test_an_ordinary_user_leaves_nothing_behind_either(alice, user_python, nothing_left, wait_for):
-    home, (python, env) = Path(f"~{alice}").expanduser() / "own", user_python
+def test_an_ordinary_user_leaves_nothing_behind_either(bob, user_python, nothing_left, wait_for):
+    home, (python, env) = Path(f"~{bob}").expanduser() / "own", user_python
 
     def embedded(action: str) -> str:
         argv = [*python, "-m", "jupyter_slurm.embedded", action, "--dir", str(home)]
-        options = {"user": alice, "group": alice, "extra_groups": [], "env": {**os.environ, **env}, "cwd": "/"}
+        options = {"user": bob, "group": bob, "extra_groups": [], "env": {**os.environ, **env}, "cwd": "/"}
         return subprocess.run(argv, capture_output=True, text=True, check=True, **options).stdout
 
-    assert f"Only {alice} can run jobs here" in embedded("start")
+    assert f"Only {bob} can run jobs here" in embedded("start")
     control = ClusterControl(home)
-    control.run("sbatch", "--output=/dev/null", "--wrap", "setsid --fork sleep 1000; sleep 1000", user=alice)
+    control.run("sbatch", "--output=/dev/null", "--wrap", "setsid --fork sleep 1000; sleep 1000", user=bob)
     running = ["squeue", "--noheader", "--states=running"]
-    wait_for(lambda: control.run(*running, user=alice).stdout, "the job to run")
+    wait_for(lambda: control.run(*running, user=bob).stdout, "the job to run")
+    assert len(_processes_of(bob)) > 8
     embedded("stop")
     nothing_left(home)
+    assert _processes_of(bob) == []
+
+
+def _processes_of(user: str) -> list[str]:
+    """The live processes of a user, by name: those of a cluster that only this user runs."""
+    done = subprocess.run(["ps", "-o", "stat=,comm=", "-u", user], capture_output=True, text=True)
+    return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
 
 
 @as_root
