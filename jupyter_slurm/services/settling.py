@@ -132,7 +132,7 @@ class Settler:
             return None
         while await transport.locked(folder.answer(attempt) + ".out"):  # noqa: ASYNC110 - another process holds it
             await asyncio.sleep(_STILL_RUNNING)
-        return await submission.read_answer(transport, folder, attempt, None)
+        return await submission.read_answer(transport, folder, attempt)
 
     async def _look_up(self, entry: Entry) -> JobId | None:
         """Look for the job until the controller has said no twice: after a freeze it works off what it holds."""

@@ -206,28 +206,25 @@ def _literal(path: str) -> str:
 async def execute(transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float) -> Answer | None:
     """Execute sbatch once; None when its answer is not known within ``timeout`` seconds (it may still come)."""
     try:
-        code = await transport.run_once(plan.folder.answer(attempt), plan.argv, context=context, timeout=timeout)
+        done = await transport.run_once(plan.folder.answer(attempt), plan.argv, context=context, timeout=timeout)
     except FileExistsError:
         return None  # it was executed before, by us or by another agent: what it left is looked at
-    return None if code is None else await read_answer(transport, plan.folder, attempt, code)
+    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr)
 
 
-async def read_answer(transport: Transport, folder: JobFolder, attempt: int, code: int | None) -> Answer | None:
-    """Read what an execution of sbatch that is over left in the job directory; None: it never began.
-
-    Parameters
-    ----------
-    code : int or None
-        Its exit code; None when whoever waited for it has died too.
-    """
+async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:
+    """Read what an execution of sbatch left whose exit code nobody heard; None: it never began."""
     try:
         out = await transport.read(folder.answer(attempt) + ".out")
         err = await transport.read(folder.answer(attempt) + ".err")
     except FileNotFoundError:
         return None
+    return _answer(None, out, err)
+
+
+def _answer(code: int | None, out: bytes, err: bytes) -> Answer:
     found = _ID_LINE.findall(out)
-    job = JobId(int(found[-1])) if found and code in (0, None) else None
-    return Answer(code, out, err, job)
+    return Answer(code, out, err, JobId(int(found[-1])) if found and code in (0, None) else None)
 
 
 def refusal(answer: Answer, argv: Sequence[str]) -> SlurmError:

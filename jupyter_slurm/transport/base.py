@@ -74,14 +74,14 @@ class Transport(Protocol):
 
     async def run_once(
         self, prefix: str, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
-    ) -> int | None:
+    ) -> Completed | None:
         """Run a command that must run once and must not die with us.
 
         ``PREFIX.out`` is made exclusively, which is the right to run: who comes second gets FileExistsError. It stays
         locked (flock) while the command lives, so that others can tell "still running" from "died". The command's
         streams go into ``PREFIX.out`` and ``PREFIX.err``. Its session is its own; the end of ours does not reach it.
 
-        Returns its exit code; None: it still runs when ``timeout`` (seconds) is over, and goes on.
+        Returns what it left; None: it still runs when ``timeout`` (seconds) is over, and goes on.
         """
         ...
 

@@ -95,23 +95,32 @@ class LocalTransport:
 
     async def run_once(
         self, prefix: str, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
-    ) -> int | None:
+    ) -> Completed | None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[int] = loop.create_future()
+        started: asyncio.Future[None] = loop.create_future()
+        ended: asyncio.Future[Completed] = loop.create_future()
 
-        def tell(exit_code: int) -> None:
-            if not ended.done():
-                ended.set_result(exit_code)
-
-        def reap(process: subprocess.Popen[bytes]) -> None:
-            exit_code = process.wait()
+        def tell(act: Callable[[], None]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop may be gone; the files tell everything
-                loop.call_soon_threadsafe(tell, exit_code)
+                loop.call_soon_threadsafe(act)
 
-        process = await self._in_thread(lambda: _start_once(prefix, argv, context))
+        def work() -> None:
+            try:
+                process = _start_once(prefix, argv, context)
+            except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+                reason = error
+                tell(lambda: None if started.done() else started.set_exception(reason))
+                return
+            tell(lambda: None if started.done() else started.set_result(None))
+            exit_code = process.wait()
+            with contextlib.suppress(OSError):  # whoever removes the folder meanwhile does not want to know
+                done = Completed(exit_code, _content(f"{prefix}.out"), _content(f"{prefix}.err"))
+                tell(lambda: None if ended.done() else ended.set_result(done))
+
         # A daemon thread, not one of the pool: a frozen command must not keep the interpreter from leaving.
-        threading.Thread(target=reap, args=(process,), name="jupyter-slurm-reaper", daemon=True).start()
+        threading.Thread(target=work, name="jupyter-slurm-once", daemon=True).start()
+        await started
         try:
             async with asyncio.timeout(timeout):
                 return await ended
@@ -257,6 +266,11 @@ def _limited(argv: Sequence[str], limits: Mapping[str, str]) -> list[str]:
         return list(argv)
     script = 'for l in $1; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; shift; exec "$@"'
     return ["/bin/sh", "-c", script, "sh", " ".join(wanted), *argv]
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _new_file(path: str, mode: int = 0o600) -> int:

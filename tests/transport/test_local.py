@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.local import LocalTransport
 
 
@@ -71,7 +71,8 @@ async def test_detached_command_outlives_the_wait_and_us(transport, tmp_path):
 
 async def test_command_runs_once_and_tells_its_exit_code(transport, tmp_path):
     prefix = str(tmp_path / "run")
-    assert await transport.run_once(prefix, ["/bin/sh", "-c", "exit 7"]) == 7
+    done = await transport.run_once(prefix, ["/bin/sh", "-c", "echo out; echo err >&2; exit 7"])
+    assert done == Completed(7, b"out\n", b"err\n")
     with pytest.raises(FileExistsError):
         await transport.run_once(prefix, ["/bin/sh", "-c", "exit 7"])
     assert stat.S_IMODE(os.stat(prefix + ".out").st_mode) == 0o600
@@ -80,7 +81,7 @@ async def test_command_runs_once_and_tells_its_exit_code(transport, tmp_path):
 async def test_limits_reach_the_command(transport, tmp_path):
     command = ["/bin/sh", "-c", 'ulimit -S -n; ulimit -S -c; printf %s "$1"', "sh", "a b"]
     context = Context(limits={"n": "123", "c": "0", "z": "1"})
-    assert await transport.run_once(str(tmp_path / "run"), command, context=context) == 0
+    assert (await transport.run_once(str(tmp_path / "run"), command, context=context)).exit_code == 0
     assert (tmp_path / "run.out").read_text() == "123\n0\na b"
 
 
