@@ -22,7 +22,7 @@ from typing import Any
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain import tables
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError, UsageError
+from jupyter_slurm.errors import CommandError, JobNotFound, ParseError, SlurmError, UsageError
 from jupyter_slurm.services import output, submission
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
@@ -344,11 +344,16 @@ class Cluster:
         if any("\0" in word for word in argv):
             raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
         mark = random_bytes.token_hex(8)
+        env = context.get("env") or {}
+        table = table and not any(env.get(name) for name in tables.FORMAT_VARIABLES.get(argv[0], ()))
         framed = tables.tabular_argv(argv[0], argv[1:], mark) if table else None
         done = await self.client.passthrough(framed or argv, context, parsed=framed is not None)
         if argv[0] == "scancel":
             self.watcher.wake()
-        parsed = tables.parse_table(argv[0], done.stdout, mark) if framed and done.exit_code == 0 else None
+        try:
+            parsed = tables.parse_table(argv[0], done.stdout, mark) if framed and done.exit_code == 0 else None
+        except ParseError:  # a text of somebody's broke the table: then it is shown as the command prints it
+            return await self.command(argv, table=False, context=context)
         return {
             "exit_code": done.exit_code,
             "stdout": base64.b64encode(b"" if parsed else done.stdout).decode("ascii"),

@@ -193,7 +193,8 @@ class Entry:
         """Return the job as the API tells it."""
         record, latest = self.record or {}, self.latest
         reason = latest.reason if latest and latest.reason != "None" else ""
-        words, step = explain(reason, latest) if reason else ("", "")
+        told = replace(latest, state=self.state, exit_code=self.exit_code, signal=self.signal) if latest else None
+        words, step = explain(reason, told) if reason or self.state.is_finished else ("", "")
         return {
             "key": self.key,
             "cluster": self.cluster,

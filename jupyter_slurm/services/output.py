@@ -34,6 +34,7 @@ def output_path(entry: Entry, stream: str, user: str, task: int | None = None) -
     return expand_pattern(
         pattern,
         job=JobId(entry.id.job, task),
+        raw_id=latest.raw_id if latest else None,
         name=(latest.name if latest else None) or (record or {}).get("name") or "",
         user=user,
         node=(latest.nodes.split(",")[0] if latest else "") or "",

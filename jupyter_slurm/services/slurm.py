@@ -116,7 +116,7 @@ class SlurmClient:
         """Find a job of this user by the path of its script, which no other job has."""
         mark = secrets.token_hex(8)
         found = queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
-        return next((record for record in found if (record.command or "").split("\n")[0] == path), None)
+        return next((record for record in found if queue.runs_script(record, path)), None)
 
     async def describe(self, job: JobId) -> list[JobRecord]:
         """Ask slurmctld about one job; an empty list when it does not remember it."""

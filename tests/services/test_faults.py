@@ -77,7 +77,7 @@ async def test_controller_down_during_submission(own_cluster, faulty):
 
 async def test_answer_of_sbatch_is_lost(own_cluster, faulty, tmp_path):
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nkill -9 $$\n')
-    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    job = await faulty.submit(SCRIPT, args=["--epochs", "a b"], context={"env": {**faulty.env, "PATH": path}})
     assert job["id"] is None
     await once(faulty, job)
 
