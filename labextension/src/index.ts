@@ -56,7 +56,8 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
       return widget;
     };
     app.commands.addCommand(CommandIDs.open, {
-      label: trans.__("Show my Slurm jobs"),
+      // The palette shows the category, "Slurm", before it.
+      label: ({ isPalette }) => (isPalette ? trans.__("Show Jobs") : trans.__("Show Slurm Jobs")),
       caption: trans.__("Open the table of one's own Slurm jobs"),
       execute: async () => {
         const widget = tracker.currentWidget ?? create();
@@ -68,13 +69,14 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
       },
     });
     app.commands.addCommand(CommandIDs.refresh, {
-      label: trans.__("Refresh my Slurm jobs"),
+      label: ({ isPalette }) =>
+        isPalette ? trans.__("Refresh Jobs") : trans.__("Refresh Slurm Jobs"),
       execute: () => {
         model.refresh();
       },
     });
     for (const command of Object.values(CommandIDs)) {
-      palette?.addItem({ command, category: "Slurm" });
+      palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
     }
     if (restorer !== null) {
       void restorer.restore(tracker, { command: CommandIDs.open, name: () => "jobs" });

@@ -24,10 +24,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture
 def quickstart(tmp_path, monkeypatch):
     """The notebook on a cluster of its own, and that cluster; nothing of the person who runs the tests is touched."""
-    for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
-        folder = tmp_path / name
-        folder.mkdir(mode=0o700)
-        monkeypatch.setenv(name, str(folder))
+    settings = {name: str(tmp_path / name) for name in ("job_root", "state_dir", "runtime_dir")}
+    (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
     with EmbeddedCluster(directory=Path(f"/tmp/jsq-{tmp_path.name[-20:]}")) as cluster:
         monkeypatch.setenv("SLURM_CONF", str(cluster.slurm_conf))
         yield nbformat.read(EXAMPLES / "quickstart.ipynb", as_version=4), cluster

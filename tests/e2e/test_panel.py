@@ -95,8 +95,8 @@ def test_jobs_are_seen_and_cancelled(
 
 def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(page: Page) -> None:
     page.keyboard.press("ControlOrMeta+Shift+C")
-    page.locator(".lm-CommandPalette-input").fill("show my slurm jobs")
-    page.locator(".lm-CommandPalette-item", has_text="Show my Slurm jobs").click()
+    page.locator(".lm-CommandPalette-input").fill("slurm show jobs")
+    page.locator(".lm-CommandPalette-item", has_text="Show Jobs").click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
     page.wait_for_function(
         """async () => {
