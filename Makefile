@@ -48,6 +48,7 @@ bench: .build/test-system .build/installed ## print figures beside those of othe
 
 lint: .build/node_modules ## ruff, mypy, import-linter, tsc, eslint, prettier, vitest
 	@$(QUIET) ruff $(BIN)/ruff check .
+	@$(QUIET) ruff-format $(BIN)/ruff format --check --diff .
 	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
 	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
 	@$(QUIET) tsc $(NPM) run typecheck

@@ -81,7 +81,10 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
 
 
 def test_both_extensions_are_enabled() -> None:
-    for kind, line in (("labextension", "jupyter-slurm v.*enabled.*OK"), ("server extension", "jupyter_slurm.*enabled")):
+    for kind, line in (
+        ("labextension", "jupyter-slurm v.*enabled.*OK"),
+        ("server extension", "jupyter_slurm.*enabled"),
+    ):
         command = [sys.executable, "-P", "-m", "jupyter", *kind.split(), "list"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert re.search(line, done.stdout + done.stderr), done.stdout + done.stderr
