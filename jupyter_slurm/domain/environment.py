@@ -44,6 +44,7 @@ _SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
 _SECRETS = frozenset({"CONFIGPROXY_AUTH_TOKEN", "JUPYTER_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_COOKIE_SECRET"})
 _SECRET_PREFIXES = ("JPY_", "JUPYTERHUB_")
 
+
 def is_secret(name: str) -> bool:
     """Tell whether a variable belongs to the Jupyter server or hub and must not reach a job."""
     return name in _SECRETS or name.startswith(_SECRET_PREFIXES)
