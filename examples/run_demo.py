@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -88,11 +89,18 @@ def open_lab(arguments: list[str]) -> int:
 
 
 def private_environment(folder: Path) -> None:
-    """Keep what the demo leaves (job directories, the agent's socket and index) in one folder of its own."""
-    for name, part in (("XDG_DATA_HOME", "data"), ("XDG_STATE_HOME", "state"), ("XDG_RUNTIME_DIR", "run")):
-        path = folder / part
+    """Have an agent of the demo's own, with all that it leaves in one folder; the person's own agent is not touched."""
+    settings = {}
+    for name in ("job_root", "state_dir", "runtime_dir"):
+        path = folder / name.partition("_")[0]
         path.mkdir(mode=0o700)
-        os.environ[name] = str(path)
+        settings[name] = str(path)
+    config = folder / "config"
+    config.mkdir(mode=0o700)
+    (config / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
+        [str(config), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    )
 
 
 def main() -> int:

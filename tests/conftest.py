@@ -119,7 +119,7 @@ _OWN_CLUSTERS = pytest.StashKey[list[EmbeddedCluster]]()
 def _start(description: Description, directory: Path, **options: Any) -> Iterator[EmbeddedCluster]:
     running = EmbeddedCluster(description, directory=directory, **options)
     try:
-        running.start()
+        running.start(until=os.getpid())
     except MissingPackages as error:
         _unavailable(str(error))
     try:
@@ -162,9 +162,9 @@ def user_cluster(
     alice = request.getfixturevalue("alice")
     home, (python, env) = Path(pwd.getpwnam(alice).pw_dir), user_python
 
-    def embedded(action: str) -> None:
+    def embedded(action: str, *options: str) -> None:
         subprocess.run(
-            [*python, "-m", "jupyter_slurm.embedded", action, "--dir", str(home / "c")],
+            [*python, "-m", "jupyter_slurm.embedded", action, "--dir", str(home / "c"), *options],
             env={**os.environ, **env, "HOME": str(home), "USER": alice, "LOGNAME": alice},
             user=alice,
             group=alice,
@@ -173,7 +173,7 @@ def user_cluster(
             check=True,
         )
 
-    embedded("start")
+    embedded("start", "--until", str(os.getpid()))
     yield ClusterControl(home / "c")
     embedded("stop")
 
@@ -223,7 +223,7 @@ def new_cluster(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Cal
         directory = directory or short_tmp / f"n{len(made)}"
         made.append(EmbeddedCluster(replace(small, **changes), directory=directory))
         if start:
-            made[-1].start()
+            made[-1].start(until=os.getpid())
         return made[-1]
 
     yield make
@@ -270,7 +270,7 @@ class JupyterServer:
         return f"{self.url}jupyter-slurm/api/{path}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Iterator[Callable[..., JupyterServer]]:
     """``start_jupyter("server" or "lab", *arguments, files={name: text})``; on the cluster, stopped at the end."""
     started: list[JupyterServer] = []
@@ -281,6 +281,10 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
         for name, text in (files or {}).items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text)
+        (home / ".jupyter").mkdir(exist_ok=True)
+        # An agent of its own, also where the person who runs the tests has one.
+        settings = {"Settings": {"runtime_dir": str(home / "run")}}
+        (home / ".jupyter" / "jupyter_slurm_config.json").write_text(json.dumps(settings))
         token = secrets.token_hex(16)
         own = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "JUPYTER_RUNTIME_DIR": str(home / "jupyter")}
         foreign = ("JUPYTER", "XDG_", "SLURM")

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from jupyter_slurm.embedded import EmbeddedCluster
+
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -42,6 +44,13 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, headless=True, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
+    """A cluster without the jobs of other tests: what the pictures show is what these tests made."""
+    with EmbeddedCluster(directory=short_tmp / "browser") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
