@@ -42,6 +42,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     version.add_argument("--slurm-version", choices=RELEASES, help="unpack that version from Debian, and run it")
     version.add_argument("--slurm-root", default="", metavar="DIR", help="run the Slurm that was unpacked there")
     start.add_argument("--timeout", type=float, metavar="SECONDS", help="how long it may take (15, with accounting 30)")
+    start.add_argument("--until", type=int, metavar="PID", help="stop the cluster when that process has ended")
     start.add_argument("--foreground", action="store_true", help="stay, and stop the cluster on Ctrl-C or SIGTERM")
     status = actions.add_parser("status", help="show its daemons and nodes")
     status.add_argument("--json", action="store_true", help="for programs")
@@ -77,7 +78,7 @@ def _start(args: argparse.Namespace) -> int:
     if args.foreground:
         # Blocked before anything is started: what ends us early is kept until we look, and then stops the cluster.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
-    cluster.start(args.timeout)
+    cluster.start(args.timeout, until=args.until)
     print(f"The cluster {cluster.name} is running in {cluster.directory}.")
     for note in cluster.notes:
         print(f"Note: {note}")

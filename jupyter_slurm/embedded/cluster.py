@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from jupyter_slurm.embedded import accounting, cgroups, configuration
+from jupyter_slurm.embedded import accounting, cgroups, configuration, keeper
 from jupyter_slurm.embedded.cgroups import CgroupTree
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.control import ClusterControl
@@ -77,13 +77,15 @@ class EmbeddedCluster(ClusterControl):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
 
-    def start(self, timeout: float | None = None) -> None:
+    def start(self, timeout: float | None = None, *, until: int | None = None) -> None:
         """Start all daemons and return when every node is idle.
 
         Parameters
         ----------
         timeout : float, optional
             Seconds; 15, or 30 with accounting, if not given.
+        until : int, optional
+            A process id: the cluster is stopped when that process has ended, in whatever way. Tests give their own.
 
         Raises
         ------
@@ -101,6 +103,8 @@ class EmbeddedCluster(ClusterControl):
             self._make_room()
             try:
                 self._start(deadline, parents)
+                if until is not None:
+                    keeper.start(self.daemons, until)
             except BaseException:
                 self._clear(parents=parents)
                 raise

@@ -131,7 +131,8 @@ class ClusterControl:
         jobs = [*descendants(ours), *find_job_processes(self.slurm_conf, [node] if node else state.nodes)]
         if state.cgroup_plugin:
             jobs += [process for pid in CgroupTree(state.mark).pids(node) if (process := look(pid))]
-        return [*ours, *jobs]
+        # Who stops a cluster from inside it has to stay until that is done.
+        return [process for process in [*ours, *jobs] if process.pid != os.getpid()]
 
     # Commands in it --------------------------------------------------------------------------------------------
 

@@ -65,9 +65,12 @@ def test_nodes_have_their_features_and_devwork_is_the_default(cluster):
     assert done.stdout == "devwork\n"
 
 
-def test_more_tasks_than_this_machine_has_cpus(cluster):
-    done = cluster.run("srun", "-p", "arandu", "-n", "16", "printenv", "SLURM_PROCID")
-    assert sorted(map(int, done.stdout.split())) == list(range(16))
+def test_more_tasks_than_this_machine_has_cpus(cluster, tmp_path):
+    """Automatic binding would refuse such a step where the job has control groups."""
+    output = tmp_path / "output"
+    step = ["--wrap", "srun printenv SLURM_PROCID"]
+    cluster.run("sbatch", "--wait", "-w", "c4aiscw1", "-N1", "-n16", "-o", str(output), *step)
+    assert sorted(map(int, output.read_text().split())) == list(range(16))
 
 
 def test_jobs_that_say_nothing_about_memory_share_a_node(cluster, submit, wait_for):

@@ -167,6 +167,20 @@ def test_it_outlives_a_starter_that_is_killed_and_can_be_stopped_by_another(shor
     nothing_left(directory)
 
 
+def test_it_can_be_told_to_live_no_longer_than_a_process(new_cluster, short_tmp, nothing_left, wait_for):
+    owner = subprocess.Popen(["sleep", "1000"])
+    with owner:
+        cluster = EmbeddedCluster(new_cluster(start=False).description, directory=short_tmp / "until")
+        cluster.start(until=owner.pid)
+        assert cluster.status().state == "running"
+        owner.kill()
+    wait_for(lambda: not cluster.directory.exists(), "the cluster to be stopped")
+    nothing_left(cluster.directory)
+    with pytest.raises(EmbeddedError, match="no process"):
+        cluster.start(until=owner.pid)
+    nothing_left(cluster.directory)
+
+
 def test_a_starter_killed_half_way_leaves_something_that_can_be_stopped_and_started(short_tmp, nothing_left, wait_for):
     directory = short_tmp / "h"
     for moment in ("cluster.json", "etc/slurm.conf", "munge/socket", "run/slurmctld.pid"):
