@@ -16,11 +16,15 @@ Other versions of this package read these files months later: fields they do not
 
 from __future__ import annotations
 
+import functools
 import json
 import posixpath
 import re
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
+
+import fastjsonschema
 
 from jupyter_slurm.errors import ParseError
 from jupyter_slurm.transport.base import Transport
@@ -106,7 +110,7 @@ class JobFolder:
         raw = await transport.read(self.file("job.json"))
         try:
             record = json.loads(raw.decode("utf-8", "surrogateescape"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ParseError(f"{self.file('job.json')} is damaged: {error}") from error
         if not isinstance(record, dict) or not isinstance(record.get("format"), int):
             raise ParseError(f"{self.file('job.json')} is not a job record")
@@ -115,11 +119,23 @@ class JobFolder:
                 f"{self.file('job.json')} has format {record['format']}, this version reads up to {FORMAT}",
                 hint="A newer version of jupyter_slurm wrote it: update this one.",
             )
+        try:
+            _validator()(record)
+        except fastjsonschema.JsonSchemaValueException as error:
+            raise ParseError(f"{self.file('job.json')} is not a job record: {error.message}") from error
+        if record["key"] != self.key or not script_name(record["script"], "") == record["script"]:
+            raise ParseError(f"{self.file('job.json')} is not the record of this folder")
         return record
 
     async def save(self, transport: Transport, record: dict[str, Any]) -> None:
         """Write job.json in one step."""
         await transport.write(self.file("job.json"), dump(record))
+
+
+@functools.cache
+def _validator() -> Any:
+    schema = json.loads(resources.files(__package__).joinpath("job.schema.json").read_bytes())
+    return fastjsonschema.compile(schema, use_default=False)
 
 
 def dump(record: dict[str, Any]) -> bytes:

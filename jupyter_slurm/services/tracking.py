@@ -321,13 +321,14 @@ class Tracker:
         for name in names:
             try:
                 job = self.folder.job(name)
-                record = finished.get(name) or await job.load(transport)
             except ValueError:
-                continue
+                continue  # the events folder, the runner
+            try:
+                record = finished.get(name) or await job.load(transport)
+                entry = recall(self.name, job, record, self.clock())
             except (SlurmError, FileNotFoundError) as error:
                 log.warning("job directory %s is left alone: %s", name, error)
                 continue
-            entry = recall(self.name, job, record, self.clock())
             self.add(entry)
             if entry.id is None and not entry.is_finished:
                 unanswered.append(entry)

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -104,13 +105,32 @@ async def test_index_may_be_damaged_or_gone(cluster, open_desk, tmp_path):
         assert (await desk.job(job["key"]))["state"] == "COMPLETED"
 
 
-async def test_torn_record_does_not_stop_the_others(cluster, open_desk, tmp_path):
+@pytest.mark.parametrize(
+    "torn",
+    [
+        '{"format": 1, "key": ',
+        "[" * 100_000,
+        '{"format": 1}',
+        '"job": "not an object"',
+        '"job": {"id": "banana"}',
+        '"job": {}',
+        '"end": "COMPLETED"',
+        '"created": "yesterday"',
+        '"script": "../../../etc/passwd"',
+        '"key": "20260101-000000-00000000"',
+        '"format": 2',
+    ],
+)
+async def test_torn_record_does_not_stop_the_others(cluster, open_desk, tmp_path, torn):
     async with open_desk(cluster, tmp_path) as desk:
         jobs = [await desk.submit("print(1)") for _ in range(2)]
         for job in jobs:
             await desk.finished(job["key"])
     (tmp_path / "state" / "index.sqlite").unlink()
-    Path(jobs[0]["folder"], "job.json").write_text('{"format": 1, "key": ')
+    path = Path(jobs[0]["folder"], "job.json")
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), **json.loads(f"{{{torn}}}")}) if torn[0] == '"' else torn
+    )
     async with open_desk(cluster, tmp_path) as desk:
         assert (await desk.job(jobs[1]["key"]))["state"] == "COMPLETED"
         with pytest.raises(JobNotFound):
