@@ -16,7 +16,8 @@ unexport PYTHONPATH
 
 EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/packages.py --missing)
 # Programs that only the tests need, each with Debian's package of it.
-TEST_PACKAGES = $(shell command -v chromium >/dev/null || echo chromium; command -v mmdebstrap >/dev/null || echo mmdebstrap)
+TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do command -v $$program >/dev/null || echo $$program; done; \
+  [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev)
 NPM = npm --prefix labextension --no-audit --no-fund --no-update-notifier --loglevel=error
 # Runs a command, and shows what it said only if it fails.
 QUIET = ./.ci/quiet
