@@ -6,6 +6,7 @@ import base64
 import sys
 from collections.abc import Sequence
 
+from jupyter_slurm.domain.commands import REPEATABLE
 from jupyter_slurm.errors import CommandError
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.table import CommandText, Table
@@ -23,7 +24,7 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
         It failed; the message is its own.
     """
     asked = {"argv": list(argv), "table": True, "context": context()}
-    answer = cluster.client.post(cluster.path("commands"), json=asked)
+    answer = cluster.client.post(cluster.path("commands"), json=asked, idempotent=argv[0] in REPEATABLE)
     said = base64.b64decode(answer["stderr"]).decode("utf-8", "surrogateescape")
     text = base64.b64decode(answer["stdout"]).decode("utf-8", "surrogateescape")
     if answer["exit_code"] != 0:

@@ -21,6 +21,7 @@ from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain import tables
+from jupyter_slurm.domain.commands import COMMANDS
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import CommandError, JobNotFound, ParseError, SlurmError, UsageError
 from jupyter_slurm.services import output, submission
@@ -29,7 +30,6 @@ from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, dump, is_key
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.slurm import (
-    COMMANDS,
     SlurmClient,
     base_environment,
     cluster_name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyter_slurm.domain import accounting, cluster, detail, queue
+from jupyter_slurm.domain.commands import REPEATABLE
 from jupyter_slurm.domain.environment import is_inside_job, question_environment, submission_environment
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
@@ -18,7 +20,6 @@ from jupyter_slurm.services.throttle import Bucket
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
 __all__ = [
-    "COMMANDS",
     "SlurmClient",
     "base_environment",
     "cluster_name",
@@ -27,10 +28,8 @@ __all__ = [
     "text_of",
 ]
 
-COMMANDS = frozenset(
-    ["sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"]
-)
-"""The commands that are passed through for a person."""
+_TRIES = 3
+_CONTROLLER_RESTART = 2.0
 
 # With these words a command answers by itself.
 _ASKS_NOBODY = frozenset({"--help", "--usage", "--version", "-V"})
@@ -190,7 +189,13 @@ class SlurmClient:
         elif is_inside_job(env):
             env = submission_environment(env)
         context = Context(cwd=asked.get("cwd") or "/", env=env, umask=asked.get("umask"))
-        return await self.transport.run(argv, context=context, timeout=self._timeout)
+        tries = _TRIES if argv[0] in REPEATABLE else 1
+        for left in range(tries - 1, -1, -1):
+            done = await self.transport.run(argv, context=context, timeout=self._timeout)
+            if not left or done.exit_code == 0 or not is_silence(done.stderr):
+                break
+            await asyncio.sleep(_CONTROLLER_RESTART)  # right after a restart the first call may fail
+        return done
 
 
 def base_environment(slurm_conf: str | None, path: str | None) -> dict[str, str]:

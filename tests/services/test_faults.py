@@ -141,3 +141,11 @@ async def test_controller_restart_loses_nothing(own_cluster, faulty):
     own_cluster.restart_controller()
     ended = await faulty.finished(job["key"])
     assert (ended["state"], await faulty.text(job["key"])) == ("COMPLETED", "there\n")
+
+
+async def test_question_of_a_person_outlives_a_controller_restart(own_cluster, faulty):
+    own_cluster.stop_controller()
+    asked = asyncio.create_task(faulty.core.command(faulty.id, ["squeue"], table=True, context={"env": faulty.env}))
+    await asyncio.sleep(0.5)
+    await asyncio.to_thread(own_cluster.restart_controller)
+    assert (await asked)["table"] is not None
