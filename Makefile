@@ -24,7 +24,10 @@ QUIET = ./.ci/quiet
 
 FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o -path labextension/lib -prune -o -type f -print)
 SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o -name __pycache__ -prune -o -type f -print)
-FAST := not slow and not browser and not bench
+# Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
+# Slurm of its own. What is slow is heavy, too, and runs alone afterwards.
+JOBS ?= 6
+PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
 .DELETE_ON_ERROR:
@@ -39,10 +42,11 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 	@$(BIN)/python examples/run_demo.py --lab
 
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
-	@$(BIN)/pytest -m "not bench" $(PYTEST_ARGS)
+	@$(PYTEST_FAST) $(PYTEST_ARGS)
+	@$(BIN)/pytest -m "(slow or browser) and not bench" $(PYTEST_ARGS)
 
-test-fast: .build/installed lint ## the same without browser, other Slurm versions and other slow tests
-	@$(BIN)/pytest -m "$(FAST)" $(PYTEST_ARGS)
+test-fast: .build/demo-system .build/installed lint ## the same without browser, other Slurm versions and other slow tests
+	@$(PYTEST_FAST) $(PYTEST_ARGS)
 
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
