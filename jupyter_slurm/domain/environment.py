@@ -67,6 +67,7 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in env.items()
         if not is_secret(name)
+        and name != "SBATCH_WAIT"  # sbatch would not come back before the job's end; we have `wait`
         and not (inside and _from_slurm(name))
         and not (name == "MPLBACKEND" and value.startswith("module://"))
         and "\0" not in name + value

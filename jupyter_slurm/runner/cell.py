@@ -143,7 +143,9 @@ def main() -> int:
         return 0
     result = {"exit_code": 1}
     # Registered first, so it runs last: after the cell's threads and its own atexit functions.
-    atexit.register(lambda: place.end(result["exit_code"]))
+    # Only here: a child that the cell forks has the same functions at its exit, and is not the job.
+    job_process = os.getpid()
+    atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)
     place.tell("started")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -23,7 +23,15 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.domain import tables
 from jupyter_slurm.domain.commands import COMMANDS
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.errors import CommandError, JobNotFound, ParseError, SlurmError, UsageError
+from jupyter_slurm.errors import (
+    CommandError,
+    JobNotFound,
+    ParseError,
+    SlurmError,
+    SubmissionUnknown,
+    TransportError,
+    UsageError,
+)
 from jupyter_slurm.services import output, submission
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
@@ -182,7 +190,12 @@ class Cluster:
             self.tracker.add(entry)
         else:
             await self.settler.take_back(known)
-        answer = await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
+        try:
+            answer = await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
+        except TransportError:  # sbatch could not be started: nothing was submitted
+            self.tracker.drop(entry)
+            await self._transport.remove(plan.folder.path)
+            raise
         if answer is not None and answer.job is not None:
             await self.settler.accept(entry, answer.job, answer.remarks)
         elif answer is not None and answer.is_clear:
@@ -198,6 +211,11 @@ class Cluster:
         try:
             await self._transport.new_folder(plan.folder.path, files)
         except FileExistsError:
+            if "job.json" in await self._transport.list_dir(plan.folder.path):
+                raise SubmissionUnknown(
+                    f"another agent submits {plan.folder.key}",
+                    hint="It is found with jupyter_slurm.jobs() in a moment.",
+                ) from None
             # An agent died while it made this folder: before it had written job.json, so before it ran sbatch.
             await self._transport.remove(plan.folder.path)
             await self._transport.new_folder(plan.folder.path, files)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import ControllerError, SlurmError, SubmissionUnknown, TransportError
 from jupyter_slurm.services import submission
-from jupyter_slurm.services.entry import NOT_SUBMITTED, Entry
+from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.submission import Answer, Plan
 from jupyter_slurm.services.tracking import Tracker
@@ -120,10 +120,34 @@ class Settler:
             job = await self._look_up(entry)
             if job is not None:
                 return await self._found(entry, job, [])
+            ran = await self._traces(entry)
+            if ran is not None:
+                return await (self._found(entry, ran, []) if ran.job else self._lose(entry))
             if case.plan is None or case.context is None or attempt >= _ATTEMPTS or entry.key in self._cancelled:
                 return await self._refuse(entry, _absent(answer))
             attempt += 1
             await self._again(case, case.plan, case.context, attempt)
+
+    async def _traces(self, entry: Entry) -> JobId | None:
+        """Look for signs in the folder that the job ran and the queue has forgotten it: the claim tells its id.
+
+        Output without a claim is of a script: it ran under an id that nobody knows, ``JobId(0)``.
+        """
+        if entry.folder is None:
+            return None
+        transport = self._client.transport
+        names = await transport.list_dir(entry.folder.path)
+        if "claim" in names:
+            claim = (await transport.read(entry.folder.file("claim"))).strip()
+            if claim.isdigit():
+                return JobId(int(claim))
+        return JobId(0) if any(name.startswith(("stdout", "stderr", "claim", "end")) for name in names) else None
+
+    async def _lose(self, entry: Entry) -> None:
+        """Note a job that ran, and of which neither the id nor the end is known."""
+        entry.error, entry.known, entry.unknown_since = None, True, None
+        entry.set_state(UNKNOWN, self._tracker.clock())
+        await self._tracker.finish(entry)
 
     async def _answer(self, case: _Case, attempt: int) -> Answer | None:
         """Wait while sbatch lives; return what it left."""
@@ -170,4 +194,7 @@ class Settler:
 
 def _absent(answer: Answer | None) -> SlurmError:
     said = "; ".join(answer.remarks) if answer else "sbatch died without an answer"
-    return ControllerError(f"The job is not in the queue ({said}).", hint="Nothing was submitted: run the cell again.")
+    return ControllerError(
+        f"The job is not in the queue ({said}).",
+        hint="It is neither in the queue nor are there traces of a run: run the cell again.",
+    )

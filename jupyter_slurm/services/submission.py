@@ -161,7 +161,7 @@ def _chosen(
                 option=split.rest[0],
             )
         for option in split.options:
-            if words is options and option.name in _NOT_HERE:
+            if option.name in _NOT_HERE:
                 raise OptionError(
                     f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0]
                 )

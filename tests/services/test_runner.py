@@ -92,6 +92,12 @@ def test_end_is_written_after_everything_else_of_the_cell(run):
     assert (run.folder / "end.json").exists()
 
 
+def test_forked_child_does_not_end_the_job(run):
+    done = run("import os, sys\npid = os.fork()\nif pid == 0: sys.exit(0)\nos.waitpid(pid, 0)\nsys.exit(3)")
+    assert done.returncode == 3
+    assert json.loads((run.folder / "end.json").read_text())["exit_code"] == 3
+
+
 def test_output_that_cannot_be_encoded_does_not_end_the_cell(run):
     done = run("print('\\udcff é')\nprint('after')", PYTHONIOENCODING="ascii")
     assert "after" in done.stdout

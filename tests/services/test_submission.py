@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+from jupyter_slurm.errors import OptionError, SubmitRefused, TransportError, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -129,6 +129,20 @@ async def test_bad_input_is_refused_and_leaves_nothing(desk, options, error, sai
     assert caught.value.hint or caught.value.details
     root = Path(desk.core.settings.job_root, desk.id)
     assert [name for name in os.listdir(root) if name[:8].isdigit()] == [] if root.exists() else True
+
+
+async def test_waiting_sbatch_in_the_header_is_refused_and_in_the_environment_left_out(desk):
+    with pytest.raises(OptionError, match="wait"):
+        await desk.submit("#!/bin/sh\n#SBATCH -W\ntrue\n")
+    job = await desk.submit("#!/bin/sh\nsleep 60\n", context={"env": {**desk.env, "SBATCH_WAIT": "1"}})
+    assert job["id"] is not None
+    await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
+    with pytest.raises(TransportError, match="working directory"):
+        await desk.submit("#!/bin/sh\ntrue\n", context={"cwd": f"{desk.folder}/gone"})
+    assert [job for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == []
 
 
 async def test_context_of_the_cell_travels_and_secrets_do_not(desk):
