@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import functools
 import getpass
 import hashlib
 import itertools
-import json
 import logging
 import posixpath
 import secrets as random_bytes
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from importlib import resources
 from typing import Any
 
 from jupyter_slurm.config import Settings
@@ -33,6 +30,7 @@ from jupyter_slurm.errors import (
     UsageError,
 )
 from jupyter_slurm.services import output, submission
+from jupyter_slurm.services.about import cluster_id, shipped
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, dump, is_key
@@ -51,20 +49,13 @@ from jupyter_slurm.services.visibility import doubt_about
 from jupyter_slurm.services.watcher import Watcher
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["Cluster", "cluster_id"]
+__all__ = ["Cluster"]
 
 log = logging.getLogger(__name__)
 
 _SIGNS_EVERY = 0.5
 _SIGNS_UNWATCHED = 10
 _SUBMISSIONS_AT_ONCE = 4
-
-
-def cluster_id(slurm_conf: str | None) -> str:
-    """Return the id of a Slurm of this machine: by its configuration file, so that two can stand side by side."""
-    if not slurm_conf:
-        return "local"
-    return "local-" + hashlib.sha256(slurm_conf.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
 class Cluster:
@@ -225,14 +216,14 @@ class Cluster:
         if self._is_prepared:
             return
         await self._transport.make_dir(self.folder.events)
-        await self._transport.write(self._runner_path("cell.py"), _shipped("cell.py"))
+        await self._transport.write(self._runner_path("cell.py"), shipped("cell.py"))
         about = {"format": FORMAT, "id": self.id, "name": self.name, "slurm_conf": self.slurm_conf, "path": self.path}
         await self._transport.write(posixpath.join(self.folder.path, "cluster.json"), dump(about))
         self._is_prepared = True
 
     def _runner_path(self, name: str) -> str:
         """Return where a file of the runner lies: its content is in its name, so that versions do not meet."""
-        digest = hashlib.sha256(_shipped(name)).hexdigest()[:8]
+        digest = hashlib.sha256(shipped(name)).hexdigest()[:8]
         return posixpath.join(self.folder.path, f"runner-{digest}-{name}")
 
     async def _doubts(self, python: str | None) -> list[str]:
@@ -317,7 +308,8 @@ class Cluster:
         if not entry.is_finished:
             target = reference if reference != entry.key else str(entry.id)
             await self.client.ask(["scancel", *(["--signal", signal] if signal else []), target])
-            await self.tracker.see(entry, await self.client.describe(entry.id))
+            if self.client.singles.is_ready():  # in a loop over many jobs the next look at the queue tells
+                await self.tracker.see(entry, await self.client.describe(entry.id))
             self.watcher.wake()
         return entry.as_dict()
 
@@ -413,18 +405,4 @@ def _task_of(reference: str, entry: Entry) -> int | None:
     try:
         return JobId.parse(reference).task
     except SlurmError:
-        return None
-
-
-@functools.cache  # once: the package may be updated under a running agent
-def _shipped(name: str) -> bytes:
-    return resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
-
-
-def read_about(raw: bytes) -> tuple[str | None, str | None] | None:
-    """Return SLURM_CONF and PATH from a cluster.json; None when it is not one."""
-    try:
-        about = json.loads(raw)
-        return about["slurm_conf"], about["path"]
-    except (ValueError, KeyError, TypeError):
         return None

@@ -13,8 +13,9 @@ from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
+from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
-from jupyter_slurm.services.cluster import Cluster, cluster_id, read_about
+from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import clean
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.transport.local import LocalTransport
@@ -144,6 +145,7 @@ class Core:
     async def _known(self, slurm_conf: str | None, path: str | None) -> Cluster:
         name = cluster_id(slurm_conf)
         if name in self._clusters:
+            self._clusters[name].client.use_path(path)
             return self._clusters[name]
         if self._store is None:
             raise RuntimeError("the core has not been started")

@@ -60,6 +60,7 @@ class Entry:
     exit_code: int | None = None
     signal: int | None = None
     state_since: float | None = None
+    restarts: int = 0
     known: bool = True
     described: bool = False
     unknown_since: float | None = None
@@ -127,7 +128,9 @@ class Entry:
         if self.id is None:
             self.id = JobId(chosen.id.job)
         self.submit_time = chosen.submit_time or self.submit_time
-        if (
+        if (chosen.restarts or 0) > self.restarts:
+            self._begin_again(chosen.restarts or 0)
+        elif (
             self.state.is_finished
             and not chosen.state.is_finished
             and self.exit_code is not None
@@ -141,6 +144,13 @@ class Entry:
             if self.exit_code is None:
                 self.exit_code, self.signal = chosen.exit_code, chosen.signal or None
         self.set_state(chosen.state, now)
+
+    def _begin_again(self, restarts: int) -> None:
+        """Forget how an earlier run ended: the job was requeued."""
+        self.restarts = restarts
+        self.start_time = self.end_time = self.exit_code = self.signal = None
+        if self.record is not None:
+            self.record["end"] = None
 
     def _visible(self) -> tuple[object, ...]:
         latest = self.latest

@@ -78,6 +78,13 @@ class SlurmClient:
         # Our own questions about single jobs, beside the poller's.
         self.singles = Bucket(rate=0.1, burst=6)
 
+    def use_path(self, path: str | None) -> None:
+        """Find the commands on another PATH from now on: the person may have loaded a module meanwhile."""
+        if path and path != self._env.get("PATH"):
+            self._env["PATH"] = path
+            self._tables.clear()
+            self._version = None
+
     async def ask(self, argv: Sequence[str]) -> bytes:
         """Return the answer to a question of ours.
 

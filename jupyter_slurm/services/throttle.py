@@ -34,6 +34,10 @@ class Bucket:
         self._level -= cost
         return max(0.0, -self._level / self._rate)
 
+    def is_ready(self, cost: float = 1.0) -> bool:
+        """Tell whether ``cost`` tokens could be had without waiting."""
+        return self._level + (self._clock() - self._at) * self._rate >= cost
+
     async def take(self, cost: float = 1.0) -> None:
         """Wait until ``cost`` tokens are there. Who gives up waiting gives them back."""
         delay = self.reserve(cost)

@@ -224,6 +224,7 @@ class Tracker:
         if restarts < ((entry.latest.restarts or 0) if entry.latest else 0):
             return False
         state = entry.state
+        entry.restarts = max(entry.restarts, restarts)
         entry.ended(code, at, self.clock())
         if state.is_finished:
             entry.state = state  # Slurm's word for it says more: TIMEOUT, CANCELLED

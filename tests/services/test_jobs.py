@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import JobNotFound, UsageError
+from jupyter_slurm.errors import CommandMissing, JobNotFound, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -55,6 +55,38 @@ async def test_cancelled_pending_job_is_told_at_once(desk):
     ended = await desk.core.cancel(desk.id, job["id"])
     assert ended["state"] == "CANCELLED"
     assert ended["finished"]
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(3)", "#!/bin/sh\nexit 3\n"])
+async def test_requeued_job_is_not_over(desk, text):
+    job = await desk.submit(text)
+    assert (await desk.finished(job["key"]))["state"] == "FAILED"
+    subprocess.run(["scontrol", "requeuehold", job["id"]], env=desk.env, check=True)
+    async with asyncio.timeout(60):
+        while (await desk.job(job["key"]))["finished"]:
+            await desk.core.jobs(desk.id, active=False)
+            await asyncio.sleep(0.5)
+    again = await desk.job(job["key"])
+    assert (again["state"], again["exit_code"]) == ("PENDING", None)
+    assert (await desk.core.clean(older_than_days=0))["removed"] == []
+    await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_many_cancellations_do_not_wait_in_line(desk):
+    jobs = [await desk.submit("#!/bin/sh\ntrue\n", "--hold") for _ in range(12)]
+    async with asyncio.timeout(9):  # the seventh would wait ten seconds for a question of its own
+        for job in jobs:
+            await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_commands_are_found_on_a_mended_path(cluster, open_desk, tmp_path):
+    async with open_desk(cluster, tmp_path) as desk:
+        await desk.core.register_cluster(str(cluster.slurm_conf), "/nowhere")
+        with pytest.raises(CommandMissing):
+            await desk.submit("#!/bin/sh\ntrue\n", "--hold")
+        await desk.core.register_cluster(str(cluster.slurm_conf), desk.env["PATH"])
+        job = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
+        await desk.core.cancel(desk.id, job["key"])
 
 
 async def test_cancelled_running_job(desk):

@@ -138,6 +138,7 @@ def test_bucket_lets_a_burst_go_and_slows_a_loop_down():
     now = 0.0
     bucket = Bucket(rate=0.1, burst=10, clock=lambda: now)
     assert [bucket.reserve() for _ in range(10)] == [0.0] * 10
+    assert not bucket.is_ready()
     assert bucket.reserve() == pytest.approx(10)
     now = 10.0
     assert bucket.reserve() == pytest.approx(10)

@@ -1,0 +1,32 @@
+"""Which cluster a folder belongs to, and which files of the runner go into it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from importlib import resources
+
+__all__ = ["cluster_id", "read_about", "shipped"]
+
+
+def cluster_id(slurm_conf: str | None) -> str:
+    """Return the id of a Slurm of this machine: by its configuration file, so that two can stand side by side."""
+    if not slurm_conf:
+        return "local"
+    return "local-" + hashlib.sha256(slurm_conf.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+
+
+def read_about(raw: bytes) -> tuple[str | None, str | None] | None:
+    """Return SLURM_CONF and PATH from a cluster.json; None when it is not one."""
+    try:
+        about = json.loads(raw)
+        return about["slurm_conf"], about["path"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@functools.cache  # once: the package may be updated under a running agent
+def shipped(name: str) -> bytes:
+    """Return the content of a file of the runner."""
+    return resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
