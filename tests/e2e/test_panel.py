@@ -102,7 +102,8 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(pag
         """async () => {
             const { workspaces } = window.jupyterapp.serviceManager;
             const { values } = await workspaces.list();
-            return values.some(value => JSON.stringify(value.data).includes('jupyter-slurm:jobs'));
+            const layouts = values.map(({ data }) => JSON.stringify(data['layout-restorer:data']?.main));
+            return layouts.some(layout => layout?.includes('jupyter-slurm:jobs'));
         }"""
     )
     page.reload()
