@@ -93,19 +93,20 @@ def test_jobs_are_seen_and_cancelled(
     expect(rows).to_have_count(1)
 
 
-def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(page: Page) -> None:
+SAVED_LAYOUT = """async () => {
+    const { values } = await window.jupyterapp.serviceManager.workspaces.list();
+    return JSON.stringify(values.map(({ data }) => data['layout-restorer:data']?.main));
+}"""
+
+
+def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
+    page: Page, wait_for: Callable[..., Any]
+) -> None:
     page.keyboard.press("ControlOrMeta+Shift+C")
     page.locator(".lm-CommandPalette-input").fill("slurm show jobs")
     page.locator(".lm-CommandPalette-item", has_text="Show Jobs").click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
-    page.wait_for_function(
-        """async () => {
-            const { workspaces } = window.jupyterapp.serviceManager;
-            const { values } = await workspaces.list();
-            const layouts = values.map(({ data }) => JSON.stringify(data['layout-restorer:data']?.main));
-            return layouts.some(layout => layout?.includes('jupyter-slurm:jobs'));
-        }"""
-    )
+    wait_for(lambda: "jupyter-slurm:jobs" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
     page.reload()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
 
