@@ -31,6 +31,12 @@ def _groups() -> set[Path]:
 
 
 @pytest.fixture
+def processes_about() -> Callable[[Path], list[str]]:
+    """``processes_about(directory)``: the live processes that have to do with a cluster's directory."""
+    return _processes_about
+
+
+@pytest.fixture
 def nothing_left(wait_for: Callable[..., bool]) -> Callable[[Path], None]:
     """``nothing_left(directory)``: no process, no file, no control group more than when the test began."""
     before = _groups()

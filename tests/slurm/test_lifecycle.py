@@ -167,14 +167,17 @@ def test_it_outlives_a_starter_that_is_killed_and_can_be_stopped_by_another(shor
     nothing_left(directory)
 
 
-def test_it_can_be_told_to_live_no_longer_than_a_process(new_cluster, short_tmp, nothing_left, wait_for):
+def test_it_can_be_told_to_live_no_longer_than_a_process(
+    new_cluster, short_tmp, nothing_left, processes_about, wait_for
+):
     owner = subprocess.Popen(["sleep", "1000"])
     with owner:
         cluster = EmbeddedCluster(new_cluster(start=False).description, directory=short_tmp / "until")
         cluster.start(until=owner.pid)
         assert cluster.status().state == "running"
         owner.kill()
-    wait_for(lambda: not cluster.directory.exists(), "the cluster to be stopped")
+    # The directory goes before the keeper that removed it does.
+    wait_for(lambda: not processes_about(cluster.directory), "the cluster and its keeper to be gone")
     nothing_left(cluster.directory)
     with pytest.raises(EmbeddedError, match="no process"):
         cluster.start(until=owner.pid)
