@@ -1,6 +1,6 @@
 """What every front door uses to talk to the agent.
 
-Importing this module costs next to nothing; httpx and the rest come with the first call.
+Importing this module costs next to nothing; what it needs comes with the first call, httpx only with a stream.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
 if TYPE_CHECKING:
-    import httpx
-
     from jupyter_slurm.agent.endpoint import Endpoint
     from jupyter_slurm.agent.forwarding import Forwarded
+    from jupyter_slurm.agent.wire import Answer, Wire
     from jupyter_slurm.config import Settings
 
 __all__ = ["AgentClient"]
@@ -37,7 +36,7 @@ class _Link:
     """A connection to one agent, and what that said about itself."""
 
     endpoint: Endpoint
-    http: httpx.Client
+    wire: Wire
     info: dict[str, Any]
 
 
@@ -104,7 +103,7 @@ class AgentClient:
         self, path: str, *, params: Mapping[str, Any] | None = None, timeout: float | None = _ANSWER_TIMEOUT
     ) -> Any:
         """GET a path ("/v1/…") and return the JSON answer. ``timeout`` in seconds."""
-        return json.loads(self._call("GET", path, params=params, timeout=timeout).content)
+        return self._call("GET", path, params=params, timeout=timeout).json()
 
     def post(
         self,
@@ -120,7 +119,7 @@ class AgentClient:
         ``idempotent``: whether it may be sent again when the agent ended on the way; by default a submission (it has
         a key) and a registration may.
         """
-        from jupyter_slurm.agent.link import encode
+        from jupyter_slurm.agent.failures import encode
 
         content = encode({} if json is None else json)
         if idempotent is None:
@@ -134,10 +133,12 @@ class AgentClient:
         self, path: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = _ANSWER_TIMEOUT
     ) -> tuple[bytes, int]:
         """GET bytes, and the size of the whole (``X-Total-Size``), or of the answer where there is none."""
-        response = self._call("GET", path, params=params, timeout=timeout)
-        return response.content, int(response.headers.get("X-Total-Size", len(response.content)))
+        answer = self._call("GET", path, params=params, timeout=timeout)
+        return answer.content, int(answer.headers.get("X-Total-Size", len(answer.content)))
 
-    def stream(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    async def astream(
+        self, path: str, params: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Receive server-sent events as (event, data), until the stream ends.
 
         Raises
@@ -147,30 +148,11 @@ class AgentClient:
         """
         import httpx_sse
 
-        from jupyter_slurm.agent.link import as_error, check_peer, exchange, timeouts
-
-        http = self._link().http
-        with (
-            exchange(lambda: self._drop(http), "GET", path, _STREAM_TIMEOUT),
-            http.stream(
-                "GET", path, params=params, timeout=timeouts(_STREAM_TIMEOUT), extensions={"trace": check_peer}
-            ) as response,
-        ):
-            if response.status_code >= 400:
-                raise as_error(response.status_code, response.read())
-            for event in httpx_sse.EventSource(response).iter_sse():
-                yield _received(event.event, event.data)
-
-    async def astream(
-        self, path: str, params: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Do the same in a loop."""
-        import httpx_sse
-
-        from jupyter_slurm.agent.link import as_error, async_client, check_peer_async, exchange, timeouts
+        from jupyter_slurm.agent.failures import as_error
+        from jupyter_slurm.agent.link import async_client, check_peer, exchange, timeouts
 
         link = await asyncio.to_thread(self._link)
-        with exchange(lambda: self._drop(link.http), "GET", path, _STREAM_TIMEOUT):
+        with exchange(lambda: self._drop(link.wire), "GET", path, _STREAM_TIMEOUT):
             async with (
                 async_client(link.endpoint) as client,
                 client.stream(
@@ -178,7 +160,7 @@ class AgentClient:
                     path,
                     params=params,
                     timeout=timeouts(_STREAM_TIMEOUT),
-                    extensions={"trace": check_peer_async},
+                    extensions={"trace": check_peer},
                 ) as response,
             ):
                 if response.status_code >= 400:
@@ -228,7 +210,7 @@ class AgentClient:
             try:
                 return await stack.enter_async_context(forward(link.endpoint, method, path, query, headers or {}, body))
             except AgentUnreachable:
-                self._drop(link.http)
+                self._drop(link.wire)
                 raise
 
         async with AsyncExitStack() as stack:
@@ -244,7 +226,7 @@ class AgentClient:
         with self._lock:
             link, self._current = self._current, None
         if link is not None:
-            link.http.close()
+            link.wire.close()
 
     def __enter__(self) -> AgentClient:
         """Close at the end of the block."""
@@ -263,59 +245,44 @@ class AgentClient:
         timeout: float | None,
         content: bytes | None = None,
         repeat: bool = True,
-    ) -> httpx.Response:
-        from jupyter_slurm.agent.link import as_error
+    ) -> Answer:
+        from jupyter_slurm.agent.failures import as_error
 
-        def once() -> httpx.Response:
-            http = self._link().http
-            return self._exchange(http, method, path, params=params, timeout=timeout, content=content)
+        def once() -> Answer:
+            return self._exchange(self._link().wire, method, path, params=params, timeout=timeout, content=content)
 
-        response = self._again(once, repeat)
-        if response.status_code >= 400:
-            raise as_error(response.status_code, response.content)
-        return response
+        answer = self._again(once, repeat)
+        if answer.status >= 400:
+            raise as_error(answer.status, answer.content)
+        return answer
 
-    def _exchange(
-        self,
-        http: httpx.Client,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        timeout: float | None = _ANSWER_TIMEOUT,
-        content: bytes | None = None,
-    ) -> httpx.Response:
-        from jupyter_slurm.agent.link import LinkLost, check_peer, exchange, timeouts
+    def _exchange(self, wire: Wire, method: str, path: str, **asked: Any) -> Answer:
+        from jupyter_slurm.agent.failures import LinkLost
 
         try:
-            with exchange(lambda: self._drop(http), method, path, timeout):
-                return http.request(
-                    method,
-                    path,
-                    params=params,
-                    content=content,
-                    headers=None if content is None else {"Content-Type": "application/json"},
-                    timeout=timeouts(timeout),
-                    extensions={"trace": check_peer},
-                )
-        except RuntimeError as error:  # another thread has just seen the agent end, and closed this client
-            if not http.is_closed:
-                raise
-            raise LinkLost("The agent ended.", sent=False) from error
+            return wire.request(method, path, **asked)
+        except LinkLost:
+            self._drop(wire)
+            raise
 
     @staticmethod
     def _again(call: Callable[[], _T], repeat: bool) -> _T:
+        from jupyter_slurm.agent.failures import LinkLost, repetition
+
+        try:
+            return call()  # nearly always all that is needed, and much quicker than tenacity
+        except LinkLost as error:
+            if error.sent and not repeat:
+                raise
         from tenacity import Retrying
 
-        from jupyter_slurm.agent.link import repetition
-
-        return Retrying(**repetition(repeat))(call)
+        return Retrying(**repetition(repeat, attempts=3))(call)
 
     @staticmethod
     async def _again_async(call: Callable[[], Awaitable[_T]], repeat: bool) -> _T:
         from tenacity import AsyncRetrying
 
-        from jupyter_slurm.agent.link import repetition
+        from jupyter_slurm.agent.failures import repetition
 
         return await AsyncRetrying(**repetition(repeat))(call)
 
@@ -330,50 +297,51 @@ class AgentClient:
 
     def _handshake(self, *, may_retire: bool) -> _Link:
         from jupyter_slurm.agent import launch
-        from jupyter_slurm.agent.link import as_error, sync_client
+        from jupyter_slurm.agent.failures import as_error
         from jupyter_slurm.agent.versions import check_version, is_older
+        from jupyter_slurm.agent.wire import Wire
 
         endpoint = launch.find_or_start(self.settings) if self._start else launch.find(self.settings)
         if endpoint is None:
             raise AgentUnreachable(
                 "No agent is running.", hint="It starts with the first magic or `jupyter slurm jobs`."
             )
-        http = sync_client(endpoint)
+        wire = Wire(endpoint)
         try:
-            response = self._exchange(http, "GET", "/v1/agent", timeout=30.0)
-            if response.status_code >= 400:
-                raise as_error(response.status_code, response.content)
-            link = _Link(endpoint, http, response.json())
+            answer = self._exchange(wire, "GET", "/v1/agent", timeout=30.0)
+            if answer.status >= 400:
+                raise as_error(answer.status, answer.content)
+            link = _Link(endpoint, wire, answer.json())
             check_version(link.info)
             for body in self._registered:  # the clusters that we named are not on disk before their first job
-                self._exchange(http, "POST", "/v1/clusters", content=body)
+                self._exchange(wire, "POST", "/v1/clusters", content=body, timeout=_ANSWER_TIMEOUT)
             has_left = may_retire and is_older(link.info["version"]) and self._retire(link)
         except BaseException:
-            http.close()
+            wire.close()
             raise
         if not has_left:
             return link
-        http.close()
+        wire.close()
         return self._handshake(may_retire=False)
 
     def _retire(self, link: _Link) -> bool:
         """Ask an older agent to make room; False when it holds something, and is used as it is."""
         from jupyter_slurm.agent import launch
-        from jupyter_slurm.agent.link import encode
+        from jupyter_slurm.agent.failures import encode
 
         body = encode({"only_idle": True})
         try:
-            answer = self._exchange(link.http, "POST", "/v1/agent/stop", content=body, timeout=10.0)
+            answer = self._exchange(link.wire, "POST", "/v1/agent/stop", content=body, timeout=10.0)
         except AgentError:
             return True
-        return answer.status_code == 202 and launch.has_left(link.endpoint)
+        return answer.status == 202 and launch.has_left(link.endpoint)
 
-    def _drop(self, http: httpx.Client) -> None:
+    def _drop(self, wire: Wire) -> None:
         """Forget a client whose agent has ended, unless another thread has already found a new one."""
         with self._lock:
-            if self._current is not None and self._current.http is http:
+            if self._current is not None and self._current.wire is wire:
                 self._current = None
-        http.close()
+        wire.close()
 
 
 def _received(event: str, data: str) -> tuple[str, dict[str, Any]]:

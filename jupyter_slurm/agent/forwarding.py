@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from jupyter_slurm.agent.endpoint import Endpoint
-from jupyter_slurm.agent.link import async_client, check_peer_async, lost, timeouts
+from jupyter_slurm.agent.link import async_client, check_peer, lost, timeouts
 
 __all__ = ["Forwarded", "forward"]
 
@@ -45,7 +45,7 @@ async def forward(
             headers={name: given[name] for name in _REQUEST_HEADERS if name in given},
             content=body,
             timeout=timeouts(_TIMEOUT),
-            extensions={"trace": check_peer_async},
+            extensions={"trace": check_peer},
         )
         try:
             response = await client.send(request, stream=True)

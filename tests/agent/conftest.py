@@ -14,10 +14,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.agent.hosting import ThreadedAgent, serve_in_thread
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, UsageError
@@ -169,6 +171,39 @@ def agent(settings: Settings, core: PlumbingCore) -> Iterator[ThreadedAgent]:
 def client(agent: ThreadedAgent, settings: Settings) -> Iterator[AgentClient]:
     with AgentClient.connect(settings, start=False) as connected:
         yield connected
+
+
+@pytest.fixture
+def plain_http() -> Callable[[Endpoint], httpx.Client]:
+    """``plain_http(endpoint)``: a client that shares no code with ours."""
+
+    def make(endpoint: Endpoint) -> httpx.Client:
+        uds = endpoint.place.socket if endpoint.port is None else None
+        return httpx.Client(
+            base_url=endpoint.base_url,
+            headers=endpoint.headers,
+            transport=httpx.HTTPTransport(uds=uds),
+            trust_env=False,
+        )
+
+    return make
+
+
+@pytest.fixture
+def stream() -> Callable[..., Iterator[tuple[str, dict[str, Any]]]]:
+    """``stream(client, path, params=None)``: an event stream without a loop of one's own."""
+
+    def read(client: AgentClient, path: str, params: Any = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        async def following() -> tuple[str, dict[str, Any]]:
+            return await anext(events)
+
+        with asyncio.Runner() as runner:
+            events = client.astream(path, params)
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    yield runner.run(following())
+
+    return read
 
 
 @pytest.fixture

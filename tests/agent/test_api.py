@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
 
@@ -14,8 +14,7 @@ import yaml
 
 from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.app import MAX_BODY
-from jupyter_slurm.agent.endpoint import endpoint_at
-from jupyter_slurm.agent.link import sync_client
+from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.schema import load_document
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SubmitRefused
@@ -26,10 +25,10 @@ SUBMISSION = {"key": KEY, "kind": "script", "text": "#!/bin/sh\n"}
 
 
 @pytest.fixture
-def http(agent: object, settings: Settings) -> Iterator[httpx.Client]:
+def http(agent: object, settings: Settings, plain_http: Callable[[Endpoint], httpx.Client]) -> Iterator[httpx.Client]:
     endpoint = endpoint_at(discovery.places_to_look(settings)[0])
     assert endpoint is not None
-    with sync_client(endpoint) as client:
+    with plain_http(endpoint) as client:
         yield client
 
 

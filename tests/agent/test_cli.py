@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,38 @@ def test_jobs_on_a_real_cluster(cli: Cli, daemon_settings: Settings, cluster: Em
     done = cli("show", "999999", env=env)
     assert done.returncode == 1
     assert "999999" in done.stderr
+
+
+def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings: Settings, core: Any) -> None:
+    """What was known before is shown, with the reason why there may be more."""
+    error = {"detail": "Slurm does not answer: \x1b[31mno", "hint": "Try again in a minute."}
+    known = core.clusters()[0]
+    core.clusters = lambda: [{**known, "poll": {**known["poll"], "failing_for": 90.0, "error": error}}]
+    nothing = False
+
+    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
+        job = {"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": False, "submit_time": 1.0}
+        return [] if nothing else [job]
+
+    core.jobs = jobs
+    agent = serve_in_thread(daemon_settings, core)
+    assert agent is not None
+    for nothing in (False, True):
+        done = cli("jobs")
+        assert done.returncode == 1
+        assert done.stderr.startswith("The queue cannot be read since ")
+        assert done.stderr.endswith("Slurm does not answer: \\x1b[31mno Try again in a minute.\n")
+        assert ("RUNNING?" in done.stdout) is not nothing
+        assert "No jobs" not in done.stdout
+        assert len(json.loads(cli("jobs", "--json").stdout)) == (0 if nothing else 1)
+    agent.stop()
+
+
+def test_a_configuration_that_is_not_there_is_said_at_once(cli: Cli, daemon_settings: Settings, place: Path) -> None:
+    """Slurm's own commands wait a minute for it."""
+    started = time.monotonic()
+    done = cli("jobs", env={**os.environ, "SLURM_CONF": str(place / "nowhere.conf")})
+    assert time.monotonic() - started < 20
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"SLURM_CONF names {place}/nowhere.conf, and there is no such file." in done.stderr
+    assert "Set SLURM_CONF" in done.stderr

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.hosting import ThreadedAgent
-from jupyter_slurm.agent.link import sync_client
 from jupyter_slurm.agent.peers import peer_uid
+from jupyter_slurm.agent.wire import Wire
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 
@@ -100,8 +101,8 @@ def test_another_users_server_hears_nothing(
         endpoint = Endpoint(place, None if kind == "unix" else int(said), "hush")
         assert not endpoint.answers()
         assert process.stdout.readline().strip() == "b''"
-        with sync_client(endpoint) as http, pytest.raises(AgentRefused, match=f"user {_STRANGER}"):
-            AgentClient(make_settings())._exchange(http, "GET", "/v1/agent")
+        with pytest.raises(AgentRefused, match=f"user {_STRANGER}"):
+            Wire(endpoint).request("GET", "/v1/agent")
         assert process.stdout.readline().strip() == "b''"
         with pytest.raises(AgentUnreachable):
             AgentClient.connect(make_settings(), start=False)
@@ -157,7 +158,9 @@ def test_a_peer_that_is_gone_is_nobody() -> None:
             assert peer_uid(far) == -1
 
 
-def test_the_secret_is_asked_for(make_settings: Callable[..., Settings], core: object) -> None:
+def test_the_secret_is_asked_for(
+    make_settings: Callable[..., Settings], core: object, plain_http: Callable[..., Any]
+) -> None:
     from jupyter_slurm.agent.hosting import serve_in_thread
 
     settings = make_settings(agent_host="inprocess", agent_socket="tcp")
@@ -170,7 +173,7 @@ def test_the_secret_is_asked_for(make_settings: Callable[..., Settings], core: o
         assert os.stat(place.secret).st_mode & 0o777 == 0o600
         assert endpoint.secret not in repr(endpoint)
         for secret, status in ((endpoint.secret, 200), ("x", 403), ("wrong", 403), (endpoint.secret + "x", 403)):
-            with sync_client(Endpoint(place, endpoint.port, secret)) as http:
+            with plain_http(Endpoint(place, endpoint.port, secret)) as http:
                 assert http.get("/v1/agent").status_code == status
     finally:
         agent.stop()

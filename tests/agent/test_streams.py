@@ -22,8 +22,8 @@ from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
 STREAM = "/v1/clusters/local/jobs/{}/stream"
 
 
-def test_a_stream_ends_when_the_job_does(client: AgentClient) -> None:
-    events = list(client.stream(STREAM.format(12), {"stdout": 0, "stderr": 0}))
+def test_a_stream_ends_when_the_job_does(client: AgentClient, stream: Callable[..., Any]) -> None:
+    events = list(stream(client, STREAM.format(12), {"stdout": 0, "stderr": 0}))
     assert [event for event, _ in events] == ["output"] * 3 + ["end"]
     assert [data["offset"] for _, data in events[:-1]] == [0, 1, 2]
 
@@ -32,13 +32,13 @@ async def test_and_so_it_does_in_a_loop(client: AgentClient) -> None:
     assert [event async for event, _ in client.astream(STREAM.format(12))] == ["output"] * 3 + ["end"]
 
 
-def test_an_unknown_job_is_an_error_not_a_stream(client: AgentClient) -> None:
+def test_an_unknown_job_is_an_error_not_a_stream(client: AgentClient, stream: Callable[..., Any]) -> None:
     with pytest.raises(JobNotFound):
-        list(client.stream(STREAM.format(99)))
+        list(stream(client, STREAM.format(99)))
 
 
-def test_an_error_on_the_way_is_raised_as_what_it_is(client: AgentClient) -> None:
-    events = client.stream(STREAM.format(14))
+def test_an_error_on_the_way_is_raised_as_what_it_is(client: AgentClient, stream: Callable[..., Any]) -> None:
+    events = stream(client, STREAM.format(14))
     assert [next(events)[0] for _ in range(3)] == ["output"] * 3
     with pytest.raises(UsageError, match="the stream failed") as caught:
         next(events)
@@ -46,7 +46,7 @@ def test_an_error_on_the_way_is_raised_as_what_it_is(client: AgentClient) -> Non
 
 
 def test_a_stream_is_broken_off_when_the_agent_leaves(
-    client: AgentClient, agent: ThreadedAgent, wait_for: Callable[..., Any]
+    client: AgentClient, agent: ThreadedAgent, stream: Callable[..., Any], wait_for: Callable[..., Any]
 ) -> None:
     """Not ended: a reader must not take the agent's end for the job's."""
     caught: list[BaseException] = []
@@ -54,7 +54,7 @@ def test_a_stream_is_broken_off_when_the_agent_leaves(
 
     def read() -> None:
         try:
-            for event, _ in client.stream(STREAM.format(13)):
+            for event, _ in stream(client, STREAM.format(13)):
                 seen.append(event)
         except AgentUnreachable as error:
             caught.append(error)
@@ -69,13 +69,13 @@ def test_a_stream_is_broken_off_when_the_agent_leaves(
 
 
 def test_events_reach_everybody(
-    client: AgentClient, core: Any, wait_for: Callable[..., Any], agent: ThreadedAgent
+    client: AgentClient, core: Any, stream: Callable[..., Any], wait_for: Callable[..., Any], agent: ThreadedAgent
 ) -> None:
     seen: list[list[tuple[str, str]]] = [[], [], []]
 
     def read(into: list[tuple[str, str]]) -> None:
         with contextlib.suppress(AgentUnreachable):
-            for event, data in client.stream("/v1/events"):
+            for event, data in stream(client, "/v1/events"):
                 into.append((event, data["id"]))
 
     readers = [threading.Thread(target=read, args=(into,)) for into in seen]

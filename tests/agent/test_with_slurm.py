@@ -67,7 +67,10 @@ def _kill(client: AgentClient, wait_for: Callable[..., Any]) -> None:
 
 
 def test_the_output_is_complete_although_the_agent_is_killed_twice(
-    slurm: tuple[AgentClient, str], cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+    slurm: tuple[AgentClient, str],
+    cluster: EmbeddedCluster,
+    stream: Callable[..., Any],
+    wait_for: Callable[..., Any],
 ) -> None:
     """The reader takes the stream up again where it broke; the job never notices."""
     client, path = slurm
@@ -80,7 +83,7 @@ def test_the_output_is_complete_although_the_agent_is_killed_twice(
     deadline = time.monotonic() + 120
     while not ended and time.monotonic() < deadline:
         with contextlib.suppress(AgentUnreachable):
-            for event, data in client.stream(f"{path}/jobs/{job['key']}/stream", {"stdout": len(received)}):
+            for event, data in stream(client, f"{path}/jobs/{job['key']}/stream", {"stdout": len(received)}):
                 if event == "output":
                     assert data["offset"] == len(received)
                     received += base64.b64decode(data["data"])
@@ -151,14 +154,16 @@ def test_the_answers_are_what_the_document_says(slurm: tuple[AgentClient, str], 
         client.post(f"{path}/jobs", json=_submission("#!/bin/sh\n", cluster, "-p", "nowhere"))
 
 
-def test_events_tell_everybody(slurm: tuple[AgentClient, str], cluster: EmbeddedCluster) -> None:
+def test_events_tell_everybody(
+    slurm: tuple[AgentClient, str], cluster: EmbeddedCluster, stream: Callable[..., Any]
+) -> None:
     client, path = slurm
     seen: list[Any] = []
     listening = threading.Event()
 
     def listen() -> None:
         with contextlib.suppress(AgentUnreachable):
-            for event, data in client.stream("/v1/events"):
+            for event, data in stream(client, "/v1/events"):
                 seen.append(_check({"job": "Job", "cluster": "Cluster"}[event], data))
                 if event == "job" and data["finished"]:
                     listening.set()

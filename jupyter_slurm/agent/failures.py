@@ -1,0 +1,97 @@
+"""What goes wrong between a front door and the agent, in words, whichever client met it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
+
+__all__ = [
+    "CONNECT_TIMEOUT",
+    "LinkLost",
+    "as_error",
+    "broken",
+    "encode",
+    "no_answer",
+    "repetition",
+    "stranger",
+    "too_slow",
+]
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds: connecting is local and quick."""
+
+
+class LinkLost(AgentUnreachable):
+    """The agent went away. ``sent`` is False when it cannot have seen the request."""
+
+    def __init__(self, message: str, *, sent: bool, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.sent = sent
+
+
+def no_answer() -> LinkLost:
+    """Nobody listens."""
+    hint = "`jupyter slurm agent status` shows what is known of it."
+    return LinkLost("The agent does not answer.", sent=False, hint=hint)
+
+
+def too_slow(path: str, seconds: float | None) -> AgentUnreachable:
+    """The time for an answer is over."""
+    return AgentUnreachable(
+        f"The agent gave no answer to {path} within {seconds} s.",
+        hint="`jupyter slurm agent logs` shows what it does.",
+    )
+
+
+def broken(method: str, path: str) -> LinkLost:
+    """The connection broke after the request had left, or on its way."""
+    if method == "GET":
+        return LinkLost(f"The agent ended while it answered {path}.", sent=True, hint="Ask again: another one starts.")
+    return LinkLost(
+        f"The agent ended while it worked on {path}; whether that was done is not known.",
+        sent=True,
+        hint="Look before you repeat it: `jupyter slurm jobs`, %squeue.",
+    )
+
+
+def stranger(uid: int | None) -> AgentRefused:
+    """Another user's process listens."""
+    return AgentRefused(
+        f"What listens at the agent's address belongs to user {uid}, not to you; nothing was sent.",
+        hint="Tell the administrator; set Settings.runtime_dir to a folder of yours.",
+    )
+
+
+def as_error(status: int, body: bytes) -> SlurmError:
+    """Return the error that a response stands for."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if isinstance(document, dict) and "detail" in document:
+        return from_problem(document)
+    return AgentRefused(
+        f"The agent answered {status} without saying why.", hint="`jupyter slurm agent logs` may show more."
+    )
+
+
+def encode(value: Any) -> bytes:
+    """Return JSON in ASCII: file names that are no UTF-8 (PEP 383) travel as escapes."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def repetition(repeat: bool, *, attempts: int = 4) -> dict[str, Any]:
+    """How a call is repeated when the agent has ended: always if it was not sent, else if it may be repeated."""
+    from tenacity import retry_if_exception, stop_after_attempt, wait_random_exponential
+
+    def may_repeat(error: BaseException) -> bool:
+        return isinstance(error, LinkLost) and (repeat or not error.sent)
+
+    return {
+        "retry": retry_if_exception(may_repeat),
+        "stop": stop_after_attempt(attempts),
+        "wait": wait_random_exponential(0.05, max=1.0),
+        "reraise": True,
+    }
