@@ -154,9 +154,15 @@ class Settler:
         folder, transport = case.entry.folder, self._client.transport
         if folder is None:
             return None
-        while await transport.locked(folder.answer(attempt) + ".out"):  # noqa: ASYNC110 - another process holds it
-            await asyncio.sleep(_STILL_RUNNING)
-        return await submission.read_answer(transport, folder, attempt)
+        try:
+            while (held := await transport.hold(folder.answer(attempt) + ".out")) is None:
+                await asyncio.sleep(_STILL_RUNNING)
+        except FileNotFoundError:
+            return None
+        try:
+            return await submission.read_answer(transport, folder, attempt)
+        finally:
+            held.release()
 
     async def _look_up(self, entry: Entry) -> JobId | None:
         """Look for the job until the controller has said no twice: after a freeze it works off what it holds."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Completed", "Context", "FileStat", "Transport"]
+__all__ = ["Completed", "Context", "FileStat", "Hold", "Transport"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,14 @@ class FileStat:
 
     size: int
     mtime: float
+
+
+class Hold(Protocol):
+    """A lock on a file. It ends with :meth:`release`, with its transport or with the process that has it."""
+
+    def release(self) -> None:
+        """Let others have the file; never waits, and may be called again."""
+        ...
 
 
 class Transport(Protocol):
@@ -101,8 +109,12 @@ class Transport(Protocol):
         """Make a directory 0700 and its parents, where they are not there yet."""
         ...
 
-    async def new_folder(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory 0700 that must not be there yet (FileExistsError), and files 0600 in it, in this order."""
+    async def new_folder(self, path: str, files: Mapping[str, bytes]) -> Hold:
+        """Make a directory 0700 with files 0600 in it, and have the lock (``flock``) of the first of them.
+
+        All in one step: whoever sees the directory sees it whole and held. FileExistsError if there is one already;
+        when it cannot be made, nothing stays behind.
+        """
         ...
 
     async def list_dir(self, path: str) -> list[str]:
@@ -113,8 +125,12 @@ class Transport(Protocol):
         """Remove a file or a tree; what is not there is fine; links are not followed."""
         ...
 
-    async def locked(self, path: str) -> bool:
-        """Tell whether a process still holds the ``flock`` of a file; False when the file is not there."""
+    async def hold(self, path: str) -> Hold | None:
+        """Have the lock (``flock``) of a file; None while another process has it.
+
+        Where the file system knows no locks everybody gets it: what must not happen twice is made exclusive by other
+        means too (:meth:`run_once`).
+        """
         ...
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Completed, Context, FileStat
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold
 from jupyter_slurm.transport.limits import soft_limits
 
 __all__ = ["LocalTransport"]
@@ -31,6 +31,9 @@ _HINTS = {
     errno.EROFS: "The file system is read-only: set Settings.job_root to a folder that can be written.",
     errno.EACCES: "Set Settings.job_root to a folder of your own that the compute nodes see too.",
 }
+
+# Lustre mounted without flock, NFS without its lock daemon.
+_NO_LOCKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK})
 
 
 @contextlib.contextmanager
@@ -45,6 +48,23 @@ def _told(action: str, path: str) -> Iterator[None]:
         raise TransportError(f"cannot {action} {path}: {error.strerror or error}", hint=hint, path=path) from error
 
 
+class _Hold:
+    """See :class:`jupyter_slurm.transport.base.Hold`."""
+
+    def __init__(self, file: int, held: set[int], pool: ThreadPoolExecutor) -> None:
+        self._file, self._held, self._pool = file, held, pool
+        held.add(file)
+
+    def release(self) -> None:
+        if self._file not in self._held:
+            return
+        self._held.discard(self._file)
+        try:
+            self._pool.submit(os.close, self._file)  # on a network file system it takes a while
+        except RuntimeError:  # the pool is closed
+            os.close(self._file)
+
+
 class LocalTransport:
     """Run commands and touch files here, without ever blocking the event loop.
 
@@ -57,11 +77,14 @@ class LocalTransport:
     def __init__(self, workers: int = 16) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="jupyter-slurm-local")
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._held: set[int] = set()
 
     def close(self) -> None:
         """End the commands under way, but for the detached ones, and let the threads go."""
         for process in tuple(self._running):
             _kill_group(process)
+        while self._held:
+            os.close(self._held.pop())
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(
@@ -173,17 +196,14 @@ class LocalTransport:
 
         await self._in_thread(work)
 
-    async def new_folder(self, path: str, files: Mapping[str, bytes]) -> None:
+    async def new_folder(self, path: str, files: Mapping[str, bytes]) -> Hold:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
-        def work() -> None:
+        def work() -> Hold:
             with _told("make the folder", path):
-                os.mkdir(path, 0o700)
-                for name, data in files.items():
-                    with open(_new_file(os.path.join(path, name)), "wb") as file:
-                        file.write(data)
+                return _Hold(_new_folder(path, files), self._held, self._pool)
 
-        await self._in_thread(work)
+        return await self._in_thread(work)
 
     async def list_dir(self, path: str) -> list[str]:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
@@ -209,9 +229,23 @@ class LocalTransport:
 
         await self._in_thread(work)
 
-    async def locked(self, path: str) -> bool:
+    async def hold(self, path: str) -> Hold | None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
-        return await self._in_thread(lambda: _is_locked(path))
+
+        def work() -> Hold | None:
+            with _told("lock", path):
+                file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # NFS locks what can be written only
+                try:
+                    _lock(file, fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(file)
+                    return None
+                except BaseException:
+                    os.close(file)
+                    raise
+            return _Hold(file, self._held, self._pool)
+
+        return await self._in_thread(work)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -247,7 +281,7 @@ def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> su
     with _told("write", prefix):
         out = _new_file(f"{prefix}.out")
     try:
-        fcntl.flock(out, fcntl.LOCK_EX)
+        _lock(out)
         with _told("write", prefix):
             err = _new_file(f"{prefix}.err")
         try:
@@ -306,16 +340,35 @@ def _make_private(path: str) -> None:
             raise
 
 
-def _is_locked(path: str) -> bool:
+def _lock(file: int, how: int = 0) -> None:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
+        fcntl.flock(file, fcntl.LOCK_EX | how)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _new_folder(path: str, files: Mapping[str, bytes]) -> int:
+    """Make a directory under another name and give it its own; return the first file of it, open and locked."""
+    draft = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{secrets.token_hex(4)}")
+    held: int | None = None
+    os.mkdir(draft, 0o700)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(file)
+        for name, data in files.items():
+            file = _new_file(os.path.join(draft, name))
+            if held is None:
+                held = file
+                _lock(file)
+            with open(file, "wb", closefd=file is not held) as stream:
+                stream.write(data)
+        if held is None:
+            raise ValueError("a folder without files cannot be held")
+        os.rename(draft, path)
+    except BaseException as error:
+        if held is not None:
+            os.close(held)
+        shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        raise
+    return held

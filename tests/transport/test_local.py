@@ -58,11 +58,11 @@ async def test_detached_command_outlives_the_wait_and_us(transport, tmp_path):
     script = f"read line < {tmp_path}/go; echo done; echo sorry >&2"
     os.mkfifo(tmp_path / "go")
     assert await transport.run_once(str(tmp_path / "run"), ["/bin/sh", "-c", script], timeout=0.1) is None
-    assert await transport.locked(str(tmp_path / "run.out"))
+    assert await transport.hold(str(tmp_path / "run.out")) is None
     transport.close()
     (tmp_path / "go").write_text("go\n")
     other = LocalTransport()
-    while await other.locked(str(tmp_path / "run.out")):
+    while await other.hold(str(tmp_path / "run.out")) is None:
         await asyncio.sleep(0.05)
     other.close()
     assert (tmp_path / "run.out").read_text() == "done\n"
@@ -113,9 +113,35 @@ async def test_files_are_private_and_written_in_one_step(transport, tmp_path):
 async def test_new_folder_is_made_once(transport, tmp_path):
     await transport.new_folder(str(tmp_path / "d"), {"a": b"1", "b": b"2"})
     with pytest.raises(FileExistsError):
-        await transport.new_folder(str(tmp_path / "d"), {})
+        await transport.new_folder(str(tmp_path / "d"), {"a": b"3"})
     assert (tmp_path / "d" / "b").read_bytes() == b"2"
+    assert os.listdir(tmp_path) == ["d"]
     assert stat.S_IMODE((tmp_path / "d" / "a").stat().st_mode) == 0o600
+
+
+async def test_new_folder_is_whole_or_not_there(transport, tmp_path):
+    with pytest.raises(FileNotFoundError):  # as when the disk fills up between two files
+        await transport.new_folder(str(tmp_path / "d"), {"a": b"1", "no such folder/b": b"2"})
+    assert os.listdir(tmp_path) == []
+
+
+async def test_new_folder_is_held_until_it_is_released(transport, tmp_path):
+    held = await transport.new_folder(str(tmp_path / "d"), {"a": b"1", "b": b"2"})
+    path = str(tmp_path / "d" / "a")
+    assert await transport.hold(path) is None
+    held.release()
+    held.release()
+    async with asyncio.timeout(10):
+        while (again := await transport.hold(path)) is None:
+            await asyncio.sleep(0.01)
+    again.release()
+
+
+async def test_holds_end_with_the_transport(transport, tmp_path):
+    other = LocalTransport()
+    await other.new_folder(str(tmp_path / "d"), {"a": b"1"})
+    other.close()
+    assert await transport.hold(str(tmp_path / "d" / "a")) is not None
 
 
 async def test_removal_does_not_follow_links(transport, tmp_path):
@@ -133,7 +159,8 @@ async def test_removal_does_not_follow_links(transport, tmp_path):
 
 async def test_lock_is_seen_while_its_holder_lives(transport, tmp_path):
     path = tmp_path / "lock"
-    assert not await transport.locked(str(path))
+    with pytest.raises(FileNotFoundError):
+        await transport.hold(str(path))
     path.touch()
     holder = await asyncio.create_subprocess_exec(
         "flock",
@@ -145,10 +172,10 @@ async def test_lock_is_seen_while_its_holder_lives(transport, tmp_path):
         stdout=asyncio.subprocess.PIPE,
     )
     assert await holder.stdout.readline() == b"held\n"
-    assert await transport.locked(str(path))
+    assert await transport.hold(str(path)) is None
     holder.stdin.close()
     await holder.wait()
-    assert not await transport.locked(str(path))
+    assert await transport.hold(str(path)) is not None
 
 
 async def test_full_disk_says_what_to_do(transport):
