@@ -40,14 +40,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.handles.finding import queue_trouble
+    from jupyter_slurm.handles.terminal import printable
+
     jobs = cluster.client.get(cluster.path("jobs"), params={"state": "all" if args.all else "active"})
+    trouble = queue_trouble(cluster)
     if args.json:
         print(json.dumps(jobs, indent=2))
-    elif not jobs:
-        print("No jobs." if args.all else "No jobs that are not over; --all shows the others.")
-    else:
+    elif jobs:
         _print_table([_COLUMNS, *(_row(job) for job in jobs)])
-    return 0
+    elif not trouble:
+        print("No jobs." if args.all else "No jobs that are not over; --all shows the others.")
+    if trouble:
+        sys.stdout.flush()
+        print(printable(trouble), file=sys.stderr)
+    return 1 if trouble else 0
 
 
 def _row(job: dict[str, Any]) -> list[str]:

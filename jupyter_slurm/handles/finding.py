@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
-from jupyter_slurm.handles.cluster import current
+from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.job import Job, JobList
 
-__all__ = ["job", "jobs"]
+__all__ = ["job", "jobs", "queue_trouble"]
 
 
 def job(reference: int | str | JobId) -> Job:
@@ -46,7 +47,19 @@ def jobs(*, active: bool = False) -> JobList:
     cluster = current()
     found = cluster.client.get(cluster.path("jobs"), params={"state": "active" if active else "all"})
     found.sort(key=_age, reverse=True)
-    return JobList(Job(cluster, data) for data in found)
+    return JobList((Job(cluster, data) for data in found), trouble=queue_trouble(cluster))
+
+
+def queue_trouble(cluster: Cluster) -> str:
+    """Return why the queue cannot be read and since when; nothing when it can."""
+    polls = (known["poll"] for known in cluster.client.get("/v1/clusters") if known["id"] == cluster.name)
+    poll: Mapping[str, Any] = next(polls, {})
+    error = poll.get("error")
+    if not error:
+        return ""
+    since = time.strftime("%H:%M:%S", time.localtime(time.time() - (poll.get("failing_for") or 0)))
+    said = " ".join(text for text in (error.get("detail"), error.get("hint")) if text)
+    return f"The queue cannot be read since {since}; this is what was known before. {said}"
 
 
 def _age(data: Mapping[str, Any]) -> tuple[float, int]:

@@ -13,8 +13,8 @@ from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.follow import Follower
-from jupyter_slurm.handles.table import CommandText, Table
-from jupyter_slurm.handles.terminal import Screen, plain
+from jupyter_slurm.handles.table import CommandText, Table, escape
+from jupyter_slurm.handles.terminal import Screen, plain, printable
 
 __all__ = ["Job", "JobList"]
 
@@ -335,7 +335,17 @@ class Job:
 
 
 class JobList(list[Job]):
-    """Jobs, shown as a table."""
+    """Jobs, shown as a table.
+
+    Attributes
+    ----------
+    trouble : str
+        Why there may be more of them: the queue could not be read. Empty when it could.
+    """
+
+    def __init__(self, jobs: Iterable[Job] = (), trouble: str = "") -> None:
+        super().__init__(jobs)
+        self.trouble = trouble
 
     def table(self) -> Table:
         """Return what is known of each as a table."""
@@ -343,13 +353,14 @@ class JobList(list[Job]):
         return Table(columns, [_row(job._data) for job in self])
 
     def __repr__(self) -> str:
-        return repr(self.table())
+        return "\n".join([repr(self.table()), *([printable(self.trouble)] if self.trouble else [])])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        said = f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(self.trouble)}</div>' if self.trouble else ""
+        return self.table()._repr_html_() + said
 
 
 def _row(data: Mapping[str, Any]) -> list[str]:

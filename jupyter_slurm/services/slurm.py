@@ -15,7 +15,7 @@ from jupyter_slurm.domain.environment import is_inside_job, question_environment
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, ControllerError
+from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, TransportError
 from jupyter_slurm.services.throttle import Bucket
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
@@ -94,10 +94,28 @@ class SlurmClient:
             The daemon does not answer.
         CommandError
             The answer is no.
+        ConfigError
+            SLURM_CONF names a file that is not there.
         """
+        await self._check_configuration(self._env)
         context = Context(cwd="/", env=question_environment(self._env))
         done = await self.transport.run(argv, context=context, timeout=self._timeout)
         return self.judge(argv, done).stdout
+
+    async def _check_configuration(self, env: Mapping[str, str]) -> None:
+        """Say at once that slurm.conf is missing: a command of Slurm would wait a minute for it."""
+        path = env.get("SLURM_CONF")
+        if not path:
+            return
+        try:
+            await self.transport.stat(path)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"SLURM_CONF names {printable(path)}, and there is no such file.",
+                hint="Set SLURM_CONF to the cluster's slurm.conf, or unset it where Slurm is found without.",
+            ) from None
+        except TransportError:
+            pass  # it is there and not ours to look at, or the disk is away: the command itself will say
 
     def judge(self, argv: Sequence[str], done: Completed) -> Completed:
         """Return ``done`` when it is well, raise what it means otherwise."""
@@ -188,9 +206,10 @@ class SlurmClient:
 
     async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
         """Run a command as a person typed it; in a loop it is slowed down."""
+        env = self._env if asked.get("env") is None else asked["env"]
+        await self._check_configuration(env)
         if not _ASKS_NOBODY.intersection(argv):
             await self.people.take()
-        env = self._env if asked.get("env") is None else asked["env"]
         if parsed:
             env = question_environment(env)
         elif is_inside_job(env):

@@ -53,6 +53,7 @@ class Watcher:
         self.interval = shortest
         self.last: float | None = None
         self.error: SlurmError | None = None
+        self._failing_since: float | None = None
         self._hurry = asyncio.Event()
         self._asking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -89,10 +90,11 @@ class Watcher:
             raise self.error
 
     def status(self) -> dict[str, Any]:
-        """Return what can be said of the polling: seconds since the last answer and between two."""
-        since = None if self.last is None else round(self._clock() - self.last, 3)
+        """Return what can be said of the polling: seconds since the last question, of silence, and between two."""
+        now = self._clock()
         return {
-            "seconds_since": since,
+            "seconds_since": None if self.last is None else round(now - self.last, 3),
+            "failing_for": None if self._failing_since is None else round(now - self._failing_since, 3),
             "interval": self._bounded(),
             "error": self.error.to_problem() if self.error else None,
         }
@@ -134,12 +136,13 @@ class Watcher:
         try:
             changed = await self._look()
         except SlurmError as error:
-            if self.error is None:
+            if self._failing_since is None:
                 log.warning("the queue cannot be read: %s", error.message)
+                self._failing_since = self.last
             self.error = error
             self.interval = min(self._longest, self.interval * 2)
             return
         if self.error is not None:
             log.info("the queue can be read again")
-        self.error = None
+        self.error = self._failing_since = None
         self.interval = self._shortest if changed else min(self._longest, self.interval * _PATIENCE)

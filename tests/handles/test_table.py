@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 
+from jupyter_slurm.handles.job import JobList
 from jupyter_slurm.handles.table import CommandText, Table
 
 HOSTILE = [
@@ -93,3 +94,10 @@ def test_a_text_shows_as_text() -> None:
     assert pretty(text) == "JobId=1\nName=\\x1b[31mx"
     assert repr(text) == repr(str(text))
     assert text == "JobId=1\nName=\x1b[31mx\n"
+
+
+def test_a_list_of_jobs_says_why_there_may_be_more() -> None:
+    listed = JobList([], trouble="The queue cannot be read: <b>\x1b[31m")
+    assert repr(listed).splitlines()[-1] == "The queue cannot be read: <b>\\x1b[31m"
+    assert "The queue cannot be read: &lt;b&gt;\\x1b[31m</div>" in listed._repr_html_()
+    assert "queue" not in repr(JobList()) + JobList()._repr_html_()

@@ -106,9 +106,11 @@ async def test_silent_controller_is_asked_less_and_less(world, watcher):
     watcher.wake()
     await world.go(900)
     assert watcher.error is not None
+    assert watcher.status()["failing_for"] == pytest.approx(900, abs=1)
     assert gaps(world.asked)[-1] > gaps(world.asked)[0]
     await world.go(700)
     assert watcher.error is None
+    assert watcher.status()["failing_for"] is None
 
 
 async def test_nothing_is_asked_while_there_is_nothing_to_ask_about(world, watcher):
