@@ -33,7 +33,7 @@ def create_database(daemons: Daemons) -> None:
         errors="replace",
         # It looks for programs in the current directory and for its helpers on PATH.
         cwd="/",
-        env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"},
+        env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", **daemons.environment},
         check=False,
     )
     if done.returncode != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 import time
 from contextlib import suppress
@@ -111,10 +112,12 @@ class EmbeddedCluster(ClusterControl):
 
     def stop(self) -> bool:
         """End every process of the cluster and remove its directory. Returns False when there was nothing."""
-        if State.load(self.layout) is None:
+        if State.load(self.layout) is None and not self.layout.new_state_file.exists():
             return False
         with locked(self.layout):
             state = State.load(self.layout)
+            if state is None and self._strangers():
+                return False
             self._clear(parents=[Path(parent) for parent in state.parents] if state else [])
         return state is not None
 
@@ -123,16 +126,29 @@ class EmbeddedCluster(ClusterControl):
         state = State.load(self.layout)
         if state is not None:
             if self.processes(state):
-                raise EmbeddedError(
-                    f"A cluster is running in {self.directory} already.",
-                    hint=f"Use it with: export SLURM_CONF={self.slurm_conf}",
-                )
+                raise self._in_use()
             self._clear(keep_directory=True)
-        elif strangers := [p.name for p in self.directory.iterdir() if p != self.layout.lock_file]:
+        elif strangers := self._strangers():
             raise EmbeddedError(
-                f"{self.directory} holds files that are not a cluster's: {', '.join(sorted(strangers)[:3])}.",
+                f"{self.directory} holds files that are not a cluster's: {', '.join(strangers[:3])}.",
                 hint="Choose a directory that is empty or does not exist.",
             )
+
+    def _in_use(self) -> EmbeddedError:
+        missing = self.status().missing
+        if missing:
+            return EmbeddedError(
+                f"The cluster in {self.directory} runs only in part: there is no {', '.join(missing)}.",
+                hint=f"End it first: jupyter slurm embedded stop --dir {shlex.quote(str(self.directory))}",
+            )
+        return EmbeddedError(
+            f"A cluster is running in {self.directory} already.",
+            hint=f"Use it with: export SLURM_CONF={shlex.quote(str(self.slurm_conf))}",
+        )
+
+    def _strangers(self) -> list[str]:
+        """Return what cannot be ours in a directory without a state, which is the first to come and the last to go."""
+        return sorted(path.name for path in self.directory.iterdir() if path != self.layout.new_state_file)
 
     def _start(self, deadline: float, parents: list[Path]) -> None:
         """Start on free ports; on others when somebody took one between our choice and the daemon's bind."""
@@ -180,8 +196,8 @@ class EmbeddedCluster(ClusterControl):
             cgroup_plugin=plugin,
             slurm_root=self.installation.root,
         )
-        layout.create()
         state.save(layout)
+        layout.create()
         if plugin:
             CgroupTree(state.mark).create(layout.cgroup)
         self._write_configuration(ports, Machine.here(self.installation, plugin))
@@ -235,12 +251,11 @@ class EmbeddedCluster(ClusterControl):
                 CgroupTree(state.mark).remove()
         for path in self.directory.iterdir():
             # The state goes last: whoever ends us here leaves something that can be stopped again.
-            if path not in (self.layout.lock_file, self.layout.state_file):
+            if path != self.layout.state_file:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         self.layout.state_file.unlink(missing_ok=True)
         if keep_directory:
             return
-        self.layout.lock_file.unlink(missing_ok=True)
         for path in (self.directory, *(parents or [])):
             # A parent may hold something of others by now.
             with suppress(OSError):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.processes import Process, find_daemons, listens
+from jupyter_slurm.embedded.processes import MARK, Process, find_daemons, listens
 from jupyter_slurm.embedded.processes import spawn as spawn_process
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import EmbeddedError
@@ -43,8 +43,8 @@ class Daemons:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Where Slurm's programs find their configuration."""
-        return {"SLURM_CONF": str(self.layout.slurm_conf)}
+        """What every program of the cluster gets: where its configuration is, and whose it is."""
+        return {"LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.layout.slurm_conf), MARK: self.state.mark}
 
     def running(self) -> dict[str, Process]:
         """Return the daemons that are running, by role."""
@@ -105,7 +105,7 @@ class Daemons:
         try:
             return subprocess.run(
                 [self.installation.program(program), *argv],
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **self.environment},
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **self.environment},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

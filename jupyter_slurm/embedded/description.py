@@ -163,12 +163,13 @@ def load_description(path: Path | None = None) -> Description:
             text = resources.files("jupyter_slurm.embedded").joinpath("arandu.toml").read_text(encoding="utf-8")
         else:
             text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
+        return parse_description(tomllib.loads(text))
     except OSError as error:
         raise ConfigError(f"The cluster description {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"The cluster description {path} is not TOML: {error}.") from error
-    return parse_description(data)
+    except RecursionError:
+        raise ConfigError(f"The cluster description {path} is nested too deeply for one.") from None
 
 
 def parse_description(data: dict[str, Any]) -> Description:

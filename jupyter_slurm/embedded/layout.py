@@ -37,12 +37,12 @@ class Layout:
     @property
     def state_file(self) -> Path:
         """What we remember of the running cluster (JSON, 0600)."""
-        return self.root / "cluster.json"
+        return self.root / "embedded.json"
 
     @property
-    def lock_file(self) -> Path:
-        """Held while a cluster is started or stopped."""
-        return self.root / "lock"
+    def new_state_file(self) -> Path:
+        """The same while it is written: the only file of ours that can be there without the other."""
+        return self.state_file.with_suffix(".new")
 
     @property
     def munge_socket(self) -> Path:

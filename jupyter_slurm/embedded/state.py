@@ -70,7 +70,7 @@ class State:
 
     def save(self, layout: Layout) -> None:
         """Write the state, whole or not at all, readable by its owner only."""
-        temporary = layout.state_file.with_suffix(".new")
+        temporary = layout.new_state_file
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump(asdict(self), file)
             file.flush()
@@ -93,6 +93,8 @@ class State:
 def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
     """Hold the lock of a cluster's directory, which is made if it is not there.
 
+    What is locked is the directory itself: one that turns out to be somebody's has no file of ours in it then.
+
     Raises EmbeddedError when somebody else holds it for longer than ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
@@ -100,11 +102,11 @@ def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
         layout.root.mkdir(mode=0o711, parents=True, exist_ok=True)
         _check_owner(layout.root)
         try:
-            descriptor = os.open(layout.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
             continue
         try:
-            if _take(descriptor, layout.lock_file):
+            if _take(descriptor, layout.root):
                 yield
                 return
         finally:
@@ -124,7 +126,7 @@ def _check_owner(path: Path) -> None:
 
 
 def _take(descriptor: int, path: Path) -> bool:
-    """Take the lock and tell whether we have it: whoever stops the cluster removes the file with the directory."""
+    """Take the lock and tell whether we have it: whoever stops the cluster removes the directory."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

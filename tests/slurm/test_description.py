@@ -140,6 +140,20 @@ def test_a_file_that_is_not_toml_or_not_there_is_told(tmp_path):
         load_description(tmp_path / "bad.toml")
 
 
+@pytest.mark.parametrize("text", ["name = " + "[" * 9000, "name" + ".a" * 9000 + " = 1"])
+def test_a_file_nested_too_deeply_is_told(tmp_path, text):
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load_description(tmp_path / "deep.toml")
+
+
+@pytest.mark.parametrize("number", ["9" * 9000, "0x" + "f" * 9000])
+def test_a_number_too_long_to_be_read_or_written_is_told(tmp_path, number):
+    (tmp_path / "long.toml").write_text(f"name = {number}")
+    with pytest.raises(ConfigError, match="is not TOML: Exceeds the limit"):
+        load_description(tmp_path / "long.toml")
+
+
 def _texts(data):
     """Each place of a description that takes a text, as a function that puts a text there."""
     return [

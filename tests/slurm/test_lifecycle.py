@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,9 +83,19 @@ def test_a_directory_with_something_else_in_it_is_left_alone(short_tmp, new_clus
     (directory / "thesis.tex").touch()
     with pytest.raises(EmbeddedError, match=r"thesis\.tex"):
         new_cluster(directory=directory)
-    assert (directory / "thesis.tex").exists()
     assert not EmbeddedCluster(directory=directory).stop()
-    assert (directory / "thesis.tex").exists()
+    assert [path.name for path in directory.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_of_jobs_is_not_taken_for_a_cluster(short_tmp, new_cluster):
+    """The agent keeps a cluster.json where its job directories are."""
+    directory = short_tmp / "local"
+    directory.mkdir()
+    (directory / "cluster.json").write_text('{"format": 1, "slurm_conf": null, "path": null}')
+    with pytest.raises(EmbeddedError, match=r"not a cluster's: cluster\.json"):
+        new_cluster(directory=directory)
+    assert not EmbeddedCluster(directory=directory).stop()
+    assert [path.name for path in directory.iterdir()] == ["cluster.json"]
 
 
 @as_root
@@ -186,7 +197,7 @@ def test_it_can_be_told_to_live_no_longer_than_a_process(
 
 def test_a_starter_killed_half_way_leaves_something_that_can_be_stopped_and_started(short_tmp, nothing_left, wait_for):
     directory = short_tmp / "h"
-    for moment in ("cluster.json", "etc/slurm.conf", "munge/socket", "run/slurmctld.pid"):
+    for moment in ("embedded.json", "etc/slurm.conf", "munge/socket", "run/slurmctld.pid"):
         with subprocess.Popen([sys.executable, "-c", START, str(directory)], stdout=subprocess.PIPE) as starter:
             wait_for((directory / moment).exists, moment, interval=0.001)
             starter.kill()
@@ -195,6 +206,48 @@ def test_a_starter_killed_half_way_leaves_something_that_can_be_stopped_and_star
         nothing_left(directory)
     with cluster:
         assert cluster.status().state == "running"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("accounting", "longest"), [(False, 2.0), (True, 6.0)])
+def test_a_starter_killed_at_any_moment_leaves_nothing_that_stop_or_start_refuse(
+    short_tmp, nothing_left, processes_about, wait_for, accounting, longest
+):
+    directory, steps = short_tmp / "m", 20
+    argv = [sys.executable, "-m", "jupyter_slurm.embedded", "start", "--dir", str(directory)]
+    for step in range(steps):
+        with subprocess.Popen([*argv, *["--accounting"] * accounting], stdout=subprocess.DEVNULL) as starter:
+            wait_for(directory.exists, "the directory", interval=0.0005)
+            # The moment is what is tested; the first ones lie close together, where the directory is made.
+            time.sleep(longest * (step / (steps - 1)) ** 3)
+            starter.kill()
+        cluster = EmbeddedCluster(directory=directory)
+        if step % 2 and not processes_about(directory):
+            cluster.start()
+        if not cluster.stop() and directory.exists():
+            directory.rmdir()  # it had been made, and nothing in it
+        nothing_left(directory)
+
+
+def test_what_was_begun_before_it_could_be_remembered_is_ours(new_cluster, short_tmp, nothing_left):
+    directory = short_tmp / "begun"
+    directory.mkdir()
+    (directory / "embedded.new").write_text('{"na')
+    EmbeddedCluster(directory=directory).stop()
+    nothing_left(directory)
+    directory.mkdir()
+    (directory / "embedded.new").write_text('{"na')
+    cluster = new_cluster(directory=directory)
+    assert cluster.status().state == "running"
+    assert not (directory / "embedded.new").exists()
+
+
+def test_a_cluster_that_runs_in_part_is_not_taken_for_one_that_runs(new_cluster):
+    cluster = new_cluster()
+    cluster.stop_controller()
+    with pytest.raises(EmbeddedError, match="only in part: there is no slurmctld") as caught:
+        EmbeddedCluster(directory=cluster.directory).start()
+    assert caught.value.hint == f"End it first: jupyter slurm embedded stop --dir {cluster.directory}"
 
 
 def test_daemons_that_died_are_told_and_stop_clears_the_rest(new_cluster, nothing_left):
@@ -212,7 +265,7 @@ def test_a_directory_from_before_the_machine_was_restarted(new_cluster, short_tm
     directory = short_tmp / "stale"
     directory.mkdir()
     state = State("old", "0" * 32, ["n1"], False, 1, 2, boot="another boot")
-    (directory / "cluster.json").write_text(json.dumps(state.__dict__))
+    (directory / "embedded.json").write_text(json.dumps(state.__dict__))
     (directory / "state").mkdir()
     control = ClusterControl(directory)
     assert control.status().state == "stale"
@@ -225,10 +278,10 @@ def test_a_directory_from_before_the_machine_was_restarted(new_cluster, short_tm
 def test_a_damaged_state_is_told_and_nothing_is_touched(short_tmp):
     directory = short_tmp / "damaged"
     directory.mkdir()
-    (directory / "cluster.json").write_text('{"format": 1, "name"')
+    (directory / "embedded.json").write_text('{"format": 1, "name"')
     with pytest.raises(EmbeddedError, match="is damaged"):
         EmbeddedCluster(directory=directory).stop()
-    assert (directory / "cluster.json").exists()
+    assert (directory / "embedded.json").exists()
 
 
 def test_stop_spares_what_only_looks_like_the_cluster(new_cluster, wait_for):
@@ -302,7 +355,7 @@ def test_root_may_stop_and_a_stranger_may_not(new_cluster, alice, user_python):
 @as_root
 def test_secrets_are_closed_to_others(accounting_cluster, alice):
     root = accounting_cluster.directory
-    for name in ("etc/slurmdbd.conf", "key/munge.key", "cluster.json", "db/data", "log/slurmctld.log", "state"):
+    for name in ("etc/slurmdbd.conf", "key/munge.key", "embedded.json", "db/data", "log/slurmctld.log", "state"):
         assert (root / name).exists()
         done = accounting_cluster.run("test", "-r", str(root / name), user=alice, check=False)
         assert done.returncode == 1, name
