@@ -8,6 +8,7 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,10 @@ from jupyter_slurm.embedded.description import Qos
 from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.embedded.roots import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
+
+# A run in the background of a shell (`make test &`) is started with interrupts ignored, and its children would be, too.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Waiting ---------------------------------------------------------------------------------------------------------
 
