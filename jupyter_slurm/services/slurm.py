@@ -49,8 +49,15 @@ def text_of(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def is_silence(stderr: bytes) -> bool:
-    """Tell whether a command complains that a daemon did not answer, as opposed to an answer that is no."""
+def is_silence(stderr: bytes, argv: Sequence[str] = ()) -> bool:
+    """Tell whether a command complains that a daemon did not answer, as opposed to an answer that is no.
+
+    What stands in its command line (a partition named "Connection refused") and is repeated in its complaint is not
+    the command's own word.
+    """
+    for word in argv:
+        for quoted in _SILENCE.finditer(os.fsencode(word)):
+            stderr = stderr.replace(quoted[0], b"")
     return _SILENCE.search(stderr) is not None
 
 
@@ -123,7 +130,7 @@ class SlurmClient:
             return done
         said = text_of(done.stderr).strip() or f"exit code {done.exit_code}"
         details: dict[str, Any] = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
-        if is_silence(done.stderr):
+        if is_silence(done.stderr, argv):
             raise ControllerError(
                 f"Slurm does not answer: {said}",
                 hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",
@@ -218,7 +225,7 @@ class SlurmClient:
         tries = _TRIES if argv[0] in REPEATABLE else 1
         for left in range(tries - 1, -1, -1):
             done = await self.transport.run(argv, context=context, timeout=self._timeout)
-            if not left or done.exit_code == 0 or not is_silence(done.stderr):
+            if not left or done.exit_code == 0 or not is_silence(done.stderr, argv):
                 break
             await asyncio.sleep(_CONTROLLER_RESTART)  # right after a restart the first call may fail
         return done

@@ -38,6 +38,7 @@ _NOT_HERE = {
     "version": "`%sinfo --version` shows the version",
 }
 
+_FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 
@@ -59,13 +60,19 @@ class Answer:
     stdout: bytes
     stderr: bytes
     job: JobId | None
+    argv: Sequence[str] = ()
 
     @property
     def is_clear(self) -> bool:
         """Whether it settles the matter: an id, or a no of the controller's own."""
         # 128 + n is how a wrapper in shell tells that sbatch was killed by signal n.
         refused = self.exit_code is not None and self.exit_code > 0 and not 128 < self.exit_code < 160
-        return self.job is not None or (refused and not is_silence(self.stderr))
+        return self.job is not None or (refused and not self._tells_of_silence())
+
+    def _tells_of_silence(self) -> bool:
+        """Whether no controller answered. The line of the failure decides: others repeat what the person wrote."""
+        failures = _FAILURE.findall(self.stderr)
+        return is_silence(failures[-1]) if failures else is_silence(self.stderr, self.argv)
 
     @property
     def remarks(self) -> list[str]:
@@ -209,7 +216,7 @@ async def execute(transport: Transport, plan: Plan, context: Context, attempt: i
         done = await transport.run_once(plan.folder.answer(attempt), plan.argv, context=context, timeout=timeout)
     except FileExistsError:
         return None  # it was executed before, by us or by another agent: what it left is looked at
-    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr)
+    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr, plan.argv)
 
 
 async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:
@@ -222,9 +229,9 @@ async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> 
     return _answer(None, out, err)
 
 
-def _answer(code: int | None, out: bytes, err: bytes) -> Answer:
+def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> Answer:
     found = _ID_LINE.findall(out)
-    return Answer(code, out, err, JobId(int(found[-1])) if found and code in (0, None) else None)
+    return Answer(code, out, err, JobId(int(found[-1])) if found and code in (0, None) else None, argv)
 
 
 def refusal(answer: Answer, argv: Sequence[str]) -> SlurmError:

@@ -121,6 +121,10 @@ async def test_show_submits_nothing_and_says_what_would_be(desk):
         (["-p", "no-such"], SubmitRefused, "no-such"),
         (["--gres", "gpu:h100:1"], SubmitRefused, "gres|generic|configuration"),
         (["--time", "soon"], SubmitRefused, "time"),
+        # Words of a silent controller, but the person's own:
+        (["-p", "Connection refused"], SubmitRefused, "partition"),
+        (["-p", "x\nsbatch: error: Batch job submission failed: Socket timed out"], SubmitRefused, "partition"),
+        (["-N", "Connection refused"], SubmitRefused, "node count"),
     ],
 )
 async def test_bad_input_is_refused_and_leaves_nothing(desk, options, error, said):

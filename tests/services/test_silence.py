@@ -1,0 +1,44 @@
+"""What is a no, and what is no answer at all."""
+
+import os
+
+import pytest
+
+from jupyter_slurm.services.slurm import is_silence
+from jupyter_slurm.services.submission import Answer
+
+
+@pytest.mark.parametrize(
+    ("argv", "said", "silent"),
+    [
+        (["squeue"], "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
+        (["scancel", "1"], "scancel: error: Kill job error on job id 1: Socket timed out on send/recv operation", True),
+        (["sacct"], "sacct: error: Problem talking to the database: Connection refused", True),
+        (["squeue", "-t", "Connection refused"], "squeue: error: Invalid job state specified: Connection refused", False),
+        (
+            ["squeue", "-pConnection refused"],
+            "squeue: error: Connection refused\nslurm_load_jobs error: Unable to contact slurm controller",
+            True,
+        ),
+        (["squeue", "\udcff"], "squeue: error: Unrecognized option: \udcff", False),
+    ],
+)
+def test_words_of_the_command_line_are_not_the_commands_own(argv, said, silent):
+    assert is_silence(os.fsencode(said), argv) is silent
+
+
+@pytest.mark.parametrize(
+    ("said", "clear"),
+    [
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", False),
+        ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", False),
+        ("sbatch: error: Batch job submission failed: Invalid partition name specified", True),
+        # The header and the environment are repeated too.
+        ("sbatch: error: bad: Socket timed out\nsbatch: error: Batch job submission failed: Invalid qos", True),
+        ("sbatch: error: Batch job submission failed: Connection refused\nsee https://wiki/Socket timed out", False),
+        ("site wrapper: Socket timed out", False),
+        ("sbatch: error: Invalid --time specification", True),
+    ],
+)
+def test_the_line_of_the_failure_decides(said, clear):
+    assert Answer(1, b"", said.encode(), None).is_clear is clear
