@@ -7,6 +7,7 @@ import {
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+import { listIcon } from "@jupyterlab/ui-components";
 
 import { cancelJob, CommandIDs } from "./commands";
 import { JobsPanel } from "./components/panel";
@@ -51,7 +52,9 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
       const content = new JobsPanel(model, trans, (job) => void cancelJob(trans, model, job));
       const widget = new MainAreaWidget({ content });
       widget.id = "jupyter-slurm-panel";
+      widget.toolbar.hide(); // an empty one would be a stripe above the table
       widget.title.label = trans.__("Slurm jobs");
+      widget.title.icon = listIcon;
       widget.title.closable = true;
       return widget;
     };

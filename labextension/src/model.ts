@@ -38,6 +38,12 @@ function identity(job: IJob): string {
   return JSON.stringify([job.cluster, job.key ?? [job.id, job.submit_time]]);
 }
 
+/** A job without a time is just being submitted. */
+function newestFirst(a: IJob, b: IJob): number {
+  const time = (job: IJob): number => job.submit_time ?? Number.MAX_VALUE;
+  return time(b) - time(a);
+}
+
 function isJob(data: unknown): data is IJob {
   return typeof data === "object" && data !== null && "cluster" in data && "state" in data;
 }
@@ -85,11 +91,11 @@ export class JobsModel implements IJobsModel {
   }
 
   get jobs(): readonly IJob[] {
-    const age = (job: IJob): number => job.submit_time ?? Number.POSITIVE_INFINITY;
-    return [...this._jobs.values()].sort((a, b) => {
-      const finished = Number(isFinished(a.state)) - Number(isFinished(b.state));
-      return finished || Math.sign(age(b) - age(a)) || 0;
-    });
+    const all = [...this._jobs.values()].sort(newestFirst);
+    return [
+      ...all.filter(({ state }) => !isFinished(state)),
+      ...all.filter(({ state }) => isFinished(state)),
+    ];
   }
 
   get running(): number {
@@ -153,7 +159,7 @@ export class JobsModel implements IJobsModel {
     this._cancelling.add(name);
     this._changed.emit();
     try {
-      this._put(await this._options.api.cancel(job.cluster, reference));
+      this._put([await this._options.api.cancel(job.cluster, reference)]);
       this._problem = null;
     } catch (error) {
       this._problem = toProblem(error);
@@ -237,9 +243,7 @@ export class JobsModel implements IJobsModel {
     }
     this._clusters = new Map(clusters.map((cluster) => [cluster.id, cluster]));
     this._jobs = new Map();
-    [...table, ...ended.filter((job) => job !== null)].forEach((job) => {
-      this._put(job);
-    });
+    this._put([...table, ...ended.filter((job) => job !== null)]);
     this._set("live", null);
   }
 
@@ -255,14 +259,12 @@ export class JobsModel implements IJobsModel {
 
   private async _take(event: string, data: unknown): Promise<void> {
     if (event === "job" && isJob(data)) {
-      this._put(data);
+      this._put([data]);
     } else if (event === "cluster" && isCluster(data)) {
       const isNew = !this._clusters.has(data.id);
       this._clusters.set(data.id, data);
       if (isNew) {
-        (await this._options.api.jobs(data.id)).forEach((job) => {
-          this._put(job);
-        });
+        this._put(await this._options.api.jobs(data.id));
       }
     } else {
       return; // an event of a newer agent
@@ -270,11 +272,15 @@ export class JobsModel implements IJobsModel {
     this._changed.emit();
   }
 
-  private _put(job: IJob): void {
-    this._jobs.set(identity(job), job);
-    const finished = this.jobs.filter(({ state }) => isFinished(state));
-    for (const old of finished.slice(FINISHED_KEPT)) {
-      this._jobs.delete(identity(old));
+  private _put(jobs: readonly IJob[]): void {
+    for (const job of jobs) {
+      this._jobs.set(identity(job), job);
+    }
+    const finished = [...this._jobs.values()].filter(({ state }) => isFinished(state));
+    if (finished.length > FINISHED_KEPT) {
+      for (const old of finished.sort(newestFirst).slice(FINISHED_KEPT)) {
+        this._jobs.delete(identity(old));
+      }
     }
   }
 }

@@ -28,9 +28,11 @@ export interface IJob {
   readonly partition: string;
   readonly name: string | null;
   readonly label: string | null;
-  readonly state_since: number | null;
   /** False: the controller does not answer, and the state is the last one known. */
   readonly known: boolean;
+  readonly unknown_since: number | null;
+  /** How many tasks of an array are in which state; null for a job that is none. */
+  readonly tasks: Readonly<Record<string, number>> | null;
 }
 
 /** A cluster as the agent tells it. */

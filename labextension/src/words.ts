@@ -23,7 +23,16 @@ export function summary(trans: TranslationBundle, model: IJobsModel): string {
   if (model.pending > 0) {
     parts.push(trans._n("%1 pending", "%1 pending", model.pending));
   }
-  return parts.length > 0 ? trans.__("Slurm: %1", parts.join(", ")) : trans.__("Slurm: no jobs");
+  if (parts.length === 0) {
+    return trans.__("Slurm: no jobs");
+  }
+  const counts = parts.join(", ");
+  return silentCluster(model) ? trans.__("Slurm: %1, as last known", counts) : trans.__("Slurm: %1", counts);
+}
+
+/** Return a cluster whose controller does not answer: what is shown of it may be over by now. */
+export function silentCluster(model: IJobsModel): ICluster | undefined {
+  return model.clusters.find(({ poll }) => poll.error !== null);
 }
 
 /** Return how the model stands with the agent, for the tooltip and for the head of the panel; empty when all is well. */
@@ -31,7 +40,7 @@ export function connectionText(trans: TranslationBundle, model: IJobsModel): str
   if (model.problem !== null) {
     return problemText(trans, model.problem);
   }
-  const silent = model.clusters.find(({ poll }) => poll.error !== null);
+  const silent = silentCluster(model);
   if (silent !== undefined) {
     return trans.__("%1 does not answer: %2", clusterName(silent), pollError(trans, silent));
   }
@@ -55,11 +64,17 @@ export function jobTime(job: IJob, now: number): string {
   return start === null || end === null ? "" : formatDuration(end - start);
 }
 
+/** Return how many tasks an array job has; empty for any other job. */
+export function jobTasks(trans: TranslationBundle, job: IJob): string {
+  const count = Object.values(job.tasks ?? {}).reduce((sum, each) => sum + each, 0);
+  return count === 0 ? "" : trans._n("%1 task", "%1 tasks", count);
+}
+
 /** Return why a job waits or how it ended, since when nothing is known of it, and what to do: a line each. */
 export function jobReason(trans: TranslationBundle, job: IJob): string[] {
   const lines = [job.reason_text || job.reason, job.next_step];
-  if (!job.known && job.state_since !== null) {
-    const since = new Date(job.state_since * 1000).toLocaleTimeString();
+  if (!job.known && job.unknown_since !== null) {
+    const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
     lines.unshift(trans.__("Not known since %1.", since));
   }
   return lines.filter((line) => line && line !== "None");

@@ -21,8 +21,9 @@ function job(id: string, state: string, more: Partial<IJob> = {}): IJob {
     partition: "arandu",
     name: `job ${id}`,
     label: null,
-    state_since: null,
     known: true,
+    unknown_since: null,
+    tasks: null,
     ...more,
   };
 }
@@ -151,6 +152,20 @@ describe("JobsModel", () => {
     expect([model.running, model.pending]).toEqual([1, 0]);
     model.forgetFinished();
     expect(model.jobs.map(({ id }) => id)).toEqual(["7", "1"]);
+  });
+
+  it("keeps the newest of what has ended", async () => {
+    const agent = new Agent();
+    agent.table = Array.from({ length: 60 }, (_, id) => job(String(id + 1), "COMPLETED"));
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.connection).toBe("live");
+    });
+    expect([model.jobs.length, model.jobs.at(-1)?.id]).toEqual([50, "11"]);
+    agent.send("job", job("70", "FAILED"));
+    await vi.waitFor(() => {
+      expect([model.jobs[0]?.id, model.jobs.at(-1)?.id]).toEqual(["70", "12"]);
+    });
   });
 
   it("takes a cluster that comes later, with its jobs", async () => {

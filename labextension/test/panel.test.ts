@@ -24,8 +24,9 @@ const JOB: IJob = {
   partition: HOSTILE,
   name: HOSTILE,
   label: null,
-  state_since: null,
   known: true,
+  unknown_since: null,
+  tasks: null,
 };
 
 function model(jobs: IJob[]): IJobsModel {
@@ -74,6 +75,35 @@ describe("what is shown", () => {
     expect(buttons).toHaveLength(1);
     buttons[0]!.click();
     expect(cancel).toHaveBeenCalledExactlyOnceWith(JOB);
+  });
+
+  it("draws the first of very many jobs and counts the rest", async () => {
+    const many = Array.from({ length: 1203 }, (_, id) => ({ ...JOB, id: String(id) }));
+    const node = await show(new JobsPanel(model(many), trans, () => undefined));
+    expect(node.querySelectorAll("tbody tr")).toHaveLength(500);
+    expect(node.textContent).toContain("… and 703 more");
+  });
+
+  it("says that there are no jobs", async () => {
+    const node = await show(new JobsPanel(model([]), trans, () => undefined));
+    expect(node.querySelector("table")).toBeNull();
+    expect(node.querySelector(".jp-Slurm-empty")?.textContent).toBe("No jobs in the queue.");
+  });
+
+  it("has the whole of a long name at hand, and the tasks of an array", async () => {
+    const array = { ...JOB, name: "x".repeat(1000), tasks: { RUNNING: 3, PENDING: 1998 } };
+    const node = await show(new JobsPanel(model([array]), trans, () => undefined));
+    expect(node.querySelector<HTMLElement>(".jp-Slurm-name > div")?.title).toHaveLength(1000);
+    expect(node.querySelector(".jp-Slurm-id")?.textContent).toBe("122001 tasks");
+  });
+
+  it("marks a cluster that does not answer as a problem", async () => {
+    const silent = { id: "local", name: "arandu", poll: { error: { detail: HOSTILE } } };
+    const shown = { ...model([JOB]), problem: null, clusters: [silent] } as unknown as IJobsModel;
+    const node = await show(new JobsPanel(shown, trans, () => undefined));
+    const notice = node.querySelector<HTMLElement>("[role=status]");
+    expect(notice?.dataset["problem"]).toBe("true");
+    expect(notice?.textContent).toBe(`arandu does not answer: ${HOSTILE}`);
   });
 
   it("opens the panel from the status bar", async () => {

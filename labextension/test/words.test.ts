@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { formatDuration } from "../src/format";
 import { isFinished, stateKind } from "../src/states";
 import type { IJob, IJobsModel } from "../src/tokens";
-import { connectionText, jobReason, jobTime, summary } from "../src/words";
+import { connectionText, jobReason, jobTasks, jobTime, summary } from "../src/words";
 
 const trans = nullTranslator.load("jupyter_slurm");
 
@@ -29,6 +29,13 @@ describe("the status bar", () => {
     );
   });
 
+  it("says that the counts are old where a cluster does not answer", () => {
+    const silent = { id: "local", name: "arandu", poll: { error: "Unable to contact slurm" } };
+    expect(summary(trans, model({ running: 2, clusters: [silent] }))).toBe(
+      "Slurm: 2 running, as last known",
+    );
+  });
+
   it("says what is wrong in words, with the next step", () => {
     const problem = { detail: "No agent answers.", hint: "Start one." };
     expect(connectionText(trans, model({ problem }))).toBe("No agent answers. Start one.");
@@ -49,7 +56,8 @@ describe("a job", () => {
     reason_text: "others are ahead",
     next_step: "wait",
     known: true,
-    state_since: 130,
+    unknown_since: 130,
+    tasks: null,
   } as IJob;
 
   it("has waited since it was submitted, runs since it started, and ran until its end", () => {
@@ -63,9 +71,18 @@ describe("a job", () => {
 
   it("says why it waits, and since when nothing is known of it", () => {
     expect(jobReason(trans, waiting)).toEqual(["others are ahead", "wait"]);
-    expect(jobReason(trans, { ...waiting, known: false })[0]).toMatch(/^Not known since .+\.$/);
+    const since = new Date(130_000).toLocaleTimeString();
+    expect(jobReason(trans, { ...waiting, known: false })[0]).toBe(`Not known since ${since}.`);
     const nothing = { ...waiting, reason: "None", reason_text: "", next_step: "" };
     expect(jobReason(trans, nothing)).toEqual([]);
+  });
+
+  it("counts the tasks of an array", () => {
+    expect(jobTasks(trans, waiting)).toBe("");
+    expect(jobTasks(trans, { ...waiting, tasks: { PENDING: 1998, RUNNING: 3 } })).toBe(
+      "2001 tasks",
+    );
+    expect(jobTasks(trans, { ...waiting, tasks: { FAILED: 1 } })).toBe("1 task");
   });
 
   it("is taken for finished only in states that we know to be an end", () => {

@@ -5,7 +5,7 @@ import * as React from "react";
 
 import { isFinished, stateKind } from "../states";
 import type { IJob, IJobsModel } from "../tokens";
-import { connectionText, jobReason, jobTime } from "../words";
+import { connectionText, jobReason, jobTasks, jobTime, silentCluster } from "../words";
 
 /** A browser draws no more rows than this at ease; the rest is counted. */
 const ROWS = 500;
@@ -24,14 +24,21 @@ function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
   const cancelling = model.isCancelling(job);
   return (
     <tr data-kind={stateKind(job.state)} data-known={job.known}>
-      <td className="jp-Slurm-id">{job.id ?? trans.__("being submitted")}</td>
-      <td className="jp-Slurm-name">{name}</td>
+      <td className="jp-Slurm-id">
+        <div>{job.id ?? trans.__("being submitted")}</div>
+        <div className="jp-Slurm-aside">{jobTasks(trans, job)}</div>
+      </td>
+      <td className="jp-Slurm-name">
+        <div title={name}>{name}</div>
+      </td>
       <td className="jp-Slurm-state">
         <span className="jp-Slurm-badge">{job.state}</span>
       </td>
       <td className="jp-Slurm-reason">
-        {jobReason(trans, job).map((line) => (
-          <div key={line}>{line}</div>
+        {jobReason(trans, job).map((line, index) => (
+          <div key={line} className={index > 0 ? "jp-Slurm-aside" : undefined}>
+            {line}
+          </div>
         ))}
       </td>
       <td>{job.partition}</td>
@@ -147,7 +154,11 @@ export class JobsPanel extends ReactWidget {
                 </button>
               </span>
             </header>
-            <p className="jp-Slurm-notice" role="status" data-problem={model.problem !== null}>
+            <p
+              className="jp-Slurm-notice"
+              role="status"
+              data-problem={model.problem !== null || silentCluster(model) !== undefined}
+            >
               {connectionText(trans, model)}
             </p>
             <Table {...{ model, trans, cancel: this._cancel }} />
