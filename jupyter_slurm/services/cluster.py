@@ -18,7 +18,7 @@ from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain import tables
-from jupyter_slurm.domain.commands import COMMANDS
+from jupyter_slurm.domain.commands import COMMANDS, check_ends
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import (
     CommandError,
@@ -90,6 +90,7 @@ class Cluster:
             waited_for=self.tracker.is_listened_to,
             shortest=settings.poll_shortest,
             longest=settings.poll_longest,
+            told=lambda: bus.publish("cluster", self.as_dict()),
         )
         self.settler = Settler(self.tracker, self.client, self.watcher, settings.submit_timeout)
         self._bus = bus
@@ -353,6 +354,7 @@ class Cluster:
             raise UsageError(f"{argv[0] if argv else ''!r} is not a Slurm command that is passed through")
         if any("\0" in word for word in argv):
             raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
+        check_ends(argv)
         mark = random_bytes.token_hex(8)
         env = context.get("env") or {}
         table = table and not any(env.get(name) for name in tables.FORMAT_VARIABLES.get(argv[0], ()))

@@ -160,6 +160,7 @@ class Core:
         )
         await cluster.start()
         self._clusters[name] = cluster
+        self.bus.publish("cluster", cluster.as_dict())
         return cluster
 
     async def _find_again(self, name: str) -> None:

@@ -34,6 +34,8 @@ class Watcher:
         Whether somebody waits in front of a screen; then the interval stays at 30 s or below.
     shortest, longest : float
         Bounds of the interval, in seconds.
+    told : callable, optional
+        Called when an answer stayed away, and when one came again.
     clock : callable, optional
         Monotonic seconds.
     """
@@ -46,9 +48,11 @@ class Watcher:
         waited_for: Callable[[], bool],
         shortest: float,
         longest: float,
+        told: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._look, self._needed, self._waited_for, self._clock = look, needed, waited_for, clock
+        self._told = told
         self._shortest, self._longest = shortest, max(shortest, longest)
         self.interval = shortest
         self.last: float | None = None
@@ -136,13 +140,15 @@ class Watcher:
         try:
             changed = await self._look()
         except SlurmError as error:
-            if self._failing_since is None:
+            is_news, self.error = self.error is None, error
+            self.interval = min(self._longest, self.interval * 2)
+            if is_news:
                 log.warning("the queue cannot be read: %s", error.message)
                 self._failing_since = self.last
-            self.error = error
-            self.interval = min(self._longest, self.interval * 2)
+                self._told()
             return
-        if self.error is not None:
-            log.info("the queue can be read again")
-        self.error = self._failing_since = None
+        is_news, self.error, self._failing_since = self.error is not None, None, None
         self.interval = self._shortest if changed else min(self._longest, self.interval * _PATIENCE)
+        if is_news:
+            log.info("the queue can be read again")
+            self._told()

@@ -27,7 +27,9 @@ export function summary(trans: TranslationBundle, model: IJobsModel): string {
     return trans.__("Slurm: no jobs");
   }
   const counts = parts.join(", ");
-  return silentCluster(model) ? trans.__("Slurm: %1, as last known", counts) : trans.__("Slurm: %1", counts);
+  return silentCluster(model)
+    ? trans.__("Slurm: %1, as last known", counts)
+    : trans.__("Slurm: %1", counts);
 }
 
 /** Return a cluster whose controller does not answer: what is shown of it may be over by now. */

@@ -22,6 +22,10 @@ class World:
         self.silent_until = 0.0
         self.needed = False
         self.waited_for = False
+        self.told = 0
+
+    def tell(self):
+        self.told += 1
 
     async def look(self):
         self.asked.append(self.now)
@@ -50,6 +54,7 @@ async def watcher(world):
         waited_for=lambda: world.waited_for,
         shortest=10,
         longest=300,
+        told=world.tell,
         clock=lambda: world.now,
     )
     watcher.start()
@@ -108,8 +113,10 @@ async def test_silent_controller_is_asked_less_and_less(world, watcher):
     assert watcher.error is not None
     assert watcher.status()["failing_for"] == pytest.approx(900, abs=1)
     assert gaps(world.asked)[-1] > gaps(world.asked)[0]
+    assert world.told == 1
     await world.go(700)
     assert watcher.error is None
+    assert world.told == 2
     assert watcher.status()["failing_for"] is None
 
 
