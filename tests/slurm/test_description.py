@@ -43,6 +43,7 @@ def test_arandu_is_what_its_guide_says():
     arandu = load_description()
     assert arandu.node_names == ["dgx01", "c4aiscw1", "c4aiscw2", "c4aiscw3", "c4aiscw4"]
     assert arandu.nodes[0].gpus == {"a100": 8}
+    assert (arandu.nodes[0].cpus, arandu.nodes[0].memory) == (128, 2 * 1024 * 1024)
     assert arandu.nodes[1].gpu_count == 1
     assert {p.name: p.nodes for p in arandu.partitions} == {
         "arandu": ("dgx01",),
