@@ -2,11 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["COMMANDS", "REPEATABLE"]
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.errors import OptionError, UsageError
+
+__all__ = ["COMMANDS", "REPEATABLE", "check_ends"]
 
 #: Those that only ask, or do the same the second time: an answer that was lost may be asked for again.
 REPEATABLE: Final = frozenset({"sacct", "scancel", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"})
 
 COMMANDS: Final = REPEATABLE | {"sacctmgr", "scontrol"}
+
+_DIALOGUES: Final = {
+    "scontrol": "%scontrol show job 12",
+    "sacctmgr": "%sacctmgr show qos",
+    "sreport": "%sreport cluster utilization",
+}
+_CHANGES: Final = ("add", "create", "delete", "load", "modify", "remove")
+_ANSWERED: Final = frozenset({"help", "usage", "version"})
+
+
+def check_ends(argv: Sequence[str]) -> None:
+    """Refuse a command line that never ends by itself, or that asks somebody who cannot answer.
+
+    At the end of its input ``scancel -i``, and ``sacctmgr`` before a change, ask again without end (22.05).
+
+    Raises
+    ------
+    UsageError
+        The hint says what to do instead.
+    """
+    command = argv[0]
+    try:
+        options, words = OptionTable.for_command(command).split(argv[1:])
+    except OptionError:
+        return  # the command refuses it
+    names = {option.name for option in options}
+    if names & _ANSWERED:
+        return
+    if "iterate" in names:
+        raise UsageError(
+            f"{command} --iterate never ends, and the notebook would wait for it.",
+            hint="Leave it out and run the cell again; jupyter_slurm.jobs() and the panel in JupyterLab follow your jobs.",
+        )
+    if command == "scancel" and "interactive" in names:
+        raise UsageError(
+            "scancel --interactive asks before it cancels, and nobody can answer here.", hint="Leave it out."
+        )
+    if command in _DIALOGUES and not words:
+        raise UsageError(
+            f"{command} without a command opens a dialogue, and nobody can answer here.",
+            hint=f"Say what it should do, for example {_DIALOGUES[command]}",
+        )
+    first = words[0].lower() if words else ""
+    if command == "sacctmgr" and first and "immediate" not in names and any(c.startswith(first) for c in _CHANGES):
+        raise UsageError(
+            f"sacctmgr {words[0]} asks before it changes anything, and nobody can answer here.",
+            hint=f"Say yes beforehand: %sacctmgr -i {words[0]} …",
+        )
+    if command == "scontrol" and len(first) > 1 and "wait_job".startswith(first):
+        raise UsageError(
+            "scontrol wait_job holds up the notebook until the job runs.", hint="jupyter_slurm.job(12).state says it."
+        )

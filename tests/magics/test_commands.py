@@ -66,6 +66,8 @@ def test_names_of_a_function_are_seen(kernel: Any, waiting: Any) -> None:
         ("%sacct", "CommandError", "disabled", "jobs()"),
         ("%squeue -o 'open", "UsageError", "not closed", "Close it"),
         ("%squeue -j {nothing}", "UsageError", "nothing is None", "value"),
+        ("%squeue -i 1", "UsageError", "never ends", "jobs()"),
+        ("%scontrol", "UsageError", "nobody can answer", "%scontrol show job"),
     ],
 )
 def test_a_failing_command_raises_and_says_what_next(kernel: Any, line: str, error: str, said: str, step: str) -> None:

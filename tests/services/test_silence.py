@@ -14,7 +14,11 @@ from jupyter_slurm.services.submission import Answer
         (["squeue"], "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
         (["scancel", "1"], "scancel: error: Kill job error on job id 1: Socket timed out on send/recv operation", True),
         (["sacct"], "sacct: error: Problem talking to the database: Connection refused", True),
-        (["squeue", "-t", "Connection refused"], "squeue: error: Invalid job state specified: Connection refused", False),
+        (
+            ["squeue", "-t", "Connection refused"],
+            "squeue: error: Invalid job state specified: Connection refused",
+            False,
+        ),
         (
             ["squeue", "-pConnection refused"],
             "squeue: error: Connection refused\nslurm_load_jobs error: Unable to contact slurm controller",

@@ -1,0 +1,56 @@
+"""What is not passed through: command lines that never end, or that ask somebody who cannot answer."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from jupyter_slurm.domain.commands import check_ends
+from jupyter_slurm.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("squeue -i 1", "jobs()"),
+        ("squeue --me -hi1", "jobs()"),
+        ("squeue --iter=5", "jobs()"),
+        ("sinfo --iterate 2 -N", "again"),
+        ("scancel -i 12", "Leave it out"),
+        ("scontrol", "show job"),
+        ("scontrol -o", "show job"),
+        ("scontrol wait_job 12", "state"),
+        ("sacctmgr", "show qos"),
+        ("sacctmgr modify account x set description=y", "-i modify"),
+        ("sacctmgr -n MOD account x set description=y", "-i MOD"),
+        ("sreport", "utilization"),
+    ],
+)
+def test_endless_commands_and_dialogues_are_refused(line: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_ends(shlex.split(line))
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue --me",
+        "squeue -n -i",
+        "squeue --help -i 1",
+        "sinfo --version",
+        "squeue --no-such-option -i 1",
+        "sstat -i 12",
+        "sdiag -i",
+        "scontrol show job 12",
+        "scontrol write batch_script 12 -",
+        "scontrol --version",
+        "sacctmgr show associations user=x",
+        "sacctmgr -i modify account x set description=y",
+        "sacctmgr --immediate delete account x",
+        "sreport user top",
+    ],
+)
+def test_others_pass(line: str) -> None:
+    check_ends(shlex.split(line))
