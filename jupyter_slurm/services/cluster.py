@@ -47,7 +47,7 @@ from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
 from jupyter_slurm.services.watcher import Watcher
-from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.base import Context, Once, Transport
 
 __all__ = ["Cluster"]
 
@@ -178,16 +178,17 @@ class Cluster:
         entry = known or Entry(self.id, folder=plan.folder, record=plan.record, submit_time=self._clock())
         if known is None:
             entry.warnings = warnings
-            await self._make_folder(plan)
+            once = await self._begin(plan, context)
             self.tracker.add(entry)
+            answer = await submission.answer_of(once, self._settings.submit_timeout)
         else:
             await self.settler.take_back(known)
-        try:
-            answer = await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
-        except TransportError:  # sbatch could not be started: nothing was submitted
-            self.tracker.drop(entry)
-            await self._transport.remove(plan.folder.path)
-            raise
+            try:
+                answer = await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
+            except TransportError:  # sbatch could not be started: nothing was submitted
+                self.tracker.drop(entry)
+                await self._transport.remove(plan.folder.path)
+                raise
         if answer is not None and answer.job is not None:
             await self.settler.accept(entry, answer.job, answer.remarks)
         elif answer is not None and answer.is_clear:
@@ -198,19 +199,18 @@ class Cluster:
             self.settler.begin(entry, plan, context)
         return entry.as_dict()
 
-    async def _make_folder(self, plan: submission.Plan) -> None:
-        files = {plan.record["script"]: plan.script, "job.json": dump(plan.record)}
+    async def _begin(self, plan: submission.Plan, context: Context) -> Once:
         try:
-            await self._transport.new_folder(plan.folder.path, files)
+            return await submission.begin(self._transport, plan, context)
         except FileExistsError:
             if "job.json" in await self._transport.list_dir(plan.folder.path):
                 raise SubmissionUnknown(
                     f"another agent submits {plan.folder.key}",
                     hint="It is found with jupyter_slurm.jobs() in a moment.",
                 ) from None
-            # An agent died while it made this folder: before it had written job.json, so before it ran sbatch.
+            # An older version died while it made this folder: before it had written job.json, so before it ran sbatch.
             await self._transport.remove(plan.folder.path)
-            await self._transport.new_folder(plan.folder.path, files)
+            return await submission.begin(self._transport, plan, context)
 
     async def _prepare(self) -> None:
         """Put the cluster's folder and the runner in place, once."""

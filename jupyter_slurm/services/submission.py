@@ -1,7 +1,7 @@
 """Handing a job to sbatch: once, whatever happens on the way.
 
 The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there,
-detached from us (``Transport.run_once``). What was not heard is read from there; what sbatch itself did not hear is
+detached from us (``Transport.start_once``). What was not heard is read from there; what sbatch itself did not hear is
 looked up in the queue by the path of the script, which no other job has.
 """
 
@@ -19,11 +19,11 @@ from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
-from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, script_name
+from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
-from jupyter_slurm.transport.base import Context, Transport
+from jupyter_slurm.transport.base import Context, Once, Transport
 
-__all__ = ["ACCEPTED", "Answer", "Plan", "execute", "make_plan", "read_answer", "refusal"]
+__all__ = ["ACCEPTED", "Answer", "Plan", "answer_of", "begin", "execute", "make_plan", "read_answer", "refusal"]
 
 ACCEPTED = JobState("PENDING")
 """The state of a job that sbatch has just accepted."""
@@ -211,12 +211,24 @@ def _literal(path: str) -> str:
 
 
 async def execute(transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float) -> Answer | None:
-    """Execute sbatch once; None when its answer is not known within ``timeout`` seconds (it may still come)."""
+    """Execute sbatch once more; None when its answer is not known within ``timeout`` seconds (it may still come)."""
     try:
-        done = await transport.run_once(plan.folder.answer(attempt), plan.argv, context=context, timeout=timeout)
+        once = await transport.start_once(plan.folder.answer(attempt), plan.argv, context=context)
     except FileExistsError:
         return None  # it was executed before, by us or by another agent: what it left is looked at
-    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr, plan.argv)
+    return await answer_of(once, timeout)
+
+
+async def begin(transport: Transport, plan: Plan, context: Context) -> Once:
+    """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
+    files = {plan.record["script"]: plan.script, "job.json": dump(plan.record)}
+    return await transport.start_once(plan.folder.answer(1), plan.argv, files=files, context=context)
+
+
+async def answer_of(once: Once, timeout: float) -> Answer | None:
+    """Return what sbatch said; None when that is not known within ``timeout`` seconds (it may still come)."""
+    done = await once.result(timeout)
+    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr)
 
 
 async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:

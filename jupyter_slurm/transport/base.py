@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Completed", "Context", "FileStat", "Hold", "Transport"]
+__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Transport"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,19 @@ class Hold(Protocol):
         ...
 
 
+class Once(Protocol):
+    """A command that was started for good: see :meth:`Transport.start_once`."""
+
+    @property
+    def hold(self) -> Hold | None:
+        """The lock of the new folder's first file; None where no folder was asked for."""
+        ...
+
+    async def result(self, timeout: float | None) -> Completed | None:
+        """Return what it left; None: it still runs when ``timeout`` (seconds) is over, and goes on."""
+        ...
+
+
 class Transport(Protocol):
     """Where commands run. All paths are absolute; text is UTF-8 with surrogateescape.
 
@@ -80,16 +93,23 @@ class Transport(Protocol):
         """Run a command to its end; ``timeout`` in seconds. Its whole process group ends with a time-out."""
         ...
 
-    async def run_once(
-        self, prefix: str, argv: Sequence[str], *, context: Context | None = None, timeout: float | None = 60.0
-    ) -> Completed | None:
-        """Run a command that must run once and must not die with us.
+    async def start_once(
+        self,
+        prefix: str,
+        argv: Sequence[str],
+        *,
+        files: Mapping[str, bytes] | None = None,
+        context: Context | None = None,
+    ) -> Once:
+        """Start a command that must run once and must not die with us.
+
+        With ``files``, the directory of ``prefix`` is made first, 0700 and with these files 0600 in it, and the first
+        of them is locked (flock) for us. Whoever sees the directory sees it whole and held. FileExistsError: there is
+        one already. It goes again when the command cannot be started: then nothing has happened.
 
         ``PREFIX.out`` is made exclusively, which is the right to run: who comes second gets FileExistsError. It stays
-        locked (flock) while the command lives, so that others can tell "still running" from "died". The command's
-        streams go into ``PREFIX.out`` and ``PREFIX.err``. Its session is its own; the end of ours does not reach it.
-
-        Returns what it left; None: it still runs when ``timeout`` (seconds) is over, and goes on.
+        locked while the command lives, so that others can tell "still running" from "died". The command's streams go
+        into ``PREFIX.out`` and ``PREFIX.err``. Its session is its own; the end of ours does not reach it.
         """
         ...
 
@@ -109,14 +129,6 @@ class Transport(Protocol):
         """Make a directory 0700 and its parents, where they are not there yet."""
         ...
 
-    async def new_folder(self, path: str, files: Mapping[str, bytes]) -> Hold:
-        """Make a directory 0700 with files 0600 in it, and have the lock (``flock``) of the first of them.
-
-        All in one step: whoever sees the directory sees it whole and held. FileExistsError if there is one already;
-        when it cannot be made, nothing stays behind.
-        """
-        ...
-
     async def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, unsorted."""
         ...
@@ -129,7 +141,7 @@ class Transport(Protocol):
         """Have the lock (``flock``) of a file; None while another process has it.
 
         Where the file system knows no locks everybody gets it: what must not happen twice is made exclusive by other
-        means too (:meth:`run_once`).
+        means too (:meth:`start_once`).
         """
         ...
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,8 @@ async def test_cancellation_ends_the_whole_group(transport, tmp_path):
 async def test_detached_command_outlives_the_wait_and_us(transport, tmp_path):
     script = f"read line < {tmp_path}/go; echo done; echo sorry >&2"
     os.mkfifo(tmp_path / "go")
-    assert await transport.run_once(str(tmp_path / "run"), ["/bin/sh", "-c", script], timeout=0.1) is None
+    once = await transport.start_once(str(tmp_path / "run"), ["/bin/sh", "-c", script])
+    assert await once.result(0.1) is None
     assert await transport.hold(str(tmp_path / "run.out")) is None
     transport.close()
     (tmp_path / "go").write_text("go\n")
@@ -71,17 +73,19 @@ async def test_detached_command_outlives_the_wait_and_us(transport, tmp_path):
 
 async def test_command_runs_once_and_tells_its_exit_code(transport, tmp_path):
     prefix = str(tmp_path / "run")
-    done = await transport.run_once(prefix, ["/bin/sh", "-c", "echo out; echo err >&2; exit 7"])
-    assert done == Completed(7, b"out\n", b"err\n")
+    once = await transport.start_once(prefix, ["/bin/sh", "-c", "echo out; echo err >&2; exit 7"])
+    assert await once.result(None) == Completed(7, b"out\n", b"err\n")
+    assert once.hold is None
     with pytest.raises(FileExistsError):
-        await transport.run_once(prefix, ["/bin/sh", "-c", "exit 7"])
+        await transport.start_once(prefix, ["/bin/sh", "-c", "exit 7"])
     assert stat.S_IMODE(os.stat(prefix + ".out").st_mode) == 0o600
 
 
 async def test_limits_reach_the_command(transport, tmp_path):
     command = ["/bin/sh", "-c", 'ulimit -S -n; ulimit -S -c; printf %s "$1"', "sh", "a b"]
     context = Context(limits={"n": "123", "c": "0", "z": "1"})
-    assert (await transport.run_once(str(tmp_path / "run"), command, context=context)).exit_code == 0
+    once = await transport.start_once(str(tmp_path / "run"), command, context=context)
+    assert (await once.result(None)).exit_code == 0
     assert (tmp_path / "run.out").read_text() == "123\n0\na b"
 
 
@@ -110,27 +114,46 @@ async def test_files_are_private_and_written_in_one_step(transport, tmp_path):
     assert (await transport.stat(path)).size == 3
 
 
-async def test_new_folder_is_made_once(transport, tmp_path):
-    await transport.new_folder(str(tmp_path / "d"), {"a": b"1", "b": b"2"})
+async def test_many_commands_share_few_threads(transport, tmp_path):
+    before = threading.active_count()
+    for turn in range(5):
+        prefixes = [str(tmp_path / f"{turn}-{number}") for number in range(3)]
+        many = await asyncio.gather(*(transport.start_once(prefix, ["true"]) for prefix in prefixes))
+        assert [(await once.result(None)).exit_code for once in many] == [0, 0, 0]
+    assert threading.active_count() <= before + 4  # a fourth: the last one may still be on its way back
+
+
+async def test_command_gets_a_folder_of_its_own(transport, tmp_path):
+    prefix = str(tmp_path / "d" / "run")
+    once = await transport.start_once(prefix, ["cat", str(tmp_path / "d" / "b")], files={"a": b"1", "b": b"2"})
+    assert await once.result(None) == Completed(0, b"2", b"")
     with pytest.raises(FileExistsError):
-        await transport.new_folder(str(tmp_path / "d"), {"a": b"3"})
-    assert (tmp_path / "d" / "b").read_bytes() == b"2"
+        await transport.start_once(prefix, ["true"], files={"a": b"3"})
+    assert (tmp_path / "d" / "a").read_bytes() == b"1"
     assert os.listdir(tmp_path) == ["d"]
+    assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "d" / "a").stat().st_mode) == 0o600
 
 
-async def test_new_folder_is_whole_or_not_there(transport, tmp_path):
-    with pytest.raises(FileNotFoundError):  # as when the disk fills up between two files
-        await transport.new_folder(str(tmp_path / "d"), {"a": b"1", "no such folder/b": b"2"})
+@pytest.mark.parametrize(
+    ("argv", "files", "error"),
+    [
+        (["true"], {"a": b"1", "no such folder/b": b"2"}, FileNotFoundError),  # as when the disk fills up in between
+        (["no-such-program"], {"a": b"1"}, CommandMissing),
+    ],
+)
+async def test_the_folder_is_whole_and_has_a_command_or_is_not_there(transport, tmp_path, argv, files, error):
+    with pytest.raises(error):
+        await transport.start_once(str(tmp_path / "d" / "run"), argv, files=files)
     assert os.listdir(tmp_path) == []
 
 
-async def test_new_folder_is_held_until_it_is_released(transport, tmp_path):
-    held = await transport.new_folder(str(tmp_path / "d"), {"a": b"1", "b": b"2"})
+async def test_the_folder_is_held_until_it_is_released(transport, tmp_path):
+    once = await transport.start_once(str(tmp_path / "d" / "run"), ["true"], files={"a": b"1", "b": b"2"})
     path = str(tmp_path / "d" / "a")
     assert await transport.hold(path) is None
-    held.release()
-    held.release()
+    once.hold.release()
+    once.hold.release()
     async with asyncio.timeout(10):
         while (again := await transport.hold(path)) is None:
             await asyncio.sleep(0.01)
@@ -139,7 +162,7 @@ async def test_new_folder_is_held_until_it_is_released(transport, tmp_path):
 
 async def test_holds_end_with_the_transport(transport, tmp_path):
     other = LocalTransport()
-    await other.new_folder(str(tmp_path / "d"), {"a": b"1"})
+    await other.start_once(str(tmp_path / "d" / "run"), ["true"], files={"a": b"1"})
     other.close()
     assert await transport.hold(str(tmp_path / "d" / "a")) is not None
 

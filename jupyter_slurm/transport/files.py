@@ -1,0 +1,123 @@
+"""Files as the local transport makes and locks them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+
+from jupyter_slurm.errors import TransportError
+
+__all__ = ["LocalHold", "content", "lock", "make_private", "new_file", "new_folder", "told"]
+
+_HINTS = {
+    errno.ENOSPC: "The disk is full: free some space (`jupyter slurm clean` removes old job directories).",
+    errno.EDQUOT: "Your quota is used up: free some space (`jupyter slurm clean` removes old job directories).",
+    errno.EROFS: "The file system is read-only: set Settings.job_root to a folder that can be written.",
+    errno.EACCES: "Set Settings.job_root to a folder of your own that the compute nodes see too.",
+}
+
+# Lustre mounted without flock, NFS without its lock daemon.
+_NO_LOCKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK})
+
+
+@contextlib.contextmanager
+def told(action: str, path: str) -> Iterator[None]:
+    """Map errors of the operating system; a missing file and a directory that exists stay what they are."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0, "")
+        raise TransportError(f"cannot {action} {path}: {error.strerror or error}", hint=hint, path=path) from error
+
+
+class LocalHold:
+    """See :class:`jupyter_slurm.transport.base.Hold`.
+
+    Parameters
+    ----------
+    file : int
+        The open file.
+    held : set of int
+        The files that a transport holds; this one is among them until it is released.
+    later : callable
+        Does a thing in another thread; RuntimeError when there is none any more.
+    """
+
+    def __init__(self, file: int, held: set[int], later: Callable[[Callable[[], None]], object]) -> None:
+        self._file, self._held, self._later = file, held, later
+        held.add(file)
+
+    def release(self) -> None:
+        """Let others have the file."""
+        if self._file not in self._held:
+            return
+        self._held.discard(self._file)
+        try:
+            self._later(lambda: os.close(self._file))  # on a network file system it takes a while
+        except RuntimeError:
+            os.close(self._file)
+
+
+def content(path: str) -> bytes:
+    """Return all of a file."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def new_file(path: str, mode: int = 0o600) -> int:
+    """Make a file that is not there yet, and open it for writing."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def make_private(path: str) -> None:
+    """Make a directory 0700 with its parents (``os.makedirs`` gives the mode to the last one only)."""
+    parent = os.path.dirname(path)
+    if parent and not os.path.isdir(parent):
+        make_private(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def lock(file: int, how: int = 0) -> None:
+    """Lock an open file, where its file system knows locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | how)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def new_folder(path: str, files: Mapping[str, bytes]) -> int:
+    """Make a directory under another name and give it its own; return the first file of it, open and locked."""
+    draft = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{secrets.token_hex(4)}")
+    held: int | None = None
+    os.mkdir(draft, 0o700)
+    try:
+        for name, data in files.items():
+            file = new_file(os.path.join(draft, name))
+            if held is None:
+                held = file
+                lock(file)
+            with open(file, "wb", closefd=file is not held) as stream:
+                stream.write(data)
+        if held is None:
+            raise ValueError("a folder without files cannot be held")
+        os.rename(draft, path)
+    except BaseException as error:
+        if held is not None:
+            os.close(held)
+        shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        raise
+    return held

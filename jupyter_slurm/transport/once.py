@@ -1,0 +1,122 @@
+"""Commands that run once and do not die with us, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from jupyter_slurm.transport.base import Completed, Context
+from jupyter_slurm.transport.files import LocalHold, content, lock, new_file, new_folder, told
+from jupyter_slurm.transport.processes import start
+
+__all__ = ["LocalOnce", "Workers"]
+
+
+class Workers:
+    """Threads that are used again, and keep no interpreter from leaving: what they wait for may be frozen."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do a thing in a thread, at once; it must not raise."""
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                threading.Thread(target=self._serve, name="jupyter-slurm-once", daemon=True).start()
+        self._work.put(work)
+
+    def close(self) -> None:
+        """Let the threads go that have nothing to do."""
+        with self._lock:
+            idle, self._idle = self._idle, 0
+        for _ in range(idle):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            with self._lock:
+                self._idle += 1
+
+
+class LocalOnce:
+    """See :class:`jupyter_slurm.transport.base.Once`.
+
+    All of it happens in one thread, because each change of threads costs a noticeable part of what sbatch itself takes.
+    """
+
+    def __init__(self, prefix: str, held: set[int], later: Callable[[Callable[[], None]], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._prefix, self._held, self._later = prefix, held, later
+        self.hold: LocalHold | None = None
+        self.started: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[Completed] = self._loop.create_future()
+
+    async def result(self, timeout: float | None) -> Completed | None:
+        """Wait for its end."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(self._ended)
+        except TimeoutError:
+            return None
+
+    def work(self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None) -> None:
+        """Do it, in a thread: make the folder, start the command, wait for its end, read what it left."""
+        try:
+            process = self._start(argv, files, context)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+            reason = error
+            self._tell(lambda: None if self.started.done() else self.started.set_exception(reason))
+            return
+        self._tell(lambda: None if self.started.done() else self.started.set_result(None))
+        exit_code = process.wait()
+        with contextlib.suppress(OSError):  # whoever removes the folder meanwhile does not want to know
+            done = Completed(exit_code, content(f"{self._prefix}.out"), content(f"{self._prefix}.err"))
+            self._tell(lambda: None if self._ended.done() else self._ended.set_result(done))
+
+    def _start(
+        self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None
+    ) -> subprocess.Popen[bytes]:
+        if files is None:
+            return _start_once(self._prefix, argv, context)
+        folder = os.path.dirname(self._prefix)
+        with told("make the folder", folder):
+            file = new_folder(folder, files)
+        try:
+            process = _start_once(self._prefix, argv, context)
+        except BaseException:
+            os.close(file)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self.hold = LocalHold(file, self._held, self._later)
+        return process
+
+    def _tell(self, act: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop may be gone; the files tell everything
+            self._loop.call_soon_threadsafe(act)
+
+
+def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
+    """Start a command on files that it keeps when we are gone; the lock is the open file's, so that it inherits it."""
+    with told("write", prefix):
+        out = new_file(f"{prefix}.out")
+    try:
+        lock(out)
+        with told("write", prefix):
+            err = new_file(f"{prefix}.err")
+        try:
+            return start(argv, context, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        finally:
+            os.close(err)
+    finally:
+        os.close(out)
