@@ -18,6 +18,7 @@ __all__ = ["STREAMS", "Follower"]
 
 STREAMS = ("stdout", "stderr")
 _SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
+_SETTLES = 0.2  # seconds in which a fresh job has nothing to tell, and its cell and sbatch are better left alone
 
 
 class Follower:
@@ -72,6 +73,8 @@ class Follower:
 
     async def _run(self) -> None:
         pause = _SHORTEST
+        if self._offsets is not None:
+            await asyncio.sleep(_SETTLES)
         while not self.ended.is_set():
             try:
                 if self._offsets is None:
