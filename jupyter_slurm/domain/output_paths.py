@@ -11,7 +11,7 @@ from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
 
-__all__ = ["default_pattern", "expand_pattern", "is_pattern"]
+__all__ = ["default_pattern", "expand_pattern", "is_pattern", "symbols"]
 
 # What %a is in a job that is no array (NO_VAL of slurm.h): Slurm prints it too.
 _NO_TASK: Final = 4294967294
@@ -33,6 +33,13 @@ def default_pattern(*, array: bool) -> str:
 def is_pattern(path: str) -> bool:
     r"""Whether a path means something else than what it says: it has a ``%`` or a backslash."""
     return "%" in path or "\\" in path
+
+
+def symbols(pattern: str) -> frozenset[str]:
+    r"""Return the letters of a pattern that stand for something; none where a backslash switches them off."""
+    if "\\" in pattern:
+        return frozenset()
+    return frozenset(symbol["letter"] for symbol in _SYMBOL.finditer(pattern) if symbol["letter"])
 
 
 def expand_pattern(
@@ -73,8 +80,7 @@ def expand_pattern(
     newest = version is None or version >= _REWRITTEN
     if "\\" in pattern:
         path = pattern.replace("\\", "") if newest else re.sub(r"\\(\\?)", r"\1", pattern)
-        # Before 25.11 a relative path was glued to the directory without a slash.
-        return path if path.startswith("/") else work_dir.rstrip("/") + ("/" if newest else "") + path
+        return path if path.startswith("/") else f"{work_dir.rstrip('/')}/{path}"
     numbers = {
         "A": job.job,
         "a": _NO_TASK if job.task is None else job.task,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.output_paths import default_pattern, expand_pattern, is_pattern
+from jupyter_slurm.domain.output_paths import default_pattern, expand_pattern, is_pattern, symbols
 
 OLD, NEW = (22, 5), (26, 5)
 
@@ -74,8 +74,8 @@ def test_backslashes_switch_symbols_off() -> None:
     assert path("a\\%j", version=NEW) == "/w/a%j"
     assert path("/a\\\\%j", version=OLD) == "/a\\%j"
     assert path("/a\\\\%j", version=NEW) == "/a%j"
-    # So did 22.05 to 25.05, with the directory and the name glued together.
-    assert path("a\\%j", version=OLD) == "/wa%j"
+    assert path("a\\%j", version=OLD) == "/w/a%j"
+    assert (symbols("a%%b-%A_%5a.%j"), symbols("a\\%j"), symbols("a%")) == ({"A", "a", "j"}, set(), set())
 
 
 @given(st.text(), st.sampled_from([None, OLD, NEW]), st.none() | st.integers(0, 9))

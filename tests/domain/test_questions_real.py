@@ -157,9 +157,8 @@ def test_output_goes_where_the_pattern_says(slurm: Slurm, wait_for: Callable[...
     folder = short_tmp / f"out-{slurm.control.installation.version[0]}"
     (folder / "sub").mkdir(parents=True)
     numbers = {
-        # An absolute path, since up to 25.05 a relative one with a backslash lands beside the folder.
         slurm.submit(
-            "--job-name=my name", "-o", f"{folder}/{pattern}", script=b"#!/bin/sh\necho $SLURM_JOB_ID\n"
+            "--job-name=my name", "-o", pattern, script=b"#!/bin/sh\necho $SLURM_JOB_ID\n", cwd=folder
         ): pattern
         for pattern in PATTERNS
     }
@@ -178,7 +177,7 @@ def test_output_goes_where_the_pattern_says(slurm: Slurm, wait_for: Callable[...
     for number, record in records.items():
         pattern = numbers.get(record.id.job) or ("arr-%A-%a-%3a-%b-%j" if record.id.job == array else "slurm-%A_%a.out")
         path = expand_pattern(
-            pattern if pattern.startswith(("arr", "slurm")) else f"{folder}/{pattern}",
+            pattern,
             job=record.id,
             name="my name",
             user=me,
