@@ -1,0 +1,160 @@
+"""Reading site profiles: one TOML file a cluster, checked against ``profile.schema.json``."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import fastjsonschema
+
+from jupyter_slurm.errors import ConfigError
+
+__all__ = ["Profile", "list_profiles", "load_profile", "parse_profile"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_LARGEST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of a cluster. Times are in seconds.
+
+    Attributes
+    ----------
+    name : str
+        The cluster's id for the person and in the API.
+    host : str
+        The login node, as ``~/.ssh/config`` names it.
+    jump : tuple of str or None
+        Hosts on the way; None: as ``~/.ssh/config`` says.
+    user : str or None
+    port : int or None
+        None: as ``~/.ssh/config`` says.
+    carrier : str
+        ``paramiko`` or ``openssh``.
+    max_age : float or None
+        After which a log-in ends.
+    prelude : str
+        Shell text before every command.
+    login_shell : bool
+        Whether the environment is that of a login shell.
+    slurm_conf : str or None
+        SLURM_CONF there.
+    job_root : str
+        Folder of the job directories there; ``~/`` is the home.
+    poll_shortest : float
+        Between two looks at the queue.
+    ports : tuple of two int
+        First and last local port for tunnels.
+    """
+
+    name: str
+    host: str
+    jump: tuple[str, ...] | None = None
+    user: str | None = None
+    port: int | None = None
+    carrier: str = "paramiko"
+    max_age: float | None = None
+    prelude: str = ""
+    login_shell: bool = False
+    slurm_conf: str | None = None
+    job_root: str = "~/.local/share/jupyter_slurm/jobs"
+    poll_shortest: float = 10.0
+    ports: tuple[int, int] = (8000, 9000)
+    title: str = ""
+
+
+def load_profile(name: str, folders: Sequence[str]) -> Profile:
+    """Read the profile of a cluster.
+
+    Parameters
+    ----------
+    name : str
+        Of the cluster: the file is ``NAME.toml``.
+    folders : sequence of str
+        Where to look; the first one that has it wins.
+
+    Raises
+    ------
+    ConfigError
+        There is none, or it cannot be used.
+    """
+    if _NAME.fullmatch(name):
+        for folder in folders:
+            path = os.path.join(folder, f"{name}.toml")
+            try:
+                with open(path, "rb") as file:
+                    raw = file.read(_LARGEST)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Check its permissions.") from None
+            return parse_profile(name, raw, path)
+    known = ", ".join(list_profiles(folders)) or "none"
+    raise ConfigError(
+        f"There is no site profile {name!r} (known: {known}).",
+        hint="`jupyter slurm init` writes one.",
+    )
+
+
+def list_profiles(folders: Sequence[str]) -> list[str]:
+    """Return the names of all profiles, sorted."""
+    names = set()
+    for folder in folders:
+        try:
+            found = os.listdir(folder)
+        except OSError:
+            continue
+        names |= {entry.removesuffix(".toml") for entry in found if entry.endswith(".toml")}
+    return sorted(name for name in names if _NAME.fullmatch(name))
+
+
+def parse_profile(name: str, raw: bytes, path: str) -> Profile:
+    """Read the text of a profile; ``path`` is for what is told when it is wrong."""
+    if name == "local" or name.startswith("local-"):
+        raise ConfigError(
+            f"{path}: {name!r} is the name of this machine's own Slurm.", hint="Give the file another name."
+        )
+    try:
+        data = tomllib.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}", hint="Correct the file.") from None
+    try:
+        _checker()(data)
+    except fastjsonschema.JsonSchemaValueException as error:
+        where = ".".join(str(part) for part in error.path[1:]) or "the profile"
+        raise ConfigError(
+            f"{path}: {where} {error.message.partition(' ')[2]}",
+            hint="The schema is shown by `jupyter slurm sites schema`.",
+        ) from None
+    return _profile(name, data, path)
+
+
+def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
+    login, shell, slurm = data["login"], data.get("shell", {}), data.get("slurm", {})
+    first, last = data.get("tunnels", {}).get("ports", (8000, 9000))
+    if first > last:
+        raise ConfigError(f"{path}: tunnels.ports: {first} is after {last}.", hint="The first port comes first.")
+    chosen = {
+        "jump": tuple(login["jump"]) if "jump" in login else None,
+        **{key: login[key] for key in ("user", "port", "carrier", "max_age") if key in login},
+        **{key: shell[key] for key in ("prelude", "login_shell") if key in shell},
+        **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
+    }
+    return Profile(
+        name, login["host"], slurm_conf=slurm.get("conf"), ports=(first, last), title=data.get("title", name), **chosen
+    )
+
+
+@functools.cache
+def _checker() -> Callable[[Any], Any]:
+    text = resources.files("jupyter_slurm.sites").joinpath("profile.schema.json").read_text("utf-8")
+    checker: Callable[[Any], Any] = fastjsonschema.compile(json.loads(text))
+    return checker

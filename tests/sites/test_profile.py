@@ -1,0 +1,101 @@
+"""Site profiles: what is taken, and what is refused in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile, parse_profile
+
+FULL = b"""
+title = "Arandu"
+[login]
+host = "arandu"
+jump = ["gateway", "me@second:2222"]
+user = "ana"
+port = 2200
+carrier = "openssh"
+max_age = 3600
+[shell]
+prelude = "module load slurm"
+login_shell = true
+[slurm]
+conf = "/opt/slurm/slurm.conf"
+job_root = "/scratch/ana/jobs"
+poll_shortest = 60
+[tunnels]
+ports = [8100, 8200]
+"""
+
+
+def test_every_key_arrives():
+    assert parse_profile("arandu", FULL, "x.toml") == Profile(
+        "arandu",
+        "arandu",
+        ("gateway", "me@second:2222"),
+        "ana",
+        2200,
+        "openssh",
+        3600,
+        "module load slurm",
+        True,
+        "/opt/slurm/slurm.conf",
+        "/scratch/ana/jobs",
+        60,
+        (8100, 8200),
+        "Arandu",
+    )
+
+
+def test_a_host_is_enough():
+    profile = parse_profile("c", b'[login]\nhost = "c.example.org"\n', "c.toml")
+    assert (profile.host, profile.jump, profile.carrier, profile.ports) == (
+        "c.example.org",
+        None,
+        "paramiko",
+        (8000, 9000),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "login"),
+        (b"[login", "not TOML"),
+        (b"\xff", "not TOML"),
+        (b'[login]\nhost = "-oProxyCommand=touch x"', "login.host"),
+        (b'[login]\nhost = "a b"', "login.host"),
+        (b'[login]\nhost = "a\\n"', "login.host"),
+        (b'[login]\nhost = "a"\nuser = "-l"', "login.user"),
+        (b'[login]\nhost = "a"\nport = 70000', "login.port"),
+        (b'[login]\nhost = "a"\nhots = 1', "login"),
+        (b'[login]\nhost = "a"\n[slurm]\npoll_shortest = 1', "slurm.poll_shortest"),
+        (b'[login]\nhost = "a"\n[slurm]\njob_root = "jobs"', "slurm.job_root"),
+        (b'[login]\nhost = "a"\n[tunnels]\nports = [9000, 8000]', "8000"),
+        (b"x = " + b"[" * 5000, "not TOML"),
+    ],
+)
+def test_what_is_wrong_is_named(text, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        parse_profile("c", text, "c.toml")
+    assert "c.toml" in caught.value.message
+    assert caught.value.hint
+
+
+def test_the_first_folder_wins(tmp_path):
+    for folder, host in (("mine", "a"), ("shipped", "b")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "c.toml").write_text(f'[login]\nhost = "{host}"\n')
+    (tmp_path / "shipped" / "d.toml").write_text('[login]\nhost = "d"\n')
+    (tmp_path / "shipped" / "-x.toml").touch()
+    folders = [str(tmp_path / "mine"), str(tmp_path / "shipped"), str(tmp_path / "none")]
+    assert load_profile("c", folders).host == "a"
+    assert list_profiles(folders) == ["c", "d"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "../c", "", "c/../c", "local", "-x"])
+def test_a_name_without_a_profile(tmp_path, name):
+    (tmp_path / "c.toml").write_text('[login]\nhost = "c"\n')
+    (tmp_path / "local.toml").write_text('[login]\nhost = "c"\n')
+    with pytest.raises(ConfigError):
+        load_profile(name, [str(tmp_path)])
