@@ -17,7 +17,11 @@ unexport PYTHONPATH
 EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/packages.py --missing)
 # Programs that only the tests need, each with Debian's package of it.
 TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do command -v $$program >/dev/null || echo $$program; done; \
-  [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev)
+  [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev; \
+  command -v ssh >/dev/null || echo openssh-client; [ -e /usr/sbin/sshd ] || echo openssh-server; \
+  command -v ip >/dev/null || echo iproute2; command -v nft >/dev/null || [ -e /usr/sbin/nft ] || echo nftables; \
+  for shell in zsh fish tcsh; do command -v $$shell >/dev/null || echo $$shell; done; \
+  [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator)
 NPM = npm --prefix labextension --no-audit --no-fund --no-update-notifier --loglevel=error
 # Runs a command, and shows what it said only if it fails.
 QUIET = ./.ci/quiet

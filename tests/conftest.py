@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 import pytest
+from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd
 
 from jupyter_slurm.embedded import Description, EmbeddedCluster, load_description
 from jupyter_slurm.embedded.control import ClusterControl
@@ -61,6 +62,12 @@ def _unavailable(reason: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def unavailable() -> Callable[[str], None]:
+    """``unavailable(reason)``: a part is missing here; skips, and fails where CI is set."""
+    return _unavailable
 
 
 def _ordinary_user(letter: str) -> Iterator[str]:

@@ -1,0 +1,93 @@
+"""Fixtures: hosts with a real sshd (tests/conftest.py makes them known to every test)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssh_hosts.people import People
+from ssh_hosts.sshd import SshHost, new_key
+
+__all__ = ["needs_hosts", "new_user", "ssh_host", "ssh_key"]
+
+_PROGRAMS = {
+    "ssh": "openssh-client",
+    "/usr/sbin/sshd": "openssh-server",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "unshare": "util-linux",
+}
+
+
+@pytest.fixture(scope="session")
+def needs_hosts(unavailable: Callable[[str], None]) -> None:
+    """Skip (in CI: fail) where no such hosts can be made."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to make hosts with a network of their own")
+    missing = [package for program, package in _PROGRAMS.items() if shutil.which(program) is None]
+    if missing:
+        unavailable(f"not installed: {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def new_user() -> Iterator[Callable[..., str]]:
+    """``new_user(shell="zsh", files={".zshenv": "echo noise"}, password=None)``: another account; returns its name.
+
+    Made after a host, it has to be let in there: ``host.authorize(name, public_key)``; or name it in ``users=``.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to make accounts")
+    people = People()
+    yield people.add
+    people.remove()
+
+
+@pytest.fixture(scope="session")
+def ssh_key(short_tmp: Path, needs_hosts: None) -> Path:
+    """A private key (ed25519, no passphrase) that the hosts of ``ssh_host`` take; the public one is ``.pub`` beside it."""
+    (short_tmp / "keys").mkdir()
+    return new_key(short_tmp / "keys" / "id_ed25519")
+
+
+@pytest.fixture(scope="session")
+def ssh_host(
+    short_tmp: Path, new_user: Callable[..., str], alice: str, ssh_key: Path, unavailable: Callable[[str], None]
+) -> Iterator[Callable[..., SshHost]]:
+    """``ssh_host(...)`` starts a host of its own with a real sshd, as root, and returns it as an ``SshHost``.
+
+    All arguments are by name and can be left out:
+
+    - ``name="host"``: host name, and the name in ``host.ssh_config``.
+    - ``users=(alice,)``: who may log in with the key ``host.key``; the first is ``host.user``.
+      Other login shells: ``users=[new_user(shell="fish", files={".config/fish/config.fish": "sleep 1"})]``.
+    - ``options={"MaxSessions": 2, "AllowTcpForwarding": "no", "PasswordAuthentication": "yes"}``: words of
+      sshd_config(5), before the usual ones, so that they win.
+    - ``sftp=False``: no SFTP subsystem. ``port=2222``. ``host_keys=("ed25519", "ecdsa")``.
+    - ``files={"user_ca.pub": text}``: files in the host's /etc/ssh, with ``options={"TrustedUserCAKeys":
+      "/etc/ssh/user_ca.pub"}`` for example. ``host_ca=path``: the host's keys get certificates of this private key.
+
+    What it has and can do is told at :class:`ssh_hosts.SshHost`: ``address``, ``port``, ``user``, ``key``,
+    ``known_hosts``, ``ssh_config``; ``stop()``, ``start()``, ``kill_sessions()``, ``reboot()``, ``drop()``,
+    ``restore()``, ``new_host_key()``, ``ssh(...)``, ``run(...)``, ``log``, ``close()``. It ends with the session.
+    """
+    made: list[SshHost] = []
+
+    def make(*, name: str = "host", users: Any = (), **options: Any) -> SshHost:
+        directory = short_tmp / f"h{len(made)}"
+        directory.mkdir(mode=0o711)
+        try:
+            host = SshHost(name, directory, users=tuple(users) or (alice,), key=ssh_key, **options)
+        except OSError as error:
+            unavailable(str(error))
+            raise
+        made.append(host)
+        return host
+
+    yield make
+    for host in made:
+        host.close()

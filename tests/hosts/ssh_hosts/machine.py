@@ -1,0 +1,146 @@
+"""A machine of its own: network, host name, processes and mounts, without containers or images."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Machine", "run"]
+
+# The first process of the machine. It reaps what others leave to it (bash does), and ends when its standard input does,
+# that is: with the process that started it. With it the kernel ends all others, and the network goes.
+_INIT = """
+set -e
+hostname "$1"
+ip link set lo up
+mount -t tmpfs -o mode=755 none /run
+mkdir -p /run/sshd /run/lock
+shift
+while [ $# -gt 0 ]; do mount --rbind "$1" "$2"; shift 2; done
+echo ready
+read -r _
+"""
+
+
+def run(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command; what it said is in the error if it fails (``check=False``: never an error)."""
+    check = options.pop("check", True)
+    options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60, **options}
+    if "input" not in options:
+        options.setdefault("stdin", subprocess.DEVNULL)
+    done = subprocess.run(argv, check=False, **options)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done
+
+
+class Machine:
+    """A host: namespaces that live as long as this object, at most as long as this process.
+
+    Parameters
+    ----------
+    name : str
+        Its host name.
+    directory : Path
+        Where its files lie: ``tmp`` is its /tmp, ``log`` its /var/log.
+    mounts : mapping, optional
+        What it has of its own: path on the machine to path here (file or directory; both exist).
+    shared : sequence of Path, optional
+        Directories below this machine's /tmp that the host has, too, at the same path.
+
+    Attributes
+    ----------
+    pid : int
+        Process id, here, of its first process; ``/proc/<pid>/ns`` are its namespaces.
+    """
+
+    def __init__(
+        self, name: str, directory: Path, *, mounts: Mapping[str, Path] | None = None, shared: Sequence[Path] = ()
+    ) -> None:
+        self.name, self.directory = name, directory
+        directory.mkdir(mode=0o755, parents=True)
+        binds: list[tuple[Path, str | Path]] = []
+        for own, mode in (("tmp", 0o1777), ("log", 0o755)):
+            (directory / own).mkdir()
+            (directory / own).chmod(mode)
+        for path in shared:
+            inside = directory / "tmp" / path.relative_to("/tmp")
+            inside.mkdir(parents=True)
+            binds.append((path, inside))
+        binds += [(source, target) for target, source in (mounts or {}).items()]
+        binds.append((directory / "log", "/var/log"))
+        # The last one: it hides this machine's /tmp, where the others come from.
+        binds.append((directory / "tmp", "/tmp"))
+        spaces = ("--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        self._process = subprocess.Popen(
+            ["unshare", *spaces, "bash", "-c", _INIT, "init", name, *(str(path) for pair in binds for path in pair)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+        )
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        if said != b"ready\n":
+            said += self._process.stdout.read()
+            self.close()
+            raise OSError(f"cannot make namespaces for a host here: {said.decode(errors='replace').strip()}")
+        outer = self._process.pid
+        self.pid = int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
+
+    def close(self) -> None:
+        """End every process of the machine; its network goes with them."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self._process.wait(30)
+
+    @property
+    def tmp(self) -> Path:
+        """Its /tmp, as seen from here."""
+        return self.directory / "tmp"
+
+    def command(self, *argv: str, user: str | None = None, network_only: bool = False) -> list[str]:
+        """Return a command line that runs ``argv`` there, as root or as ``user``.
+
+        With ``network_only`` the command keeps the files and processes of this machine: a program that stands on the
+        host's place in the network.
+        """
+        enter = ["nsenter", "--target", str(self.pid), "--net"]
+        if not network_only:
+            enter += ["--uts", "--ipc", "--mount", "--pid"]
+        if user is not None:
+            enter += ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
+        return [*enter, *argv]
+
+    def run(self, *argv: str, user: str | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command there, not through SSH; an error if it fails, unless ``check=False``."""
+        return run(*self.command(*argv, user=user), **options)
+
+    def processes(self) -> dict[int, str]:
+        """Return what runs there but for the first process: process id as seen from here, to the name of the program."""
+        ours = os.stat(f"/proc/{self.pid}/ns/pid").st_ino
+        found = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdecimal() and int(entry) != self.pid:
+                try:
+                    if os.stat(f"/proc/{entry}/ns/pid").st_ino == ours:
+                        found[int(entry)] = Path(f"/proc/{entry}/comm").read_text().strip()
+                except OSError:  # it has ended meanwhile
+                    continue
+        return found
+
+    def pid_here(self, inner: int) -> int | None:
+        """Return the process id, as seen from here, of one that the machine knows as ``inner``; None if it has ended."""
+        for pid in self.processes():
+            try:
+                status = Path(f"/proc/{pid}/status").read_text()
+            except OSError:
+                continue
+            ids = next(line.split() for line in status.splitlines() if line.startswith("NSpid:"))
+            if int(ids[-1]) == inner:
+                return pid
+        return None
