@@ -1,0 +1,1 @@
+"""Commands and files on a machine behind SSH."""
