@@ -14,7 +14,13 @@
     ├── SubmissionUnknown        sbatch was started and its answer is not known yet
     ├── TransportError           the way to the login node failed
     │   ├── CommandMissing       the program is not on the PATH there
-    │   └── CommandTimeout       no answer within the time allowed
+    │   ├── CommandTimeout       no answer within the time allowed
+    │   ├── HostKeyError         a host did not prove to be the one that is meant
+    │   │   ├── HostKeyUnknown   nobody has said yes to its key
+    │   │   ├── HostKeyChanged   another key is known for it
+    │   │   └── HostKeyRevoked   its key must not be used any more
+    │   └── LoginFailed          a host did not let the person in
+    │       └── LoginDeclined    the person did not want to answer
     ├── AgentError               the agent could not be reached, started or understood
     │   ├── AgentUnreachable
     │   └── AgentRefused         it is there and does not accept us (other user, other version)
@@ -45,10 +51,16 @@ __all__ = [
     "ConfigError",
     "ControllerError",
     "EmbeddedError",
+    "HostKeyChanged",
+    "HostKeyError",
+    "HostKeyRevoked",
+    "HostKeyUnknown",
     "JobError",
     "JobFailed",
     "JobNotFound",
     "JobOutputMissing",
+    "LoginDeclined",
+    "LoginFailed",
     "MissingPackages",
     "OptionError",
     "ParseError",
@@ -174,6 +186,45 @@ class CommandTimeout(TransportError):
     """No answer within the time allowed."""
 
     code, status = "command-timeout", 504
+
+
+class HostKeyError(TransportError):
+    """A host did not prove to be the one that is meant. Nothing was told to it.
+
+    Its details name the ``host``, the ``fingerprint`` of the key as ``ssh-keygen -l`` prints it, and the ``key_type``.
+    """
+
+    code = "host-key"
+
+
+class HostKeyUnknown(HostKeyError):
+    """Nobody has said yes to the key of a host yet, or somebody has just said no."""
+
+    code = "host-key-unknown"
+
+
+class HostKeyChanged(HostKeyError):
+    """Another key is known for a host: it was installed anew, or somebody stands in between."""
+
+    code = "host-key-changed"
+
+
+class HostKeyRevoked(HostKeyError):
+    """The key of a host must not be used any more."""
+
+    code = "host-key-revoked"
+
+
+class LoginFailed(TransportError):
+    """A host did not let the person in; ``tried`` in the details says with what, one line each, and nothing secret."""
+
+    code = "login-failed"
+
+
+class LoginDeclined(LoginFailed):
+    """The person did not want to answer, or nobody was there."""
+
+    code = "login-declined"
 
 
 class AgentError(SlurmError):
