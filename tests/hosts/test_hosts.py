@@ -17,6 +17,8 @@ from ssh_hosts import SshHost
 from ssh_hosts.machine import run
 from ssh_hosts.sshd import new_key
 
+from jupyter_slurm.embedded import EmbeddedCluster
+
 pytestmark = pytest.mark.root
 
 
@@ -46,7 +48,7 @@ def test_nothing_is_left_of_a_host(ssh_host: Callable[..., SshHost], wait_for: C
     detached = "setsid sleep 600 >/dev/null 2>&1 </dev/null &"
     assert host.ssh(detached).returncode == 0
     wait_for(lambda: "sleep" in host.processes().values(), "what was started there")
-    before, cable = set(host.processes()), Path(f"/sys/class/net/{host.wire.device}")
+    before, cable = set(host.processes()), Path(f"/sys/class/net/{host.link.device}")
     assert cable.exists()
     host.close()
     assert not {pid for pid in before if _runs(pid)}
@@ -59,7 +61,7 @@ def test_nothing_is_left_of_a_host_whose_test_run_was_killed(
     script = (
         "import sys, time; from pathlib import Path; from ssh_hosts import SshHost\n"
         "host = SshHost('orphan', Path(sys.argv[1]), users=[sys.argv[2]], key=Path(sys.argv[3]))\n"
-        "print(host.wire.device, host.pid, flush=True); time.sleep(600)"
+        "print(host.link.device, host.pid, flush=True); time.sleep(600)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     argv = [sys.executable, "-c", script, str(short_tmp / "orphan"), alice, str(ssh_key)]
@@ -81,6 +83,7 @@ def _runs(pid: int) -> bool:
 
 def test_a_stopped_sshd_refuses_and_comes_back_on_the_same_port(host: SshHost) -> None:
     with _client(host, "cat") as session:
+        assert _echoes(session)
         host.stop()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host.address, host.port), timeout=5)
@@ -113,6 +116,41 @@ def test_dropped_packets_are_lost_in_silence_and_come_back(host: SshHost) -> Non
         host.restore()
         assert _answer(session, 20), "what was on its way arrives"
         assert host.ssh("true").returncode == 0
+
+
+@pytest.mark.parametrize("round_trip", [0.02, 0.05])
+def test_an_answer_over_a_long_cable_takes_a_round_trip(
+    ssh_host: Callable[..., SshHost], wait_for: Callable[..., Any], round_trip: float
+) -> None:
+    host = ssh_host(name="far", round_trip=round_trip)
+    times = []
+    for _ in range(5):
+        begin = time.monotonic()
+        socket.create_connection((host.address, host.port), timeout=10).close()
+        times.append(time.monotonic() - begin)
+    assert round_trip <= min(times) < round_trip + 0.02
+    with _client(host, "cat") as session:
+        assert _echoes(session)
+        host.drop()
+        assert not _echoes(session, within=1.5)
+        host.restore()
+        assert _answer(session, 20)
+    host.close()
+    assert not Path(f"/sys/class/net/{host.link.device}").exists()
+
+
+def test_a_host_on_our_own_network_reaches_our_clusters(
+    ssh_host: Callable[..., SshHost], cluster: EmbeddedCluster, short_tmp: Path, wait_for: Callable[..., Any]
+) -> None:
+    host = ssh_host(name="login", own_network=False, shared=[short_tmp])
+    submit = f"export SLURM_CONF={cluster.slurm_conf}; cd; printf '#!/bin/sh\nhostname\n' | sbatch --parsable -o out"
+    done = host.ssh(submit)
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    wait_for(
+        lambda: cluster.run("squeue", "-hj", job, "-t", "all", "-o", "%T").stdout.strip() == "COMPLETED", "the job"
+    )
+    assert host.ssh("cat out").stdout.strip() == socket.gethostname()
 
 
 def test_another_host_key_is_refused(ssh_host: Callable[..., SshHost]) -> None:

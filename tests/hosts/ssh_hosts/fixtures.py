@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ssh_hosts.network import LongWire, Wire
 from ssh_hosts.people import People
 from ssh_hosts.sshd import SshHost, new_key
 
@@ -67,6 +69,10 @@ def ssh_host(
       Other login shells: ``users=[new_user(shell="fish", files={".config/fish/config.fish": "sleep 1"})]``.
     - ``options={"MaxSessions": 2, "AllowTcpForwarding": "no", "PasswordAuthentication": "yes"}``: words of
       sshd_config(5), before the usual ones, so that they win.
+    - ``round_trip=0.05``: a cable on which an answer takes 50 ms.
+    - ``own_network=False``: it stands on 127.0.0.1 of this machine, at a free port, and reaches what listens there: the
+      clusters of ``cluster`` and ``new_cluster``, with ``shared=[short_tmp]`` so that their slurm.conf is there, too.
+      It cannot be cut off.
     - ``sftp=False``: no SFTP subsystem. ``port=2222``. ``host_keys=("ed25519", "ecdsa")``.
     - ``files={"user_ca.pub": text}``: files in the host's /etc/ssh, with ``options={"TrustedUserCAKeys":
       "/etc/ssh/user_ca.pub"}`` for example. ``host_ca=path``: the host's keys get certificates of this private key.
@@ -77,11 +83,14 @@ def ssh_host(
     """
     made: list[SshHost] = []
 
-    def make(*, name: str = "host", users: Any = (), **options: Any) -> SshHost:
+    def make(
+        *, name: str = "host", users: Any = (), round_trip: float = 0, own_network: bool = True, **options: Any
+    ) -> SshHost:
+        attach = (partial(LongWire, round_trip=round_trip) if round_trip else Wire) if own_network else None
         directory = short_tmp / f"h{len(made)}"
         directory.mkdir(mode=0o711)
         try:
-            host = SshHost(name, directory, users=tuple(users) or (alice,), key=ssh_key, **options)
+            host = SshHost(name, directory, users=tuple(users) or (alice,), key=ssh_key, attach=attach, **options)
         except OSError as error:
             unavailable(str(error))
             raise

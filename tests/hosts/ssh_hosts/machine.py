@@ -15,10 +15,10 @@ __all__ = ["Machine", "run"]
 _INIT = """
 set -e
 hostname "$1"
-ip link set lo up
+[ "$2" = here ] || ip link set lo up
 mount -t tmpfs -o mode=755 none /run
 mkdir -p /run/sshd /run/lock
-shift
+shift 2
 while [ $# -gt 0 ]; do mount --rbind "$1" "$2"; shift 2; done
 echo ready
 read -r _
@@ -50,6 +50,8 @@ class Machine:
         What it has of its own: path on the machine to path here (file or directory; both exist).
     shared : sequence of Path, optional
         Directories below this machine's /tmp that the host has, too, at the same path.
+    own_network : bool
+        False: it stands on this machine's network.
 
     Attributes
     ----------
@@ -58,9 +60,16 @@ class Machine:
     """
 
     def __init__(
-        self, name: str, directory: Path, *, mounts: Mapping[str, Path] | None = None, shared: Sequence[Path] = ()
+        self,
+        name: str,
+        directory: Path,
+        *,
+        mounts: Mapping[str, Path] | None = None,
+        shared: Sequence[Path] = (),
+        own_network: bool = True,
     ) -> None:
         self.name, self.directory = name, directory
+        self._spaces = ["--uts", "--ipc", "--mount", "--pid", *(["--net"] if own_network else [])]
         directory.mkdir(mode=0o755, parents=True)
         binds: list[tuple[Path, str | Path]] = []
         for own, mode in (("tmp", 0o1777), ("log", 0o755)):
@@ -74,9 +83,10 @@ class Machine:
         binds.append((directory / "log", "/var/log"))
         # The last one: it hides this machine's /tmp, where the others come from.
         binds.append((directory / "tmp", "/tmp"))
-        spaces = ("--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        unshare = ["unshare", *self._spaces, "--fork", "--kill-child", "--mount-proc"]
+        init = ["bash", "-c", _INIT, "init", name, "own" if own_network else "here"]
         self._process = subprocess.Popen(
-            ["unshare", *spaces, "bash", "-c", _INIT, "init", name, *(str(path) for pair in binds for path in pair)],
+            [*unshare, *init, *(str(path) for pair in binds for path in pair)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -103,15 +113,9 @@ class Machine:
         """Its /tmp, as seen from here."""
         return self.directory / "tmp"
 
-    def command(self, *argv: str, user: str | None = None, network_only: bool = False) -> list[str]:
-        """Return a command line that runs ``argv`` there, as root or as ``user``.
-
-        With ``network_only`` the command keeps the files and processes of this machine: a program that stands on the
-        host's place in the network.
-        """
-        enter = ["nsenter", "--target", str(self.pid), "--net"]
-        if not network_only:
-            enter += ["--uts", "--ipc", "--mount", "--pid"]
+    def command(self, *argv: str, user: str | None = None) -> list[str]:
+        """Return a command line that runs ``argv`` there, as root or as ``user``."""
+        enter = ["nsenter", "--target", str(self.pid), *self._spaces]
         if user is not None:
             enter += ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
         return [*enter, *argv]

@@ -1,21 +1,26 @@
-"""Cables: how the test process reaches a host, and how packets are lost on the way."""
+"""Cables and switches: how hosts reach each other, and how packets are lost on the way."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
 import random
+import subprocess
+import sys
 from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
 
+from ssh_hosts import relay
 from ssh_hosts.machine import Machine, run
 
-__all__ = ["Wire"]
+__all__ = ["Lan", "Link", "LongWire", "Wire"]
 
 # Set apart for measuring network devices (RFC 2544): no real network uses it, and a route of this machine hardly does.
 _POOL = IPv4Network("198.18.0.0/15")
 
 _DROP = """
-table netdev {table} {{
+table netdev jsl_{device} {{
   chain ingress {{
     type filter hook ingress device "{device}" priority 0
     meta protocol {{ ip, ip6 }} drop
@@ -24,70 +29,150 @@ table netdev {table} {{
 """
 
 
-class Wire:
-    """A cable (veth pair) from here to a machine.
-
-    Its /26 belongs to this cable alone: the first addresses to its two ends, the upper half (``inner``) to what lies
-    behind the machine. Both ends vanish with the machine.
+class Link:
+    """A cable between two network devices, each on a machine or (None) here.
 
     Attributes
     ----------
-    here, there : IPv4Address
-        This end and the machine's.
-    device : str
-        Name of the network device at this end; at the other it is ``eth0``.
+    address : str
+        Address of the second end.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self.device, network = _claim(machine)
-        self.here, self.there = network[1], network[2]
-        self.inner = list(network.subnets())[1]
-        run("ip", "addr", "add", f"{self.here}/30", "dev", self.device)
-        run("ip", "link", "set", self.device, "up")
-        machine.run("ip", "addr", "add", f"{self.there}/30", "dev", "eth0")
-        machine.run("ip", "link", "set", "eth0", "up")
+    def __init__(self, address: str, near: tuple[Machine | None, str], far: tuple[Machine, str]) -> None:
+        self.address = address
+        self._ends = (near, far)
 
     def drop(self) -> None:
         """Lose every packet from now on, silently, in both directions: what a sleeping laptop or a dead VPN looks like.
 
-        Dropped where they arrive, so that neither end is told anything (a filter on output would be: EPERM).
+        Dropped where they arrive, so that neither end is told anything (a filter on output would be: EPERM). ARP goes
+        through: without it, a new connection would soon be told that there is no route.
         """
-        for enter, device in self._ends():
-            run(*enter, "nft", "-f", "-", input=_DROP.format(table=self.device, device=device))
+        for machine, device in self._ends:
+            _on(machine, "nft", "-f", "-", input=_DROP.format(device=device))
 
     def restore(self) -> None:
         """Let packets through again. Nothing happens where they are not dropped."""
-        for enter, _ in self._ends():
-            run(*enter, "nft", "delete", "table", "netdev", self.device, check=False)
+        for machine, device in self._ends:
+            _on(machine, "nft", "delete", "table", "netdev", f"jsl_{device}", check=False)
 
-    def _ends(self) -> list[tuple[list[str], str]]:
-        return [([], self.device), (self._machine.command(), "eth0")]
+    def close(self) -> None:
+        """Free what does not go with the machine at its end."""
 
 
-def _claim(machine: Machine) -> tuple[str, IPv4Network]:
-    """Make the cable. Its name stands for its addresses: that no two devices can share one keeps test runs apart."""
-    taken = _routed()
-    candidates = list(enumerate(_POOL.subnets(new_prefix=26)))
-    random.shuffle(candidates)
-    for number, network in candidates:
-        if any(network.overlaps(other) for other in taken):
-            continue
+class Wire(Link):
+    """A cable (veth pair) from here to a machine, with addresses that nobody else has.
+
+    It has a /26 for itself: the first addresses are those of its two ends, the upper half (``behind``) is for a network
+    behind the machine. Both ends vanish with the machine.
+
+    Attributes
+    ----------
+    here : str
+        Address of this end.
+    device : str
+        Name of the network device at this end; on the machine it is ``eth0``.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.device, network = self._claim(machine)
+        self.here, self.behind = str(network[1]), list(network.subnets())[1]
+        super().__init__(str(network[2]), (None, self.device), (machine, "eth0"))
+        _up(None, self.device, f"{self.here}/30")
+        _up(machine, "eth0", f"{self.address}/30")
+
+    def _claim(self, machine: Machine) -> tuple[str, IPv4Network]:
+        """Make the cable. Its name stands for its addresses: no two devices can share one, so test runs never meet."""
+        taken = _routed()
+        candidates = list(enumerate(_POOL.subnets(new_prefix=26)))
+        random.shuffle(candidates)
+        for number, network in candidates:
+            if not any(network.overlaps(other) for other in taken) and self._connect(f"jsl{number}", machine):
+                return f"jsl{number}", network
+        raise OSError(f"no free network in {_POOL}")
+
+    def _connect(self, device: str, machine: Machine) -> bool:
+        """Make the two devices; False if there is one of that name."""
         peer = ["peer", "name", "eth0", "netns", str(machine.pid)]
-        made = run("ip", "link", "add", f"jsl{number}", "type", "veth", *peer, check=False)
-        if made.returncode == 0:
-            return f"jsl{number}", network
-        if "File exists" not in made.stderr:
+        made = run("ip", "link", "add", device, "type", "veth", *peer, check=False)
+        if made.returncode != 0 and "File exists" not in made.stderr:
             raise OSError(f"cannot make a network for a host here: {made.stderr.strip()}")
-    raise OSError(f"no free network in {_POOL}")
+        return made.returncode == 0
+
+
+class LongWire(Wire):
+    """A cable with a round trip of so many seconds.
+
+    ``tc netem`` does this where the kernel has it, which not every kernel does. Here a process (:mod:`ssh_hosts.relay`)
+    holds each packet between two TUN devices for a while, so that TCP at both ends sees a true round trip:
+    acknowledgements, windows and retransmissions included, unlike with a relay of connections.
+    """
+
+    def __init__(self, machine: Machine, *, round_trip: float) -> None:
+        self._round_trip = round_trip
+        self._relay: subprocess.Popen[bytes] | None = None
+        super().__init__(machine)
+
+    def close(self) -> None:
+        """End the process that carries the packets."""
+        if self._relay is not None:
+            self._relay.communicate(timeout=30)
+            self._relay = None
+
+    def _connect(self, device: str, machine: Machine) -> bool:
+        argv = [sys.executable, relay.__file__, device, str(machine.pid), str(self._round_trip / 2)]
+        self._relay = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._relay.stdout is not None
+        said = self._relay.stdout.readline().decode().strip()
+        if said == "ready":
+            return True
+        self.close()
+        if said != "taken":
+            raise OSError(f"cannot make a network for a host here: {said}")
+        return False
+
+
+class Lan:
+    """A network behind a host, with a switch of its own. Nothing routes into it or out of it.
+
+    Parameters
+    ----------
+    network : IPv4Network
+        Its addresses are given out in turn.
+    directory : Path
+        For the files of the switch, which is a machine, too.
+    """
+
+    def __init__(self, network: IPv4Network, directory: Path) -> None:
+        self.network, self.switch = network, Machine("switch", directory)
+        self._free = network.hosts()
+        self.switch.run("ip", "link", "add", "bridge", "type", "bridge", "forward_delay", "0")
+        self.switch.run("ip", "link", "set", "bridge", "up")
+
+    def plug(self, machine: Machine) -> Link:
+        """Connect a machine; it gets the next address, on its device ``lan``."""
+        address = next(self._free)
+        port = f"port{int(address) - int(self.network.network_address)}"
+        peer = ["peer", "name", "lan", "netns", str(machine.pid)]
+        run("ip", "link", "add", port, "netns", str(self.switch.pid), "type", "veth", *peer)
+        self.switch.run("ip", "link", "set", port, "master", "bridge", "up")
+        _up(machine, "lan", f"{address}/{self.network.prefixlen}")
+        return Link(str(address), (self.switch, port), (machine, "lan"))
+
+    def close(self) -> None:
+        """End the switch."""
+        self.switch.close()
+
+
+def _on(machine: Machine | None, *argv: str, **options: Any) -> None:
+    (machine.run if machine else run)(*argv, **options)
+
+
+def _up(machine: Machine | None, device: str, address: str) -> None:
+    _on(machine, "ip", "addr", "add", address, "dev", device)
+    _on(machine, "ip", "link", "set", device, "up")
 
 
 def _routed() -> list[IPv4Network]:
-    destinations = [
-        route["dst"] for route in json.loads(run("ip", "-json", "-4", "route", "show", "table", "all").stdout)
-    ]
-    networks = []
-    for destination in destinations:
-        if destination != "default":
-            networks.append(ipaddress.IPv4Network(destination, strict=False))
-    return networks
+    routes = json.loads(run("ip", "-json", "-4", "route", "show", "table", "all").stdout)
+    return [ipaddress.IPv4Network(route["dst"], strict=False) for route in routes if route["dst"] != "default"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ssh_hosts.machine import Machine, run
-from ssh_hosts.network import Wire
+from ssh_hosts.network import Link, Wire
 
 __all__ = ["SshHost", "new_key"]
 
@@ -45,7 +46,9 @@ class SshHost(Machine):
     Attributes
     ----------
     name, address, port : str, str, int
-        Where sshd listens. The address is reached from the test process directly.
+        Where sshd listens.
+    link : Link or None
+        The cable that leads to it; None on this machine's own network.
     user : str
         Who logs in if nothing else is said.
     key : Path
@@ -66,37 +69,52 @@ class SshHost(Machine):
         users: Sequence[str],
         key: Path,
         options: Options | None = None,
-        port: int = 22,
+        attach: Callable[[Machine], Link] | None = Wire,
+        port: int | None = None,
         sftp: bool = True,
         host_keys: Sequence[str] = ("ed25519", "ecdsa"),
         host_ca: Path | None = None,
         files: Mapping[str, str] | None = None,
         mounts: Mapping[str, Path] | None = None,
         shared: Sequence[Path] = (),
-        wired: bool = True,
     ) -> None:
         self.etc = directory / "ssh"
         self.etc.mkdir(parents=True)
-        super().__init__(name, directory / "machine", mounts={"/etc/ssh": self.etc, **(mounts or {})}, shared=shared)
-        self.user, self.port, self.key = users[0], port, key
+        super().__init__(
+            name,
+            directory / "machine",
+            mounts={"/etc/ssh": self.etc, **(mounts or {})},
+            shared=shared,
+            own_network=attach is not None,
+        )
+        self.link: Link | None = None
+        self.user, self.key = users[0], key
         self._kinds, self._host_ca = tuple(host_keys), host_ca
-        self.options: dict[str, str | int | Sequence[str | int]] = {"Port": port, **(options or {})}
-        if sftp:
-            self.options.setdefault("Subsystem", "sftp /usr/lib/openssh/sftp-server")
-        for file, text in (files or {}).items():
-            (self.etc / file).write_text(text)
-        for user in users:
-            self.authorize(user, key.with_suffix(".pub").read_text())
         self.known_hosts, self.ssh_config = directory / "known_hosts", directory / "config"
-        self.wire: Wire | None = None
-        if wired:
-            self.wire = Wire(self)
-            self.address = str(self.wire.there)
-        self._make_host_keys()
-        if wired:
+        try:
+            self.link = attach(self) if attach else None
+            self.address = self.link.address if self.link else "127.0.0.1"
+            self.port = port or (22 if self.link else _free_port())
+            listen = {"Port": self.port, "ListenAddress": "0.0.0.0" if self.link else self.address}
+            subsystem = {"Subsystem": "sftp /usr/lib/openssh/sftp-server"} if sftp else {}
+            self.options: dict[str, str | int | Sequence[str | int]] = {**listen, **subsystem, **(options or {})}
+            for file, text in (files or {}).items():
+                (self.etc / file).write_text(text)
+            for user in users:
+                self.authorize(user, key.with_suffix(".pub").read_text())
+            self._make_host_keys()
             self.known_hosts.write_text(self.known_hosts_lines())
             self.ssh_config.write_text(self.client_entry())
             self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the host; nothing of it is left but its files."""
+        if self.link is not None:
+            self.link.close()
+        super().close()
 
     # What clients need ------------------------------------------------------------------------------------------
 
@@ -181,13 +199,13 @@ class SshHost(Machine):
 
     def drop(self) -> None:
         """Lose all packets between here and the host, silently, until :meth:`restore`."""
-        assert self.wire is not None
-        self.wire.drop()
+        assert self.link is not None, "a host on this machine's own network cannot be cut off"
+        self.link.drop()
 
     def restore(self) -> None:
         """Let packets through again."""
-        assert self.wire is not None
-        self.wire.restore()
+        assert self.link is not None, "a host on this machine's own network cannot be cut off"
+        self.link.restore()
 
     def new_host_key(self) -> None:
         """Give the host other keys, as after a new installation: clients that know it must refuse it."""
@@ -228,6 +246,11 @@ class SshHost(Machine):
             if time.monotonic() > deadline:
                 raise AssertionError(f"{self.name}: {failure}\n{self.log}")
             time.sleep(0.01)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _config(options: Options) -> str:
