@@ -1,0 +1,205 @@
+"""One SSH connection through all hosts of a way, made with blocking calls.
+
+Tuning: see the measurements beside :func:`_tune`. Sources: RFC 4253, RFC 4254, ssh_config(5), tcp(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import paramiko
+
+from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+__all__ = ["PACKET", "WINDOW", "Chain", "Gate", "LinkLost", "open_chain"]
+
+WINDOW = 4 << 20  # bytes: long links are filled; more makes the far sshd burn its processor
+PACKET = 32 << 10  # bytes
+_CONNECT = 30.0  # seconds for each step that needs no person
+_USER_TIMEOUT = 15_000  # ms that sent data may stay without an acknowledgement
+_CIPHERS = (
+    "aes128-gcm@openssh.com",  # twice as fast as the others here; paramiko lists it last
+    "aes256-gcm@openssh.com",
+    "aes128-ctr",
+    "aes256-ctr",
+    "aes192-ctr",
+)
+
+
+class LinkLost(TransportError):
+    """The connection broke, or there is none: what was asked may or may not have happened."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Who is let through: two checks for each host, called in a thread, which may wait for a person.
+
+    Attributes
+    ----------
+    verify : callable
+        Is given the host and its key before anything is told to it; raises when that key is not the host's.
+    login : callable
+        Authenticates on a transport that has been verified; raises when it cannot.
+    key_types : callable
+        The types of the keys that are known of a host, for it to show one of those (``HostKeyAlgorithms``).
+    """
+
+    verify: Callable[[Host, paramiko.PKey], None]
+    login: Callable[[Host, paramiko.Transport], None]
+    key_types: Callable[[Host], Sequence[str]] = lambda host: ()
+
+
+class Chain:
+    """The transports of a way, the nearest first; the last one is what the way is for."""
+
+    def __init__(self) -> None:
+        self._hops: list[paramiko.Transport] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def last(self) -> paramiko.Transport:
+        """The transport of the host at the end."""
+        return self._hops[-1]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nothing was seen to be broken; a link that drops everything still looks alive."""
+        return bool(self._hops) and all(hop.is_active() for hop in self._hops)
+
+    def close(self) -> None:
+        """End it from the near end, so that no goodbye has to travel; may be called from any thread, and again."""
+        for hop in self._hops:
+            with contextlib.suppress(Exception):  # paramiko may be in the middle of dying
+                hop.close()
+        for process in self._processes:
+            with contextlib.suppress(OSError):
+                process.kill()
+            process.wait()
+
+    def extend(self, host: Host, gate: Gate) -> None:
+        """Reach one host more."""
+        sock = self._socket(host)
+        try:
+            transport = paramiko.Transport(
+                sock,
+                default_window_size=WINDOW,
+                default_max_packet_size=PACKET,
+            )
+        except BaseException:
+            sock.close()
+            raise
+        self._hops.append(transport)
+        _tune(transport, host, gate.key_types(host))
+        transport.start_client(timeout=host.connect_timeout or _CONNECT)
+        gate.verify(host, transport.get_remote_server_key())
+        gate.login(host, transport)
+        if not transport.is_authenticated():
+            raise TransportError(f"{host.label} did not let us in", host=host.name)
+
+    def _socket(self, host: Host) -> Any:
+        timeout = host.connect_timeout or _CONNECT
+        if host.proxy_command:
+            return self._proxy(host.proxy_command)
+        if self._hops:
+            target = (host.hostname, host.port)
+            return self.last.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
+        return _tcp(host, timeout)
+
+    def _proxy(self, command: str) -> socket.socket:
+        """Start a ProxyCommand as OpenSSH does; the text comes from the person's own configuration."""
+        ours, theirs = socket.socketpair()
+        try:
+            argv = ["/bin/sh", "-c", f"exec {command}"]
+            end = theirs.fileno()
+            process = subprocess.Popen(argv, stdin=end, stdout=end, stderr=subprocess.DEVNULL, start_new_session=True)
+            self._processes.append(process)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return ours
+
+
+def _tcp(host: Host, timeout: float) -> socket.socket:
+    wanted = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(host.address_family, socket.AF_UNSPEC)
+    reason: OSError | None = None
+    for family, kind, protocol, _, address in socket.getaddrinfo(host.hostname, host.port, wanted, socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # 45 ms for each small answer without it
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT)
+            if host.bind_address:
+                sock.bind((host.bind_address, 0))
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            reason = error
+        else:
+            return sock
+    raise reason or OSError(f"{host.hostname} has no address")
+
+
+def _tune(transport: paramiko.Transport, host: Host, known: Sequence[str]) -> None:
+    """Choose algorithms: of those that the configuration allows and paramiko has, the fastest cipher first."""
+    options = transport.get_security_options()
+    quick = [*(name for name in _CIPHERS if name in options.ciphers), *options.ciphers]
+    options.ciphers = _allowed(tuple(dict.fromkeys(quick)), host.ciphers)
+    options.digests = _allowed(options.digests, host.macs)
+    options.kex = _allowed(options.kex, host.kex)
+    keys = _allowed(options.key_types, host.host_key_algorithms)
+    # The key that is known is asked for first, as OpenSSH does: a host has several.
+    options.key_types = tuple(dict.fromkeys([*(name for name in known if name in keys), *keys]))
+
+
+def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
+    """Return those of ours that are allowed; all of them when nothing is said, or nothing would be left."""
+    return tuple(name for name in ours if name in theirs) or tuple(ours)
+
+
+def open_chain(way: Sequence[Host], gate: Gate) -> Chain:
+    """Connect through all hosts, in this thread.
+
+    Raises
+    ------
+    SlurmError
+        What the checks raise, as it is.
+    LinkLost
+        A host cannot be reached: in a moment it may be.
+    """
+    chain = Chain()
+    for host in way:
+        try:
+            chain.extend(host, gate)
+        except BaseException as error:
+            chain.close()
+            if isinstance(error, SlurmError) or not isinstance(error, Exception):
+                raise
+            if isinstance(error, paramiko.AuthenticationException):
+                raise TransportError(f"{host.label} did not let us in: {error}", host=host.name) from error
+            raise _unreachable(host, error) from error
+    return chain
+
+
+def _unreachable(host: Host, error: Exception) -> LinkLost:
+    hint = "Is this machine on line, and in the VPN where the site wants that?"
+    reason = str(error) or type(error).__name__
+    if isinstance(error, socket.gaierror):
+        reason = f"the name {host.hostname} is not known"
+    elif isinstance(error, TimeoutError):
+        reason = "no answer"
+    elif isinstance(error, ConnectionRefusedError):
+        reason, hint = "connection refused", f"Does an SSH server listen there on port {host.port}?"
+    elif isinstance(error, paramiko.ChannelException):
+        before = host.through[-1] if host.through else "the host before it"
+        hint = f"Is the name right, and may {before} forward connections (AllowTcpForwarding)?"
+    return LinkLost(f"{host.label} cannot be reached: {reason}", hint=hint, host=host.name)

@@ -1,0 +1,194 @@
+"""What the far shell is taught when it starts: constant text for any POSIX shell. Values come as arguments only.
+
+Needs coreutils, and util-linux for locks (``flock``) and sessions (``setsid``); everything on Linux has both. Each
+function ends with ``js_end``, which marks the end of an answer on both streams; ``js_note`` puts a remark between.
+Until a command was started for good nothing may be printed: with a broken connection that would end the shell.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FUNCTIONS"]
+
+# Marks, and commands in given circumstances: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…
+_RUN: Final = r"""
+js_end() { printf '%s:%s\n' "$js_mark" "$1"; printf '%s:\n' "$js_mark" >&2; }
+js_note() { printf '%s!%s\n' "$js_mark" "$1"; }
+js_do() { LC_ALL=C "$@" </dev/null; js_end $?; }
+js_here() {
+  [ -z "$1" ] || umask "$1"
+  if [ -n "$2" ]; then cd -- "$2" 2>/dev/null || { js_note folder; exit 1; }; fi
+  js_n=$3; shift 3
+  while [ "$js_n" -gt 0 ]; do ulimit -S "-${1%%=*}" "${1#*=}" 2>/dev/null; shift; js_n=$((js_n-1)); done
+  js_n=$1; shift
+  while [ "$js_n" -gt 0 ]; do export "$1"; shift; js_n=$((js_n-1)); done
+  command -v -- "$1" >/dev/null 2>&1 || { js_note missing; exit 1; }
+  case $js_how in
+    check) exit 0 ;;
+    once) exec setsid /bin/sh -c "$js_wrap" "$js_prefix" "$@" </dev/null >/dev/null 2>&1 ;;
+  esac
+  exec "$@"
+}
+js_how=
+js_run() { ( js_here "$@" ) </dev/null; js_end $?; }
+js_feed() { js_note begin; ( js_here "$@" ); js_end $?; exit; }
+"""
+
+# Locks. A lock lives as long as a process of this shell's group has the file open; the shell ends it when it ends.
+_LOCK: Final = r"""
+js_holders=
+trap 'kill $js_holders 2>/dev/null' EXIT
+js_lock() { if command -v flock >/dev/null 2>&1; then flock -n 8 2>/dev/null; js_code=$?; else js_code=2; fi; }
+js_keep() {
+  js_lock
+  [ "$js_code" -le 1 ] || js_code=0
+  [ "$js_code" = 0 ] || return 0
+  sleep 2147483647 </dev/null >/dev/null 2>&1 &
+  js_holder=$!
+  js_holders="$js_holders $js_holder"
+}
+js_hold() {
+  js_code=3 js_holder=
+  if [ -L "$1" ]; then echo 'Too many levels of symbolic links' >&2
+  elif [ -e "$1" ]; then { js_keep; } 8<>"$1"
+  else echo 'No such file or directory' >&2
+  fi
+  js_end "$js_code $js_holder"
+}
+js_free() {
+  kill "$1" 2>/dev/null
+  js_kept=
+  for js_holder in $js_holders; do [ "$js_holder" = "$1" ] || js_kept="$js_kept $js_holder"; done
+  js_holders=$js_kept
+  js_end 0
+}
+js_reap() {
+  for js_ghost do
+    js_pid=${js_ghost%%:*} js_ghost=${js_ghost#*:}
+    if LC_ALL=C grep -aq "JUPYTER_SLURM_SHELL=${js_ghost#*:}" "/proc/$js_pid/environ" 2>/dev/null; then
+      kill -KILL -- "-${js_ghost%%:*}"
+    fi
+  done 2>/dev/null
+  js_end 0
+}
+"""
+
+# A command that runs once: PREFIX TOKEN DRAFT SECONDS #FILES (NAME CONTENT)… and what js_here takes.
+# The wrapper has PREFIX.out locked until PREFIX.exit is written; the command inherits the lock with its output.
+_ONCE: Final = r"""
+js_wrap='"$@" </dev/null >&9 2>&7 7>&- 9>&-; js_code=$?; umask 077; printf "%s\n" "$js_code" >"$0.exit"'
+js_begin() {
+  umask "$js_umask"
+  set +C
+  js_state=failed
+  printf '%s\n' "$js_token" >&6 || return 0
+  { js_lock; } 8>&9 6>&-
+  ( js_how=check; js_here "$@" ) 6>&- 7>&- 9>&- || { js_state=refused; return 0; }
+  if [ -n "$js_first" ]; then
+    { js_keep; } 8<>"$js_draft/$js_first" 6>&- 7>&- 9>&-
+    LC_ALL=C mv -T -- "$js_draft" "$js_folder" 6>&- 7>&- 9>&- || { [ ! -d "$js_folder" ] || js_state=taken; return 0; }
+  fi
+  ( js_how=once; js_here "$@" ) 6>&- &
+  js_state=started
+}
+js_once() {
+  js_prefix=$1 js_token=$2 js_draft=$3 js_wait=$4 js_n=$5
+  shift 5
+  js_first= js_holder= js_base=$js_prefix js_folder=${js_prefix%/*} js_state=failed
+  umask 077
+  if [ "$js_n" -gt 0 ]; then
+    js_first=$1 js_base=$js_draft/${js_prefix##*/}
+    LC_ALL=C mkdir -- "$js_draft"
+    while [ "$js_n" -gt 0 ]; do
+      printf '%b' "$2" >"$js_draft/$1" || js_first=
+      shift 2
+      js_n=$((js_n-1))
+    done
+    [ -n "$js_first" ] || js_base=
+  fi
+  if [ -n "$js_base" ]; then
+    set -C
+    [ ! -e "$js_base.out" ] || js_state=taken
+    { js_begin "$@"; } 9>"$js_base.out" 7>"$js_base.err" 6>"$js_base.once" || :
+    set +C
+    umask "$js_umask"
+  fi
+  umask "$js_umask"
+  if [ "$js_state" = started ]; then
+    js_tell "$js_wait"
+    return
+  fi
+  [ -z "$js_holder" ] || kill "$js_holder"
+  [ "$js_base" = "$js_prefix" ] || rm -rf -- "$js_draft"
+  js_mine=
+  [ "$js_state" != taken ] || read -r js_mine 2>/dev/null <"$js_prefix.once"
+  if [ "$js_mine" = "$js_token" ]; then js_holder=; js_tell "$js_wait"; return; fi
+  if [ "$js_state" = refused ] && [ "$js_base" = "$js_prefix" ]; then
+    rm -f -- "$js_prefix.out" "$js_prefix.err" "$js_prefix.once"
+  fi
+  js_end "$js_state"
+}
+js_tell() {
+  js_code=
+  if [ -e "$js_prefix.out" ] && [ ! -s "$js_prefix.exit" ]; then
+    { if command -v flock >/dev/null 2>&1; then flock -w "$1" 8; else sleep "$1"; false; fi; } 8<>"$js_prefix.out" &&
+    js_code=died
+  fi
+  [ ! -s "$js_prefix.exit" ] || read -r js_code <"$js_prefix.exit"
+  if [ -n "$js_code" ]; then
+    [ ! -s "$js_prefix.out" ] || cat "$js_prefix.out"
+    [ ! -s "$js_prefix.err" ] || cat "$js_prefix.err" >&2
+  fi
+  [ -e "$js_prefix.out" ] || js_code=gone
+  js_end "started $js_holder:${js_code:-runs}"
+}
+js_wait() { js_prefix=$1 js_holder=; js_tell "$2"; }
+"""
+
+# Files. What coreutils say in the C locale is mapped back to the error of the system.
+_FILES: Final = r"""
+js_read() {
+  LC_ALL=C dd if="$1" iflag=skip_bytes,count_bytes,fullblock bs=262144 skip="$2" count="$3" status=none </dev/null
+  js_end $?
+}
+js_list() {
+  ( LC_ALL=C ls -d -- "$1/." >/dev/null && cd -- "$1" && if [ -r . ]; then
+      for js_name in * .[!.]* ..?*; do
+        if [ -e "$js_name" ] || [ -L "$js_name" ]; then printf '%s\0' "$js_name"; fi
+      done
+    else echo 'Permission denied' >&2; false
+    fi ) </dev/null
+  js_end $?
+}
+js_make() { ( umask 077; LC_ALL=C mkdir -p -- "$1" ) </dev/null; js_end $?; }
+js_move() {
+  if [ -e "$1" ] || [ ! -e "$2" ]; then
+    [ "$3" = 0600 ] || chmod "$3" "$1"
+    LC_ALL=C mv -fT -- "$1" "$2"
+  fi </dev/null
+}
+js_put() {
+  ( umask 077; set -C; printf '%b' "$4" >"$1" ) && js_move "$1" "$2" "$3"
+  js_code=$?
+  [ "$js_code" = 0 ] || rm -f -- "$1" </dev/null
+  js_end "$js_code"
+}
+js_take() {
+  js_note begin
+  ( umask 077; LC_ALL=C exec dd of="$1" iflag=fullblock,count_bytes count="$3" oflag=seek_bytes seek="$2" \
+      bs=65536 conv=notrunc status=none )
+  js_code=$?
+  js_end "$js_code"
+  [ "$js_code" = 0 ] || exit
+}
+js_settle() { js_move "$@"; js_end $?; }
+"""
+
+_SELF: Final = r"""
+unset JUPYTER_SLURM_SHELL
+js_umask=$(umask) js_group=$$
+{ read -r js_stat </proc/$$/stat && js_stat=${js_stat##*) } && set -- $js_stat && js_group=$3; } 2>/dev/null
+"""
+
+FUNCTIONS: Final = _RUN + _LOCK + _ONCE + _FILES + _SELF

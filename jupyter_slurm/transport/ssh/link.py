@@ -1,0 +1,250 @@
+"""The connection that everything shares: watched, and made again when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import paramiko
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.transport.ssh.chain import PACKET, WINDOW, Chain, Gate, LinkLost, open_chain
+from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.threads import Threads
+
+__all__ = ["Link", "LinkLost"]
+
+log = logging.getLogger(__name__)
+
+_PING = "keepalive@openssh.com"  # every server answers a request, if only to say that it does not know it
+_CHANNEL = 30.0  # seconds
+
+
+class Link:
+    """One connection to the last host of a way.
+
+    It belongs to one event loop. It is made when it is first needed, and made again by itself when it broke; what a
+    person has to answer for, or a refusal, is asked once: until :meth:`connect` is called, everybody gets that error.
+
+    Parameters
+    ----------
+    way : sequence of Host
+        The hosts to go through, the one that is meant last.
+    gate : Gate
+        Checks host keys and logs in.
+    told : callable
+        Is given one line when the connection is lost, and one when it is back; in the event loop.
+    ping, deadline : float
+        Seconds between two questions whether the far side is there, and how long an answer may take. A link that
+        drops everything is found out within their sum.
+    pause : float
+        Seconds at most before the first attempt to connect again; it doubles up to a minute.
+    """
+
+    def __init__(
+        self,
+        way: Sequence[Host],
+        gate: Gate,
+        *,
+        told: Callable[[str], None] = log.info,
+        ping: float = 5.0,
+        deadline: float = 12.0,
+        pause: float = 0.5,
+    ) -> None:
+        self._way, self._gate, self._told = tuple(way), gate, told
+        self._ping, self._deadline, self._pause = ping, deadline, pause
+        self._chain: Chain | None = None
+        self._connecting: asyncio.Task[Chain] | None = None
+        self._refused: SlurmError | None = None
+        self._closed = False
+        self.generation = 0  # how many connections there have been
+        self.threads = Threads()
+
+    @property
+    def name(self) -> str:
+        """What the host at the end is called."""
+        return self._way[-1].name
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a connection, as far as that is known."""
+        return self._chain is not None and self._chain.is_alive
+
+    async def connect(self) -> None:
+        """Connect now, also after a refusal; a first failure is told and not tried again."""
+        self._refused = None
+        await self.transport(None)
+
+    async def transport(self, patience: float | None) -> paramiko.Transport:
+        """Return the live connection to the host at the end.
+
+        Raises
+        ------
+        LinkLost
+            There is none within ``patience`` seconds.
+        TransportError
+            It was refused.
+        """
+        if self._chain is not None and self._chain.is_alive:
+            return self._chain.last
+        self._check()
+        if self._connecting is None:
+            self._start(again=self.generation > 0)
+        assert self._connecting is not None
+        try:
+            async with asyncio.timeout(patience):
+                chain = await asyncio.shield(self._connecting)
+        except TimeoutError:
+            raise LinkLost(
+                f"no connection to {self.name} yet",
+                hint="It is tried again by itself, for as long as it takes.",
+                host=self.name,
+            ) from None
+        except asyncio.CancelledError:
+            self._check()  # the link was closed; else it is whoever waits that was cancelled
+            raise
+        return chain.last
+
+    async def open_session(self, patience: float | None) -> paramiko.Channel:
+        """Return a fresh channel for one command or subsystem.
+
+        Raises
+        ------
+        LinkLost
+            There is no connection.
+        paramiko.ChannelException
+            The server does not allow one more (MaxSessions).
+        """
+        transport = await self.transport(patience)
+
+        def work() -> paramiko.Channel:
+            with self.told_apart():
+                return transport.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=_CHANNEL)
+
+        return await self.threads.call(work)
+
+    @contextlib.contextmanager
+    def told_apart(self) -> Iterator[None]:
+        """Map what paramiko and the system raise when a connection breaks."""
+        try:
+            yield
+        except paramiko.ChannelException:
+            raise
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise LinkLost(f"the connection to {self.name} broke", host=self.name) from error
+
+    def drop(self) -> None:
+        """Give this connection up: it is made again."""
+        if (chain := self._chain) is not None:
+            self.threads.later(chain.close)
+
+    def close(self) -> None:
+        """End the connection for good."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self.drop()
+        self.threads.close()
+
+    # Making it --------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._closed:
+            raise LinkLost(f"the connection to {self.name} was closed", host=self.name)
+        if self._refused is not None:
+            raise self._refused
+
+    def _start(self, *, again: bool) -> None:
+        self._connecting = asyncio.create_task(self._make(again), name=f"connect {self.name}")
+        self._connecting.add_done_callback(self._made)
+
+    async def _make(self, again: bool) -> Chain:
+        if not again:  # whoever asks is told at once what is wrong
+            return await self._open()
+        async for attempt in AsyncRetrying(
+            wait=wait_random_exponential(self._pause, max=60), retry=retry_if_exception_type(LinkLost)
+        ):
+            with attempt:
+                chain = await self._open()
+        return chain
+
+    async def _open(self) -> Chain:
+        def work() -> Chain:
+            chain = open_chain(self._way, self._gate)
+            if self._closed:
+                chain.close()
+            return chain
+
+        return await self.threads.call(work)
+
+    def _made(self, task: asyncio.Task[Chain]) -> None:
+        self._connecting = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            if self.generation and isinstance(error, SlurmError):
+                self._refused = error
+                self._told(f"{self.name}: {error.message}")
+            return
+        self._chain = chain = task.result()
+        self.generation += 1
+        if self.generation > 1:
+            self._told(f"{self.name}: connected again")
+        loop = asyncio.get_running_loop()
+
+        def lost() -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._lost, chain)
+
+        watch = _Watch(chain, self._ping, self._deadline, lost)
+        threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self.name}", daemon=True).start()
+
+    def _lost(self, chain: Chain) -> None:
+        if self._closed or chain is not self._chain:
+            return
+        self._chain = None
+        self._told(f"{self.name}: connection lost, connecting again")
+        if self._connecting is None:
+            self._start(again=True)
+
+
+class _Watch:
+    """Find out that a connection is dead."""
+
+    def __init__(self, chain: Chain, ping: float, deadline: float, lost: Callable[[], None]) -> None:
+        self._chain, self._ping, self._deadline, self._lost = chain, ping, deadline, lost
+
+    def run(self) -> None:
+        """Watch until it is dead; in a thread of its own."""
+        last = self._chain.last
+        clocks = _clocks()
+        while True:
+            last.join(self._ping)  # a transport is a thread: this returns at once when it ends
+            if not self._chain.is_alive:
+                break
+            before, clocks = clocks, _clocks()
+            # While a laptop sleeps its wall clock goes on and the other one does not.
+            slept = (clocks[0] - before[0]) - (clocks[1] - before[1]) > self._ping
+            self._ask(min(4.0, self._deadline) if slept else self._deadline)
+        self._chain.close()
+        self._lost()
+
+    def _ask(self, deadline: float) -> None:
+        alarm = threading.Timer(deadline, self._chain.close)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+                self._chain.last.global_request(_PING, wait=True)
+        finally:
+            alarm.cancel()
+
+
+def _clocks() -> tuple[float, float]:
+    return time.time(), time.monotonic()

@@ -1,0 +1,211 @@
+"""The shells of one connection: few, used again, and no more than the server allows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+import paramiko
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.chain import LinkLost
+from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.shell import Shell
+
+__all__ = ["Pool"]
+
+log = logging.getLogger(__name__)
+
+_START: float = 60.0  # seconds that start-up files may take
+
+
+class Pool:
+    """Lend shells.
+
+    Parameters
+    ----------
+    link : Link
+        The connection.
+    make : callable
+        Makes a shell of a channel; it is started here.
+    limit : int
+        How many there may be; the server may allow fewer (MaxSessions), which is found out.
+    """
+
+    def __init__(self, link: Link, make: Callable[[paramiko.Channel], Shell], limit: int) -> None:
+        self._link, self._make, self._limit = link, make, limit
+        self._idle: list[Shell] = []
+        self._count = 0  # lent, idle and being opened
+        self._generation = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.holding: dict[Shell, int] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for a shell."""
+        return any(not waiter.done() for waiter in self._waiting)
+
+    @contextlib.asynccontextmanager
+    async def lend(
+        self, patience: float | None, *, for_holds: bool = False, only: Shell | None = None
+    ) -> AsyncIterator[Shell]:
+        """Lend a shell, or this one only; one that is not usable afterwards is let go.
+
+        Those that hold files are lent for other things last: they end with a command that has to be ended.
+
+        Raises
+        ------
+        LinkLost
+            There is no connection within ``patience`` seconds, or no free shell; that one has ended.
+        """
+        deadline = None if patience is None else time.monotonic() + patience
+        shell = await (self._take(deadline, for_holds) if only is None else self._await(only))
+        try:
+            yield shell
+        finally:
+            self._give(shell)
+
+    def idle(self) -> Shell | None:
+        """Take a shell that nobody uses, if there is one; :meth:`put` gives it back."""
+        self._renew()
+        return self._idle.pop() if self._idle else None
+
+    def put(self, shell: Shell) -> None:
+        """Give a shell back that :meth:`idle` gave."""
+        self._give(shell)
+
+    def close(self) -> None:
+        """Let the idle ones go."""
+        for shell in self._idle:
+            self._drop(shell)
+        self._idle.clear()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    async def _take(self, deadline: float | None, for_holds: bool) -> Shell:
+        while True:
+            self._renew()
+            free = sorted(self._idle, key=lambda shell: (shell in self.holding) != for_holds)
+            best = free[0] if free else None
+            if best is not None and (for_holds or best not in self.holding or self._count >= self._limit):
+                self._idle.remove(best)
+                return best
+            if self._count < self._limit:
+                shell = await self._open(deadline)
+                if shell is not None:
+                    return shell
+                continue
+            await self._turn(deadline)
+
+    async def _await(self, shell: Shell) -> Shell:
+        while True:
+            self._renew()
+            if shell not in self.holding:
+                raise LinkLost("the shell has ended")
+            if shell in self._idle:
+                self._idle.remove(shell)
+                return shell
+            await self._turn(None)
+
+    def _renew(self) -> None:
+        """Forget what belonged to an earlier connection, and what died while nobody looked."""
+        if self._generation != self._link.generation:
+            self._generation = self._link.generation
+            self._idle.clear()
+            self.holding.clear()
+            self._count = 0
+        for shell in [shell for shell in self._idle if shell.channel.closed]:
+            self._idle.remove(shell)
+            self._forget(shell)
+
+    async def _open(self, deadline: float | None) -> Shell | None:
+        """Open one more; None: the server allows no more than there are."""
+        patience = _left(deadline)
+        await self._link.transport(patience)  # a new connection forgets the count: it comes first
+        self._renew()
+        generation = self._generation
+        self._count += 1
+        shell: Shell | None = None
+        try:
+            channel = await self._link.open_session(_left(deadline))
+            shell = self._make(channel)
+            shell.generation = generation
+            fresh = shell
+            await self._link.threads.call(lambda: _start(self._link, fresh))
+            return shell
+        except paramiko.ChannelException as error:
+            self._uncount(generation)
+            self._learn(error)
+            return None
+        except BaseException:
+            self._uncount(generation)
+            if shell is not None:
+                self._drop(shell)
+            raise
+
+    def _learn(self, error: paramiko.ChannelException) -> None:
+        if self._count == 0:
+            raise TransportError(
+                f"{self._link.name} allows no session: {error}",
+                hint="MaxSessions of its sshd is too low, or its administrators forbid commands.",
+            ) from error
+        log.info("%s allows %d sessions for commands", self._link.name, self._count)
+        self._limit = self._count
+
+    async def _turn(self, deadline: float | None) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout(_left(deadline)):
+                await waiter
+        except TimeoutError:
+            raise LinkLost(
+                f"{self._link.name} is busy with earlier commands", hint="Try again in a moment.", host=self._link.name
+            ) from None
+        finally:
+            self._waiting.remove(waiter)
+
+    def _give(self, shell: Shell) -> None:
+        if shell.generation != self._link.generation or not shell.usable:
+            self._forget(shell)
+            self._drop(shell)
+        else:
+            self._idle.append(shell)
+        self._wake()
+
+    def _forget(self, shell: Shell) -> None:
+        self.holding.pop(shell, None)
+        self._uncount(shell.generation)
+
+    def _uncount(self, generation: int) -> None:
+        if generation == self._generation:
+            self._count -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        # All of them, in their order: who is first may wait for another shell than this one.
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _drop(self, shell: Shell) -> None:
+        shell.usable = False
+        self._link.threads.later(lambda: _close(shell))
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _start(link: Link, shell: Shell) -> None:
+    with link.told_apart():
+        shell.start(_START)
+
+
+def _close(shell: Shell) -> None:
+    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+        shell.close()

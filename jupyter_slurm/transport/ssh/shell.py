@@ -1,0 +1,281 @@
+"""One long-lived POSIX shell on the far side, whatever the login shell is and whatever its start-up files print.
+
+The login shell is told one short command that bash, zsh, dash, csh and fish read alike; it ends in ``/bin/sh -s``.
+Everything after that is a line of calls to functions that this shell was given at its start, with values quoted by
+:func:`~jupyter_slurm.domain.script.quote_argv`. Answers end at a random mark on both streams; nobody who prints
+something knows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import paramiko
+
+from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.errors import CommandTimeout, TransportError
+from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.ssh.chain import LinkLost
+from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
+
+__all__ = ["Answer", "Shell", "context_words"]
+
+_NOISE: Final = 1 << 20  # bytes that start-up files may print
+_SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
+_NUDGE: Final = 3.0  # seconds of silence after which start-up files are taken to read, or to have changed the shell
+_CHUNK: Final = 1 << 18
+
+# Whoever reads this line as a command ends in our shell, unless it is that already. csh knows neither functions nor
+# `test -n "$unset"`, fish no `$?`; all know `||`, single quotes and printenv(1).
+_START: Final = "printenv JUPYTER_SLURM_SHELL >/dev/null || exec env JUPYTER_SLURM_SHELL={token} /bin/sh -c '{inner}'"
+_PLAIN: Final = "echo {ready}; exec /bin/sh -s"
+# A PATH that only a login shell sets; csh takes no -c after -l.
+_LOGIN: Final = (
+    'case "$SHELL" in'
+    ' *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login;'
+    ' echo {ready}; exec /bin/sh -s" ;;'
+    ' *) exec "$SHELL" -l -c "echo {ready}; exec /bin/sh -s" ;;'
+    " esac"
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: the value at the end, remarks of our own functions, and both streams."""
+
+    value: str
+    notes: tuple[str, ...]
+    stdout: bytes
+    stderr: bytes
+
+
+def context_words(context: Context | None) -> list[str]:
+    """Return the words that ``js_here`` takes for the circumstances of a command.
+
+    Raises
+    ------
+    TransportError
+        A variable's name cannot be written in a POSIX shell.
+    """
+    context = context or Context()
+    umask = "" if context.umask is None else f"{context.umask:04o}"
+    limits = [f"{letter}={value}" for letter, value in (context.limits or {}).items()]
+    # A variable that a shell cannot name (an exported function of bash) would be lost in between anyway.
+    env = [f"{name}={value}" for name, value in (context.env or {}).items() if name.isidentifier() and name.isascii()]
+    return [umask, context.cwd or "", str(len(limits)), *limits, str(len(env)), *env]
+
+
+def line_of(words: Sequence[str]) -> bytes:
+    """Return words as shell text; braces, since half of it, cut off by a broken connection, must not be run."""
+    return b"{ " + quote_argv(words).encode("utf-8", "surrogateescape") + b"\n}\n"
+
+
+@dataclass(eq=False)
+class Shell:
+    """A shell over a channel, for blocking calls from one thread at a time.
+
+    Attributes
+    ----------
+    pid, group : int
+        Its process and process group on the far side; 0 before :meth:`start`.
+    token : str
+        What its environment says there (``JUPYTER_SLURM_SHELL`` in ``/proc/PID/environ``).
+    usable : bool
+        Whether the next call will find it in order.
+    """
+
+    channel: paramiko.Channel
+    prelude: str = ""
+    login: bool = False
+    generation: int = 0
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    pid: int = 0
+    group: int = 0
+    usable: bool = True
+    given_up: bool = False
+
+    def __post_init__(self) -> None:
+        self._mark = secrets.token_hex(16).encode()
+        self._out, self._err = bytearray(), bytearray()
+
+    def start(self, timeout: float) -> None:
+        """Start it, wait until start-up files have had their say, and teach it our functions.
+
+        Raises
+        ------
+        TransportError
+            It does not come up in time.
+        LinkLost
+            The connection broke.
+        """
+        ready = secrets.token_hex(16)
+        inner = (_LOGIN if self.login else _PLAIN).format(ready=ready)
+        start = _START.format(token=self.token, inner=inner)
+        deadline = time.monotonic() + timeout
+        self.channel.settimeout(_SLICE)
+        self.channel.exec_command(start)
+        self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)
+        prelude = f"eval {quote_argv([self.prelude])}" if self.prelude else ":"
+        setup = f"js_mark={self._mark.decode()}{FUNCTIONS}{{ {prelude}\n}} </dev/null\njs_end $$.$js_group\n"
+        self._send(setup.encode("utf-8", "surrogateescape"))
+        try:
+            answer = self._collect(deadline, "the shell")
+        except LinkLost:
+            raise self._silent("or the cluster's prelude ended the shell") from None
+        pid, _, group = answer.value.partition(".")
+        self.pid, self.group = int(pid), int(group)
+
+    def call(self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None) -> Answer:
+        """Call one of our functions; ``js_feed`` reads to the end of ``stdin``, and is the last call.
+
+        Raises
+        ------
+        CommandTimeout, LinkLost
+            There is no answer. The shell is not usable any more.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._discard()
+        self._send(line_of(words))
+        if stdin is not None:
+            self._begin(deadline)
+            self._feed(memoryview(stdin), deadline)
+            if words[0] == "js_feed":
+                self.usable = False
+                self._end_input()
+        return self._collect(deadline, "the command", timeout)
+
+    def close(self) -> None:
+        """Let it go; its standard input ends, and so does it."""
+        self.usable = False
+        self.channel.close()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self.channel.sendall(data)
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            self.usable = False
+            raise LinkLost("the connection broke") from error
+
+    def _await_ready(self, ready: bytes, again: bytes, deadline: float) -> None:
+        nudge = time.monotonic() + _NUDGE
+        while ready not in self._out:
+            if not self._receive():
+                self.usable = False
+                raise self._silent("ended")
+            if len(self._out) > _NOISE or time.monotonic() > deadline:
+                self.usable = False
+                raise self._silent("did not come up" if len(self._out) <= _NOISE else "printed without end")
+            if time.monotonic() > nudge:
+                nudge = deadline
+                self._send(again)
+        # After the nudge the same line may be met twice; the second time nothing happens.
+        del self._out[: self._out.index(ready) + len(ready)]
+
+    def _silent(self, what: str) -> TransportError:
+        said = bytes(self._err[-400:]).decode("utf-8", "replace").strip()
+        return TransportError(
+            f"the login shell {what} before it ran a command" + (f": {said}" if said else ""),
+            hint="Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for input?",
+        )
+
+    def _receive(self) -> bool:
+        """Take in what is there, after a while of waiting; False: there will be no more."""
+        try:
+            data = self.channel.recv(_CHUNK)
+            self._out += data
+            alive = bool(data)
+        except socket.timeout:  # noqa: UP041 - paramiko's name for it
+            alive = True
+        while self.channel.recv_stderr_ready():  # one window for both streams: the other one must not fill it
+            self._err += self.channel.recv_stderr(_CHUNK)
+        return alive
+
+    def _discard(self) -> None:
+        """Drop what somebody left in the background printed meanwhile."""
+        while self.channel.recv_ready():
+            self.channel.recv(_CHUNK)
+        while self.channel.recv_stderr_ready():
+            self.channel.recv_stderr(_CHUNK)
+        self._out.clear()
+        self._err.clear()
+
+    def _begin(self, deadline: float | None) -> None:
+        """Wait until the shell has left its standard input to the command."""
+        mark = self._mark + b"!begin\n"
+        while mark not in self._out:
+            self._turn(deadline, "the command", None)
+        del self._out[: self._out.index(mark) + len(mark)]
+
+    def _feed(self, left: memoryview, deadline: float | None) -> None:
+        """Send a command its input, while it reads it."""
+        while left and self._mark + b":" not in self._out[-_CHUNK:]:
+            try:
+                left = left[self.channel.send(left[: _CHUNK >> 2]) :]
+            except socket.timeout:  # noqa: UP041 - paramiko's name for it
+                pass
+            except (OSError, EOFError, paramiko.SSHException):
+                return  # the wait for the answer says what it was
+            while self.channel.recv_ready() or self.channel.recv_stderr_ready():
+                self._receive()
+            if self.given_up or (deadline is not None and time.monotonic() > deadline):
+                return
+        if left:
+            self.usable = False  # what it did not read would be taken for the next call
+
+    def _end_input(self) -> None:
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self.channel.shutdown_write()
+
+    def _turn(self, deadline: float | None, who: str, timeout: float | None) -> None:
+        if self.given_up or (deadline is not None and time.monotonic() > deadline):
+            self.usable = False
+            said = f" within {timeout:g} s" if timeout is not None else ""
+            raise CommandTimeout(f"{who} gave no answer{said}")
+        if not self._receive():
+            self.usable = False
+            raise LinkLost("the connection broke while a command ran")
+
+    def _collect(self, deadline: float | None, who: str, timeout: float | None = None) -> Answer:
+        mark = self._mark + b":"
+        seen = 0
+        while (at := self._out.find(mark, seen)) < 0 or self._out.find(b"\n", at) < 0:
+            seen = max(0, len(self._out) - len(mark)) if at < 0 else at
+            self._turn(deadline, who, timeout)
+        end = self._out.index(b"\n", at)
+        value = bytes(self._out[at + len(mark) : end]).decode()
+        self._await_errors(mark + b"\n", deadline, who, timeout)
+        out, notes = self._notes(bytes(self._out[:at]))
+        err = bytes(self._err[: self._err.index(mark)])
+        self._out.clear()
+        self._err.clear()
+        return Answer(value, notes, out, err)
+
+    def _await_errors(self, mark: bytes, deadline: float | None, who: str, timeout: float | None) -> None:
+        while mark not in self._err:
+            if self.given_up or (deadline is not None and time.monotonic() > deadline):
+                self.usable = False
+                raise CommandTimeout(f"{who} gave no answer")
+            try:
+                data = self.channel.recv_stderr(_CHUNK)
+            except socket.timeout:  # noqa: UP041
+                continue
+            if not data:
+                self.usable = False
+                raise LinkLost("the connection broke while a command ran")
+            self._err += data
+
+    def _notes(self, out: bytes) -> tuple[bytes, tuple[str, ...]]:
+        notes, sign = [], self._mark + b"!"
+        while (at := out.find(sign)) >= 0:
+            end = out.index(b"\n", at)
+            notes.append(out[at + len(sign) : end].decode())
+            out = out[:at] + out[end + 1 :]
+        return out, tuple(notes)

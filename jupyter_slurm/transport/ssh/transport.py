@@ -1,0 +1,273 @@
+"""The transport of a laptop: commands and files of a machine behind SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+import paramiko
+
+from jupyter_slurm.domain.commands import REPEATABLE
+from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold
+from jupyter_slurm.transport.ssh.chain import LinkLost
+from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.once import RemoteHold, RemoteOnce, exit_code, once_words, started
+from jupyter_slurm.transport.ssh.pool import Pool
+from jupyter_slurm.transport.ssh.remote_files import Progress, RemoteFiles, failure
+from jupyter_slurm.transport.ssh.shell import Answer, Shell, context_words
+
+__all__ = ["SshTransport"]
+
+_PATIENCE = 60.0  # seconds that a file operation waits for a connection
+_KILL = 20.0
+
+
+class SshTransport:
+    """Run commands and touch files over a link, without ever blocking the event loop.
+
+    Parameters
+    ----------
+    link : Link
+        The connection; it is closed with the transport.
+    prelude : str
+        Text of a profile for the far shell, such as ``module load slurm``; it is run once in each.
+    login_shell : bool
+        Whether PATH and the like are those of a login shell.
+    shells : int
+        How many commands may run at once; fewer where the server allows fewer sessions.
+    progress : callable, optional
+        Is told how far a transfer of more than 10 MB has come.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        prelude: str = "",
+        login_shell: bool = False,
+        shells: int = 4,
+        progress: Progress | None = None,
+    ) -> None:
+        self._link = link
+        self._pool = Pool(link, lambda channel: Shell(channel, prelude, login_shell), shells)
+        self._files = RemoteFiles(self._ask, progress)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """Let the connection go; commands under way end with it, but for the detached ones."""
+        self._pool.close()
+        self._link.close()
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        context: Context | None = None,
+        timeout: float | None = 60.0,
+    ) -> Completed:
+        """See :class:`jupyter_slurm.transport.base.Transport`.
+
+        When the connection breaks, what only asks is asked again; of anything else it is not known whether it ran.
+        """
+        words = ["js_feed" if stdin else "js_run", *context_words(context), *argv]
+        answer = await self._call(words, timeout=timeout, stdin=stdin or None, again=argv[0] in REPEATABLE)
+        _judge(answer, argv, context)
+        return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
+
+    async def start_once(
+        self,
+        prefix: str,
+        argv: Sequence[str],
+        *,
+        files: Mapping[str, bytes] | None = None,
+        context: Context | None = None,
+    ) -> RemoteOnce:
+        """See :class:`jupyter_slurm.transport.base.Transport`.
+
+        It is one remote execution. A start whose answer is lost is made again under the same token: the far side
+        starts nothing a second time, and knows by the token whether the first was ours.
+        """
+        token = secrets.token_hex(16)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            wait = 0.05 if self._pool.is_wanted else 1.0
+            words = once_words(prefix, token, wait, files, [*context_words(context), *argv])
+            try:
+                async with self._pool.lend(_left(deadline), for_holds=True) as shell:
+                    answer = await self._in_shell(shell, words, _left(deadline))
+                    _judge(answer, argv, context)
+                    holder, done = started(answer, prefix)
+                    hold = self._hold(shell, holder)
+                    break
+            except LinkLost:
+                if time.monotonic() >= deadline:
+                    raise
+        if files is not None and hold is None:  # the answer was lost, and with that connection the lock
+            with contextlib.suppress(FileNotFoundError):
+                hold = await self._lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
+
+        async def look(seconds: float, patience: float | None) -> Completed | None:
+            if self._pool.is_wanted:
+                seconds = 0.05
+            words = ["js_wait", prefix, f"{seconds:g}"]
+            try:
+                answer = await self._call(words, timeout=max(patience or 0, _PATIENCE), again=True)
+            except LinkLost:
+                return None
+            return started(answer, prefix)[1]
+
+        return RemoteOnce(prefix, hold, done, look)
+
+    async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return await self._files.read(path, offset, limit)
+
+    async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        await self._files.write(path, data, mode)
+
+    async def stat(self, path: str) -> FileStat:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return await self._files.stat(path)
+
+    async def make_dir(self, path: str) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        await self._files.make_dir(path)
+
+    async def list_dir(self, path: str) -> list[str]:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return await self._files.list_dir(path)
+
+    async def remove(self, path: str) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        await self._files.remove(path)
+
+    async def hold(self, path: str) -> Hold | None:
+        """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection ends it, too."""
+        return await self._lock(path)
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    async def _lock(self, path: str) -> RemoteHold | None:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                async with self._pool.lend(_left(deadline), for_holds=True) as shell:
+                    answer = await self._in_shell(shell, ["js_hold", path], _left(deadline))
+                    code, _, process = answer.value.partition(" ")
+                    if code == "1":
+                        return None
+                    if code != "0":
+                        raise failure(answer, "lock", path)
+                    return self._hold(shell, int(process))
+            except LinkLost:
+                if time.monotonic() >= deadline:
+                    raise
+
+    def _hold(self, shell: Shell, process: int | None) -> RemoteHold | None:
+        if process is None:
+            return None
+        self._pool.holding[shell] = self._pool.holding.get(shell, 0) + 1
+        loop = asyncio.get_running_loop()
+
+        def free(shell: Shell, process: int) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and the transport with it
+                loop.call_soon_threadsafe(lambda: self._later(self._free(shell, process)))
+
+        return RemoteHold(shell, process, free)
+
+    async def _free(self, shell: Shell, process: int) -> None:
+        with contextlib.suppress(TransportError):
+            async with self._pool.lend(None, only=shell):
+                self._pool.holding[shell] -= 1
+                if not self._pool.holding[shell]:
+                    del self._pool.holding[shell]
+                await self._in_shell(shell, ["js_free", str(process)], _PATIENCE)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, words: Sequence[str], stdin: memoryview | None = None) -> Answer:
+        """Call what may be called twice; a transfer takes the time that it takes."""
+        return await self._call(words, timeout=_PATIENCE if stdin is None else None, stdin=stdin, again=True)
+
+    async def _call(
+        self,
+        words: Sequence[str],
+        *,
+        timeout: float | None,
+        stdin: bytes | memoryview | None = None,
+        again: bool = False,
+    ) -> Answer:
+        """Call a function of the far shell; ``again``: it may be called twice."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            sent = False
+            try:
+                async with self._pool.lend(_left(deadline)) as shell:
+                    sent = True
+                    return await self._in_shell(shell, words, _left(deadline), stdin)
+            except LinkLost:
+                if (sent and not again) or (deadline is not None and time.monotonic() >= deadline):
+                    raise
+
+    async def _in_shell(
+        self, shell: Shell, words: Sequence[str], timeout: float | None, stdin: bytes | memoryview | None = None
+    ) -> Answer:
+        try:
+            return await self._link.threads.call(lambda: shell.call(words, timeout=timeout, stdin=stdin))
+        except (asyncio.CancelledError, CommandTimeout):
+            shell.usable, shell.given_up = False, True
+            self._later(self._end(shell.group))
+            raise
+
+    async def _end(self, group: int) -> None:
+        """End a process group on the far side."""
+        if group <= 1:
+            return
+        with contextlib.suppress(TransportError, paramiko.ChannelException):
+            shell = self._pool.idle()
+            if shell is not None:
+                try:
+                    words = ["kill", "-KILL", "--", f"-{group}"]
+                    await self._link.threads.call(lambda: shell.call(["js_do", *words], timeout=_KILL))
+                finally:
+                    self._pool.put(shell)
+                return
+            channel = await self._link.open_session(_KILL)
+            await self._link.threads.call(lambda: _kill(channel, group))
+
+
+def _kill(channel: paramiko.Channel, group: int) -> None:
+    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+        channel.exec_command(f"/bin/kill -KILL -- -{group}")
+        channel.settimeout(_KILL)
+        channel.recv(1)  # it ends
+        channel.close()
+
+
+def _judge(answer: Answer, argv: Sequence[str], context: Context | None) -> None:
+    """Raise what our functions remarked about a command that could not be started."""
+    if "folder" in answer.notes:
+        raise TransportError(
+            f"the working directory {context.cwd if context else ''} is not there",
+            hint="Change to a folder that exists (%cd), on the cluster.",
+        )
+    if "missing" in answer.notes:
+        raise CommandMissing(
+            f"{argv[0]} is not on the PATH",
+            hint="Does it need a module, or a login shell? The cluster's profile can say so (prelude, login_shell).",
+            argv=list(argv),
+        )
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -1,0 +1,119 @@
+"""Transports for tests: the local one, and the one over SSH to a host with a real sshd."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import paramiko
+import pytest
+from ssh_hosts import SshHost
+
+from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.ssh.chain import Gate
+from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.transport import SshTransport
+
+
+def _gate(host: SshHost) -> Gate:
+    """What known_hosts and a key file say; the package's own log-in has its own tests."""
+
+    def verify(hop: Host, key: paramiko.PKey) -> None:
+        assert f"{key.get_name()} {key.get_base64()}" in host.known_hosts.read_text()
+
+    def login(hop: Host, transport: paramiko.Transport) -> None:
+        transport.auth_publickey(hop.user, paramiko.Ed25519Key.from_private_key_file(str(host.key)))
+
+    return Gate(verify, login)
+
+
+@dataclass
+class Connected:
+    """A transport over SSH, its parts, and what was told of its connection."""
+
+    host: SshHost
+    link: Link
+    transport: SshTransport
+    told: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Connected]]:
+    """``connect(host, user=None, link={…}, **options)``: a transport over SSH; it is closed after the test."""
+    made: list[Connected] = []
+
+    def make(
+        host: SshHost, *, user: str | None = None, link: dict[str, Any] | None = None, **options: Any
+    ) -> Connected:
+        told: list[str] = []
+        way = [Host(host.name, host.address, host.port, user or host.user)]
+        connection = Link(way, _gate(host), **{"told": told.append, "pause": 0.1, **(link or {})})
+        made.append(Connected(host, connection, SshTransport(connection, **options), told))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.transport.close()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a transport's commands run, and a directory of its user that both sides see."""
+
+    path: Path
+    new_transport: Callable[[], Transport]
+    pid_here: Callable[[int], int | None]
+
+
+@pytest.fixture(scope="session")
+def common(short_tmp: Path) -> Path:
+    """A directory that the hosts of these tests and this machine have at the same path."""
+    path = short_tmp / "common"
+    path.mkdir(mode=0o711)
+    return path
+
+
+@pytest.fixture(scope="session")
+def login_node(ssh_host: Callable[..., SshHost], common: Path) -> SshHost:
+    """A host that is left as it is."""
+    return ssh_host(name="login", shared=[common])
+
+
+@pytest.fixture
+def new_folder(common: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``new_folder(user)``: an empty directory of that user, below ``common``."""
+
+    def make(user: str) -> Path:
+        path = common / f"{len(os.listdir(common))}"
+        path.mkdir(mode=0o700)
+        account = pwd.getpwnam(user)
+        os.chown(path, account.pw_uid, account.pw_gid)
+        return path
+
+    return make
+
+
+@pytest.fixture(params=["local", pytest.param("ssh", marks=pytest.mark.root)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Each kind of transport in its place."""
+    if request.param == "local":
+        yield Place(tmp_path, LocalTransport, lambda pid: pid)
+        return
+    host: SshHost = request.getfixturevalue("login_node")
+    connect = request.getfixturevalue("connect")
+    path = request.getfixturevalue("new_folder")(host.user)
+    yield Place(path, lambda: connect(host).transport, host.pid_here)
+
+
+@pytest.fixture
+def transport(place: Place) -> Iterator[Transport]:
+    """The transport of the place; to one that is closed, ``place.new_transport()`` is another one."""
+    made = place.new_transport()
+    yield made
+    made.close()
