@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import platformdirs
-from traitlets import Bool, Enum, Float, Integer, Unicode, default
+from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
 
@@ -47,6 +47,12 @@ class Settings(Configurable):
     retention_days = Float(
         30.0, min=0.0, help="Directories of finished jobs are removed after so many days; 0 keeps all."
     ).tag(config=True)
+    cluster = Unicode(
+        help="The cluster to use, by the name of its site profile; empty: the one that the Slurm commands here reach."
+    ).tag(config=True)
+    sites = List(Unicode(), help="Folders of site profiles (NAME.toml); the first one that has a profile wins.").tag(
+        config=True
+    )
     on_interrupt = Enum(["ask", "cancel", "keep"], "ask", help="What an interrupted wait does with the job.").tag(
         config=True
     )
@@ -58,6 +64,10 @@ class Settings(Configurable):
     @default("job_root")
     def _default_job_root(self) -> str:
         return str(Path(platformdirs.user_data_dir("jupyter_slurm"), "jobs"))
+
+    @default("sites")
+    def _default_sites(self) -> list[str]:
+        return [str(Path(platformdirs.user_config_dir("jupyter_slurm"), "sites"))]
 
     @default("state_dir")
     def _default_state_dir(self) -> str:

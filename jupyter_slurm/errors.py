@@ -23,7 +23,8 @@
     │       └── LoginDeclined    the person did not want to answer
     ├── AgentError               the agent could not be reached, started or understood
     │   ├── AgentUnreachable
-    │   └── AgentRefused         it is there and does not accept us (other user, other version)
+    │   ├── AgentRefused         it is there and does not accept us (other user, other version)
+    │   └── PromptGone           a question of a log-in that is settled by now
     ├── JobError                 about one job
     │   ├── JobNotFound
     │   ├── JobFailed            ended with an exit code or a state other than COMPLETED
@@ -64,6 +65,7 @@ __all__ = [
     "MissingPackages",
     "OptionError",
     "ParseError",
+    "PromptGone",
     "SlurmError",
     "SubmissionUnknown",
     "SubmitRefused",
@@ -243,6 +245,12 @@ class AgentRefused(AgentError):
     """The agent is there and does not accept this client."""
 
     code, status = "agent-refused", 403
+
+
+class PromptGone(AgentError):
+    """A question of a log-in is settled by now: answered by somebody else, or of no interest any more."""
+
+    code, status = "prompt-gone", 410
 
 
 class JobError(SlurmError):

@@ -13,7 +13,19 @@ from jupyter_slurm.errors import SlurmError
 
 __all__ = ["CAPABILITIES", "CoreLike", "Routes"]
 
-CAPABILITIES = ("clusters", "jobs", "output", "stream", "events", "commands", "tables", "options", "housekeeping")
+CAPABILITIES = (
+    "clusters",
+    "jobs",
+    "output",
+    "stream",
+    "events",
+    "commands",
+    "tables",
+    "options",
+    "housekeeping",
+    "profiles",
+    "prompts",
+)
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
 _MOST_STREAMS = 512
@@ -37,7 +49,11 @@ class CoreLike(Protocol):
     async def stop(self) -> None: ...  # noqa: D102
     def holds(self) -> dict[str, int]: ...  # noqa: D102
     def clusters(self) -> list[Json]: ...  # noqa: D102
-    async def register_cluster(self, slurm_conf: str | None, path: str | None) -> Json: ...  # noqa: D102
+    async def register_cluster(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> Json: ...  # noqa: D102
+    async def connect(self, cluster: str) -> Json: ...  # noqa: D102
+    async def disconnect(self, cluster: str) -> Json: ...  # noqa: D102
+    def prompts(self) -> list[Json]: ...  # noqa: D102
+    def answer(self, prompt: str, answers: list[str] | None) -> None: ...  # noqa: D102
     async def submit(self, cluster: str, submission: Json) -> Json: ...  # noqa: D102
     async def jobs(self, cluster: str, *, active: bool) -> list[Json]: ...  # noqa: D102
     async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
@@ -92,6 +108,10 @@ class Routes:
             "stopAgent": self._stop_agent,
             "listClusters": self._list_clusters,
             "registerCluster": self._register_cluster,
+            "connectCluster": self._connect_cluster,
+            "disconnectCluster": self._disconnect_cluster,
+            "listPrompts": self._list_prompts,
+            "answerPrompt": self._answer_prompt,
             "listJobs": self._list_jobs,
             "submitJob": self._submit_job,
             "getJob": self._get_job,
@@ -119,7 +139,23 @@ class Routes:
         return Reply(self._core.clusters())
 
     async def _register_cluster(self, call: Call) -> Reply:
-        return Reply(await self._core.register_cluster(call.body.get("slurm_conf"), call.body.get("path")))
+        asked = call.body
+        return Reply(
+            await self._core.register_cluster(asked.get("slurm_conf"), asked.get("path"), asked.get("profile"))
+        )
+
+    async def _connect_cluster(self, call: Call) -> Reply:
+        return Reply(await self._core.connect(call.path["cluster"]))
+
+    async def _disconnect_cluster(self, call: Call) -> Reply:
+        return Reply(await self._core.disconnect(call.path["cluster"]))
+
+    async def _list_prompts(self, call: Call) -> Reply:
+        return Reply(self._core.prompts())
+
+    async def _answer_prompt(self, call: Call) -> Reply:
+        self._core.answer(call.path["prompt"], call.body["answers"])
+        return Reply(self._core.prompts())
 
     async def _list_jobs(self, call: Call) -> Reply:
         return Reply(await self._core.jobs(call.path["cluster"], active=call.query["state"] == "active"))

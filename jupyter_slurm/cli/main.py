@@ -21,6 +21,8 @@ _COMMANDS = {
     "jobs": ("jobs", "list your jobs"),
     "show": ("jobs", "show what is known of a job, or its script"),
     "cancel": ("jobs", "cancel a job, or send it a signal"),
+    "connect": ("connect", "log in to a cluster of a site profile, for every notebook"),
+    "disconnect": ("connect", "end the log-in to a cluster"),
     "clean": ("clean", "remove the directories of jobs that ended long ago"),
     "agent": ("agent", "look at, stop, or read the log of the agent"),
     "embedded": ("embedded", "a real Slurm on this machine, for trying things out"),

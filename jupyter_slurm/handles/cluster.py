@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
     from jupyter_slurm.domain.options import OptionTable
 
-__all__ = ["Cluster", "context", "current", "settings"]
+__all__ = ["Cluster", "context", "current", "disconnect", "named", "overview", "settings", "use"]
 
 _lock = threading.Lock()
 _settings: Settings | None = None
 _client: AgentClient | None = None
-_clusters: dict[tuple[str | None, str | None], Cluster] = {}
+_clusters: dict[tuple[str | None, str | None, str | None], Cluster] = {}
+_chosen: str | None = None
 
 
 class Cluster:
@@ -33,11 +34,14 @@ class Cluster:
         The way to the agent.
     name : str
         Its id there.
+    is_remote : bool
+        It is reached over SSH.
     """
 
-    def __init__(self, client: AgentClient, name: str) -> None:
+    def __init__(self, client: AgentClient, name: str, *, is_remote: bool = False) -> None:
         self.client = client
         self.name = name
+        self.is_remote = is_remote
         self.checked_pythons: set[str] = set()
         self.tables: dict[str, OptionTable] = {}
         self._options: dict[str, dict[str, Any]] = {}
@@ -64,36 +68,91 @@ def settings() -> Settings:
 
 
 def current() -> Cluster:
-    """Return the cluster that the Slurm commands of this process reach: SLURM_CONF and PATH name it.
+    """Return the cluster that this process uses: the one that was chosen, else the one that its Slurm commands reach.
 
     Raises
     ------
     AgentError
         There is no agent and none could be started.
+    LoginError
+        The person could not be logged in there.
     """
+    chosen = settings().cluster if _chosen is None else _chosen
+    if chosen in ("", "local"):
+        return _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None)
+    return named(chosen)
+
+
+def named(profile: str) -> Cluster:
+    """Return the cluster of a site profile, logged in."""
+    from jupyter_slurm.handles.answering import answering
+
+    cluster = _registered(None, None, profile)
+    # Costs next to nothing when it is connected, and nobody else could answer here what the hosts ask.
+    answering(cluster.client, cluster.name, lambda: cluster.client.post(cluster.path("connect"), timeout=None))
+    return cluster
+
+
+def use(profile: str) -> Cluster:
+    """Choose the cluster of this process from now on; ``local`` is the one of its Slurm commands."""
+    global _chosen
+    before, _chosen = _chosen, profile
+    try:
+        return current()
+    except BaseException:
+        _chosen = before
+        raise
+
+
+def disconnect(profile: str) -> None:
+    """End the log-in to a cluster, for everybody who uses it; jobs go on."""
+    cluster = _registered(None, None, profile)
+    cluster.client.post(cluster.path("disconnect"))
+
+
+def overview() -> list[tuple[str, str]]:
+    """Return the clusters that can be used, each with what is known of the way there."""
+    from jupyter_slurm.sites.profile import list_profiles
+
+    chosen = (settings().cluster if _chosen is None else _chosen) or "local"
+    told = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None).client.get(
+        "/v1/clusters"
+    )
+    states = {str(one["id"]): str(one["connection"]["state"]) for one in told if one.get("connection")}
+    names = {"local": "this machine"} | {
+        name: states.get(name, "disconnected") for name in list_profiles(settings().sites)
+    }
+    return [(name, state + (", in use" if name == chosen else "")) for name, state in names.items()]
+
+
+def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -> Cluster:
     global _client
-    named = (os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None)
+    key = (slurm_conf, path, profile)
     with _lock:
-        if named not in _clusters:
+        if key not in _clusters:
             if _client is None:
                 from jupyter_slurm.agent.client import AgentClient
 
                 _client = AgentClient.connect(settings())
-            answer = _client.post("/v1/clusters", json={"slurm_conf": named[0], "path": named[1]})
-            _clusters[named] = Cluster(_client, str(answer["id"]))
-        return _clusters[named]
+            asked = {"slurm_conf": slurm_conf, "path": path} if profile is None else {"profile": profile}
+            answer = _client.post("/v1/clusters", json=asked)
+            _clusters[key] = Cluster(_client, str(answer["id"]), is_remote=profile is not None)
+        return _clusters[key]
 
 
-def context() -> dict[str, Any]:
-    """Return the circumstances of this process: working directory, environment, umask and soft limits.
+def context(cluster: Cluster) -> dict[str, Any]:
+    """Return what of this process counts there: its working directory, environment, umask and soft limits.
 
-    What must not reach a job (secrets, what Slurm set for an enclosing job) is taken out where it is used.
+    Over SSH nothing does but what is named: folders and variables of this machine mean nothing there. What must not
+    reach a job (secrets, what Slurm set for an enclosing job) is taken out where it is used.
 
     Raises
     ------
     UsageError
         The working directory is gone.
     """
+    if cluster.is_remote:
+        return {}
     try:
         cwd = os.getcwd()
     except FileNotFoundError as error:

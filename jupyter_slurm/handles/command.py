@@ -23,7 +23,7 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
     CommandError
         It failed; the message is its own.
     """
-    asked = {"argv": list(argv), "table": True, "context": context()}
+    asked = {"argv": list(argv), "table": True, "context": context(cluster)}
     answer = cluster.client.post(cluster.path("commands"), json=asked, idempotent=argv[0] in REPEATABLE)
     said = base64.b64decode(answer["stderr"]).decode("utf-8", "surrogateescape")
     text = base64.b64decode(answer["stdout"]).decode("utf-8", "surrogateescape")

@@ -45,7 +45,7 @@ class Submission:
     filename: str | None = None
     script_name: str | None = None
 
-    def body(self) -> dict[str, Any]:
+    def body(self, cluster: Cluster) -> dict[str, Any]:
         """Return the request, under a key of its own: it may be repeated without making a second job."""
         key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
         named = {"python": self.python, "filename": self.filename, "script_name": self.script_name}
@@ -55,7 +55,7 @@ class Submission:
             "text": self.text,
             "options": list(self.options),
             "args": list(self.args),
-            "context": context(),
+            "context": context(cluster),
             **{name: value for name, value in named.items() if value is not None},
         }
 
@@ -88,7 +88,7 @@ class Preview:
 
 def preview(cluster: Cluster, submission: Submission) -> Preview:
     """Return what would be submitted; nothing is."""
-    return Preview(cluster.client.post(cluster.path("jobs"), json={**submission.body(), "dry_run": True}))
+    return Preview(cluster.client.post(cluster.path("jobs"), json={**submission.body(cluster), "dry_run": True}))
 
 
 def submit(cluster: Cluster, submission: Submission) -> Job:
@@ -101,7 +101,7 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
     WaitInterrupted
         An interrupt came while sbatch was at work; the message says how to look.
     """
-    body = submission.body()
+    body = submission.body(cluster)
     try:
         return Job(cluster, cluster.client.post(cluster.path("jobs"), json=body), from_start=True)
     except KeyboardInterrupt:

@@ -28,6 +28,7 @@ _Magic = Callable[..., Any]
 def register(shell: Any) -> None:
     """Give a shell our magics."""
     shell.register_magic_function(_batch_magic(shell), "line_cell", "sbatch")
+    shell.register_magic_function(_slurm_magic(), "line", "slurm")
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
 
@@ -35,7 +36,7 @@ def register(shell: Any) -> None:
 def unregister(shell: Any) -> None:
     """Take our magics, and nobody else's, away."""
     for table in shell.magics_manager.magics.values():
-        for name in ("sbatch", *COMMANDS):
+        for name in ("sbatch", "slurm", *COMMANDS):
             if getattr(table.get(name), "__module__", None) == __name__:
                 del table[name]
 
@@ -49,6 +50,15 @@ def _batch_magic(shell: Any) -> _Magic:
         return submit_cell(shell, line, cell, local_ns or {})
 
     return _dress(sbatch, "sbatch")
+
+
+def _slurm_magic() -> _Magic:
+    def slurm(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+        from jupyter_slurm.magics.slurm import run
+
+        return run(line)
+
+    return _dress(slurm, "slurm")
 
 
 def _command_magic(shell: Any, command: str) -> _Magic:

@@ -64,7 +64,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         cell,
         parsed.options,
         parsed.args,
-        python=_python(parsed) if kind == "python" else None,
+        python=_python(parsed, cluster) if kind == "python" else None,
         filename=_cell_name(shell) if kind == "python" else None,
     )
     return _go(shell, cluster, parsed, submission, prefix, line)
@@ -131,9 +131,11 @@ def _check(parsed: MagicLine, *, wrap: bool = False) -> None:
         raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
 
 
-def _python(parsed: MagicLine) -> str:
-    """Return the interpreter for a Python cell: the one that was named, else the kernel's own."""
+def _python(parsed: MagicLine, cluster: Cluster) -> str:
+    """Return the interpreter for a Python cell: the one that was named, else the kernel's own, or the far side's."""
     named = parsed.words.get("python")
+    if cluster.is_remote:
+        return named or "python3"
     if not named:
         return sys.executable
     path = shutil.which(os.path.expanduser(named)) or os.path.expanduser(named)

@@ -24,6 +24,11 @@ from jupyter_slurm.agent.hosting import ThreadedAgent, serve_in_thread
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, UsageError
 from jupyter_slurm.services.bus import Bus
+from jupyter_slurm.services.prompting import Desk
+from jupyter_slurm.transport.ssh.prompts import Prompt, Question
+
+
+_PROMPT = Prompt("gateway", "password", "Log in", "", (Question("Password: "),))
 
 
 class PlumbingCore:
@@ -31,6 +36,7 @@ class PlumbingCore:
 
     def __init__(self) -> None:
         self.bus = Bus()
+        self.desk = Desk("local", self.bus, patience=5)
         self.held: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -58,9 +64,24 @@ class PlumbingCore:
     def clusters(self) -> list[dict[str, Any]]:
         return [self._cluster()]
 
-    async def register_cluster(self, slurm_conf: str | None, path: str | None) -> dict[str, Any]:
-        self.calls.append(("register", slurm_conf, path))
+    async def register_cluster(
+        self, slurm_conf: str | None, path: str | None, profile: str | None = None
+    ) -> dict[str, Any]:
+        self.calls.append(("register", slurm_conf, path, profile))
         return self._cluster(slurm_conf)
+
+    async def connect(self, cluster: str) -> dict[str, Any]:
+        await self.desk.ask(_PROMPT)
+        return self._cluster()
+
+    async def disconnect(self, cluster: str) -> dict[str, Any]:
+        return self._cluster()
+
+    def prompts(self) -> list[dict[str, Any]]:
+        return self.desk.waiting()
+
+    def answer(self, prompt: str, answers: list[str] | None) -> None:
+        self.desk.answer(prompt, answers)
 
     def _job(self, cluster: str, ref: str) -> dict[str, Any]:
         if self.failure is not None:

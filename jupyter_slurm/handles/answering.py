@@ -1,0 +1,97 @@
+"""A call that may have to log in first: what hosts ask meanwhile is put to the person who made the call."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jupyter_slurm.errors import AgentError, PromptGone, SlurmError
+from jupyter_slurm.handles.terminal import printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.agent.client import AgentClient
+
+__all__ = ["answering"]
+
+_T = TypeVar("_T")
+_QUICK = 0.5  # seconds in which a call that asks nothing is done
+_STEP = 0.3
+
+
+def answering(client: AgentClient, cluster: str, call: Callable[[], _T]) -> _T:
+    """Make a call and, while it lasts, answer what hosts on the way to a cluster ask.
+
+    Parameters
+    ----------
+    client : AgentClient
+        The way to the agent.
+    cluster : str
+        Whose prompts are answered here.
+    call : callable
+        The call, made in a thread of its own.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The person interrupted; open questions are declined.
+    """
+    done: Future[_T] = Future()
+    # Not a pool's thread: nobody waits for it when the person gives up.
+    threading.Thread(target=_make, args=(call, done), name="jupyter-slurm-call", daemon=True).start()
+    wait, read = _QUICK, set[str]()
+    while True:
+        with contextlib.suppress(TimeoutError):
+            return done.result(wait)
+        wait = _STEP
+        for prompt in client.get("/v1/prompts"):
+            if prompt["cluster"] != cluster or prompt["id"] in read or done.done():
+                continue
+            if prompt["questions"]:
+                _put(client, prompt)
+            else:  # to be read, as "press 1 on your phone": it goes away by itself
+                read.add(prompt["id"])
+                _say(prompt)
+
+
+def _make(call: Callable[[], _T], done: Future[_T]) -> None:
+    try:
+        done.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+        done.set_exception(error)
+
+
+def _put(client: AgentClient, prompt: Mapping[str, Any]) -> None:
+    """Ask the person and pass on what is said; who interrupts, or cannot be asked, declines."""
+    answers: list[str] | None = None
+    try:
+        answers = _ask(prompt)
+    finally:
+        with contextlib.suppress(PromptGone, *((AgentError,) if answers is None else ())):
+            client.post(f"/v1/prompts/{prompt['id']}", json={"answers": answers})
+
+
+def _say(prompt: Mapping[str, Any]) -> None:
+    lines = [printable(prompt[name]).strip() for name in ("title", "instruction")]
+    sys.stdout.write("".join(f"{line}\n" for line in lines if line))
+    sys.stdout.flush()
+
+
+def _ask(prompt: Mapping[str, Any]) -> list[str]:
+    _say(prompt)
+    answers = []
+    for question in prompt["questions"]:
+        text = printable(question["text"]).replace("\n", " ")
+        text = text if text.endswith(" ") else f"{text} "
+        try:
+            answers.append(input(text) if question["echo"] else getpass.getpass(text))
+        except (EOFError, OSError, RuntimeError, NotImplementedError) as error:
+            raise SlurmError(
+                f"{prompt['host']} asks for something, and nobody can be asked here.",
+                hint=f"Run `jupyter slurm connect {prompt['cluster']}` in a terminal; the log-in serves this, too.",
+            ) from error
+    return answers

@@ -1,0 +1,39 @@
+"""``%slurm``: which cluster this notebook uses."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.handles import cluster as clusters
+from jupyter_slurm.handles.table import CommandText
+
+__all__ = ["run"]
+
+_USES = {
+    "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
+    "disconnect": "%slurm disconnect CLUSTER",
+    "list": "%slurm list",
+}
+
+
+def run(line: str) -> CommandText | None:
+    """Run ``%slurm use NAME``, ``%slurm disconnect NAME`` or ``%slurm list``."""
+    words = [token.text for token in tokenize(line)]
+    action = words[0] if words else "list"
+    if action not in _USES:
+        near = get_close_matches(action, _USES, n=1)
+        raise UsageError(
+            f"%slurm has no word {action!r}" + (f"; did you mean {near[0]!r}?" if near else "."),
+            hint="; ".join(_USES.values()),
+        )
+    if len(words) - 1 != (action != "list"):
+        raise UsageError(f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=_USES[action])
+    if action == "use":
+        cluster = clusters.use(words[1])
+        return CommandText(f"This notebook uses {cluster.name} from now on.\n")
+    if action == "disconnect":
+        clusters.disconnect(words[1])
+        return CommandText(f"Disconnected from {words[1]}. Jobs go on.\n")
+    return CommandText("".join(f"{name}  {state}\n" for name, state in clusters.overview()))
