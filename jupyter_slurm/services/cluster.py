@@ -166,7 +166,8 @@ class Cluster:
         runner = self._runner_path("cell.py")
         context = self.client.submission_context(asked.get("context") or {})
         table = await self.client.options("sbatch")
-        plan = submission.make_plan(self.folder, runner, table, asked, context, self._clock())
+        version = await self.client.version()
+        plan = submission.make_plan(self.folder, runner, table, asked, context, self._clock(), version)
         warnings = await self._doubts(asked.get("python")) if asked["kind"] == "python" else []
         if asked.get("dry_run"):
             return {
@@ -180,7 +181,7 @@ class Cluster:
             entry.warnings = warnings
             once = await self._begin(plan, context)
             self.tracker.add(entry)
-            answer = await submission.answer_of(once, self._settings.submit_timeout)
+            answer = await submission.answer_of(once, plan, self._settings.submit_timeout)
         else:
             await self.settler.take_back(known)
             try:
@@ -326,20 +327,19 @@ class Cluster:
     async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
         """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
         entry = await self.entry(reference)
-        path = output.output_path(entry, stream, getpass.getuser(), _task_of(reference, entry))
+        path = entry.of_task(_task_of(reference, entry)).paths()[stream]
         return await output.read_output(self._transport, path, offset, limit, finished=entry.is_finished)
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield what a job prints and becomes, until it is over."""
         entry = await self.entry(reference)
-        task, user = _task_of(reference, entry), getpass.getuser()
+        task = _task_of(reference, entry)
         positions = {name: offsets.get(name, 0) for name in output.STREAMS}
         with self.tracker.listening(entry) as changed:
             self.watcher.wake()
             follow = output.follow(
                 self._transport,
                 lambda: entry.of_task(task),
-                lambda name: output.output_path(entry, name, user, task),
                 positions,
                 changed,
             )

@@ -14,6 +14,7 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.paths import STREAMS, output_path
 
 __all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
 
@@ -96,7 +97,8 @@ class Entry:
         records = list(records)
         for record in records:
             if record.id.task is not None:
-                self.tasks[record.id.task] = record
+                before_it = self.tasks.get(record.id.task)
+                self.tasks[record.id.task] = _with_what_was_told(record, before_it) if before_it else record
         self.known, self.unknown_since = True, None
         chosen = _representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
         if chosen is not None:
@@ -171,14 +173,27 @@ class Entry:
             counts[latest.state.name] += latest.tasks.count()
         return dict(counts)
 
-    def paths(self) -> dict[str, str | None]:
-        """Where the output goes: of a job of ours from its record, else what Slurm says."""
-        outputs = (self.record or {}).get("outputs") or {}
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array of jobs, or a task of one."""
         latest = self.latest
-        return {
-            "stdout": outputs.get("stdout") or (latest.stdout if latest else None),
-            "stderr": outputs.get("stderr") or (latest.stderr if latest else None),
-        }
+        seen = latest is not None and (latest.tasks is not None or latest.id.task is not None)
+        return bool(self.tasks or seen or (self.record or {}).get("array"))
+
+    def paths(self) -> dict[str, str | None]:
+        """Return the file of each stream; see :func:`jupyter_slurm.services.paths.output_path`."""
+
+        def path(stream: str) -> str | None:
+            return output_path(
+                stream,
+                job=self.id,
+                folder=self.folder,
+                record=self.record,
+                latest=self.latest,
+                is_array=self.is_array,
+            )
+
+        return {stream: path(stream) for stream in STREAMS}
 
     def of_task(self, task: int | None) -> Entry:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
