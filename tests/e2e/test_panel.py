@@ -113,12 +113,17 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
 
 
 def test_a_controller_that_is_down_and_an_agent_that_is_killed(
-    page: Page, lab: Any, cluster: Any, sbatch: Callable[..., str], screenshot: Callable[[Page, str], None]
+    page: Page,
+    lab: Any,
+    cluster: Any,
+    sbatch: Callable[..., str],
+    submit: Callable[..., str],
+    screenshot: Callable[[Page, str], None],
 ) -> None:
     """What is shown is told to be old, jobs that run are seen above those that wait, and all is as before afterwards."""
     status = page.locator(".jp-Slurm-status button")
-    running = sbatch("-p", "arandu")
     sbatch("-p", "devwork", "--hold", "--array=1-2000")
+    running = submit("-p", "arandu")  # ours, and the last: with it the poller sees both
     expect(status).to_have_text("Slurm: 1 running, 1 pending")
     status.click()
     rows = page.locator(".jp-Slurm-panel tbody tr")
