@@ -288,3 +288,16 @@ def test_the_separator_of_components_is_among_the_options() -> None:
         HET,
         "ntasks",
     ]
+
+
+def test_a_variable_is_a_value_and_never_an_option() -> None:
+    variables = {"WHERE": "-n4", "HOME": "/h"}
+    parsed = parse_cell_line("-o $WHERE --error=~/e wait -- $WHERE ~/x", SBATCH, WORDS, lookup({}), variables)
+    assert parsed.options == ["-o", "-n4", "--error=/h/e"]
+    assert parsed.args == ["-n4", "/h/x"]
+    with pytest.raises(UsageError):
+        parse_cell_line("$WHERE", SBATCH, WORDS, lookup({}), variables)
+    sacctmgr = OptionTable.for_command("sacctmgr")
+    assert command_words("show user $HOME user=$WHERE", sacctmgr, None, variables)[2:] == ["/h", "user=-n4"]
+    with pytest.raises(UsageError):
+        command_words("show $WHERE", sacctmgr, None, variables)
