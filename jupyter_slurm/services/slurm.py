@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import math
 import os
 import re
 import secrets
@@ -143,11 +145,19 @@ class SlurmClient:
         mark = secrets.token_hex(8)
         return queue.parse_poll(await self.ask(queue.poll_argv(mark)), mark)
 
+    async def scripts(self) -> list[JobRecord]:
+        """Ask which script each job of this user runs."""
+        mark = secrets.token_hex(8)
+        return queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
+
     async def find_script(self, path: str) -> JobRecord | None:
         """Find a job of this user by the path of its script, which no other job has."""
-        mark = secrets.token_hex(8)
-        found = queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
-        return next((record for record in found if queue.runs_script(record, path)), None)
+        return next((record for record in await self.scripts() if queue.runs_script(record, path)), None)
+
+    async def min_job_age(self) -> float:
+        """Return for how many seconds after its end the controller remembers a job; infinite where it never forgets."""
+        found = re.match(r"\d+", (await self.configuration()).get("MinJobAge", ""))
+        return (int(found[0]) or math.inf) if found else 0.0
 
     async def describe(self, job: JobId) -> list[JobRecord]:
         """Ask slurmctld about one job; an empty list when it does not remember it."""
@@ -170,6 +180,18 @@ class SlurmClient:
         """
         mark = secrets.token_hex(8)
         return accounting.parse_sacct(await self.ask(accounting.sacct_argv(list(jobs), int(since), mark)), mark)
+
+    async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
+        """Ask slurmdbd for the jobs of a script (its path): id and submit time, the latest last.
+
+        Raises
+        ------
+        CommandError
+            There is no accounting here.
+        """
+        mark = secrets.token_hex(8)
+        argv = accounting.submissions_argv(getpass.getuser(), int(since), mark)
+        return accounting.parse_submissions(await self.ask(argv), mark, script)
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""

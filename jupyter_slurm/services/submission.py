@@ -75,6 +75,12 @@ class Answer:
         return is_silence(failures[-1]) if failures else is_silence(self.stderr, self.argv)
 
     @property
+    def never_arrived(self) -> bool:
+        """Whether sbatch could not even connect: then the controller cannot have accepted anything."""
+        failures = _FAILURE.findall(self.stderr)
+        return self.job is None and bool(failures) and b"(connect failure)" in failures[-1]
+
+    @property
     def remarks(self) -> list[str]:
         """What sbatch said beside the id: warnings, a site's messages."""
         return [printable(line) for line in text_of(self.stderr).splitlines() if line.strip()]
