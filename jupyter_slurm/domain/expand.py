@@ -1,9 +1,9 @@
-"""Values in a magic line: ``{name}``, ``$name`` and ``${name}`` of Python, else ``$NAME`` and ``~`` as a shell has them.
+"""Values in a magic line: ``{name}``, ``$name``, ``${name}`` of Python, else ``$NAME`` and ``~`` as a shell has them.
 
-A name that neither Python nor the environment knows stays as it was typed, for the cluster or for awk. What may stand between the braces is
-a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``); nothing is called or
-evaluated. A function, class or module (``awk {print}``), doubled braces and ``$$`` stay as typed too; so does what is
-in single quotes or behind a backslash.
+A name that neither Python nor the environment knows stays as it was typed, for the cluster or for awk. What may stand
+between the braces is a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``);
+nothing is called or evaluated. A function, class or module (``awk {print}``), doubled braces and ``$$`` stay as typed
+too; so does what is in single quotes or behind a backslash.
 """
 
 from __future__ import annotations

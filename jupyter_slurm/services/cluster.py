@@ -180,7 +180,7 @@ class Cluster:
             raise JobNotFound(
                 f"there is no job {printable(reference)}", hint="`jupyter_slurm.jobs()` lists yours."
             ) from None
-        records = await self.client.describe(job) or await self._remembered(job)
+        records = await self.client.look_up(job) or await self._remembered(job)
         mine = [record for record in records if not record.user or record.user == getpass.getuser()]
         if not mine:
             raise JobNotFound(
@@ -206,7 +206,7 @@ class Cluster:
         if entry.folder is not None or entry.id is None or entry.described:
             return
         with contextlib.suppress(SlurmError):
-            records = await self.client.describe(entry.id)
+            records = await self.client.look_up(entry.id)
             entry.described = True
             if records and entry.is_shown_by(records):
                 entry.see(records, self._clock())

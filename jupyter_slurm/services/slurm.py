@@ -32,6 +32,7 @@ __all__ = [
 
 _TRIES = 3
 _CONTROLLER_RESTART = 2.0
+_QUEUE = 45.0  # seconds that a person's question may stand in line
 
 # With these words a command answers by itself.
 _ASKS_NOBODY = frozenset({"--help", "--usage", "--version", "-V"})
@@ -84,8 +85,9 @@ class SlurmClient:
         self._version: tuple[int, int] | None = None
         # A person may ask ten things at once; a loop gets a question every ten seconds (a question is two RPCs).
         self.people = Bucket(rate=0.1, burst=10)
-        # Our own questions about single jobs, beside the poller's.
-        self.singles = Bucket(rate=0.1, burst=6)
+        # Questions about single jobs: our own beside the poller's, and those about jobs that a person names.
+        self.singles = Bucket(rate=0.05, burst=6)
+        self.named = Bucket(rate=0.05, burst=6)
 
     def use_path(self, path: str | None) -> None:
         """Find the commands on another PATH from now on: the person may have loaded a module meanwhile."""
@@ -160,8 +162,22 @@ class SlurmClient:
         return (int(found[0]) or math.inf) if found else 0.0
 
     async def describe(self, job: JobId) -> list[JobRecord]:
-        """Ask slurmctld about one job; an empty list when it does not remember it."""
+        """Ask slurmctld about a job that we follow; an empty list when it does not remember it."""
         await self.singles.take()
+        return await self._describe(job)
+
+    async def look_up(self, job: JobId) -> list[JobRecord]:
+        """Ask slurmctld about a job that a person names; an empty list when it does not remember it.
+
+        Raises
+        ------
+        Throttled
+            Too many were named, as in a loop over numbers.
+        """
+        await self.named.take(longest=_QUEUE)
+        return await self._describe(job)
+
+    async def _describe(self, job: JobId) -> list[JobRecord]:
         mark = secrets.token_hex(8)
         try:
             return detail.parse_detail(await self.ask(detail.detail_argv(job, mark)), mark)
@@ -238,7 +254,7 @@ class SlurmClient:
         env = self._env if asked.get("env") is None else asked["env"]
         await self._check_configuration(env)
         if not _ASKS_NOBODY.intersection(argv):
-            await self.people.take()
+            await self.people.take(longest=_QUEUE)
         if parsed:
             env = question_environment(env)
         elif is_inside_job(env):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import CommandMissing, JobNotFound, UsageError
+from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -198,3 +198,21 @@ async def test_only_slurm_commands_are_passed_through(desk):
     for argv in (["sh", "-c", "id"], ["/bin/squeue"], ["sbatch", "x"], []):
         with pytest.raises(UsageError):
             await desk.core.command(desk.id, argv, table=False, context={})
+
+
+async def test_a_loop_over_numbers_is_refused_and_keeps_nobody_else_waiting(desk):
+    mine = await desk.submit("#!/bin/sh\n", "--hold")
+    asked = [asyncio.create_task(desk.job(str(900_000 + number))) for number in range(20)]
+    try:
+        done, waiting = await asyncio.wait(asked, timeout=5)
+        errors = [task.exception() for task in done]
+        assert len([error for error in errors if isinstance(error, JobNotFound)]) >= 6
+        refused = [error for error in errors if isinstance(error, Throttled)]
+        assert len(waiting) <= 3
+        assert len(refused) >= 10
+        assert all(error.details["retry_after"] > 0 for error in refused)
+        async with asyncio.timeout(5):
+            assert (await desk.core.cancel(desk.id, mine["key"]))["state"] == "CANCELLED"
+    finally:
+        for task in asked:
+            task.cancel()
