@@ -44,6 +44,8 @@ async def clean(tracker: Tracker, watcher: Watcher, before: float, *, dry_run: b
     for entry in list(tracker.entries.values()):
         if entry.folder is None or not _is_old(entry, before) or not await _is_over(tracker, entry, dry_run=dry_run):
             kept += 1
+            if not entry.is_finished:
+                watcher.wake()
             continue
         removed.append(entry.folder.path)
     return removed + await _remains(tracker, before, dry_run=dry_run), kept

@@ -75,7 +75,8 @@ class Settler:
         return sum(entry is not None and (entry.hold is not None or entry.id is not None) for entry in entries)
 
     def resume(self, entry: Entry) -> None:
-        """Go on with what an agent left undone: a submission without an answer, or a job that was to be cancelled."""
+        """Go on where an agent left off: with a submission, a cancellation, or with watching the job."""
+        self._watcher.wake()
         if entry.id is None:
             self.begin(entry)
         elif _is_cancelled(entry):
