@@ -219,6 +219,7 @@ def parse_cell_line(
         options += found
         typed += tokens[at : at + used]
         if not found:
+            _check_glued(table, tokens, at, line, words)
             _own_word(tokens[at], line, words, ours)
         at += used or 1
     _check_arguments(table, tokens[at + 1 :])
@@ -296,9 +297,12 @@ def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str
     if not table.is_option(token.text):
         return []
     if token.typed < table.name_length(token.text):
+        before = texts[at - 1] if at and table.takes_glued_value(texts[at - 1]) else ""
         raise UsageError(
             f"a value cannot become an option: {token.text!r}",
-            hint="Type the option and put only its value into {…}.",
+            hint=f"{before} takes its value behind an equals sign: {before}=…"
+            if before
+            else "Type the option and put only its value into {…}.",
             span=[token.start, token.end],
         )
     try:
@@ -337,6 +341,18 @@ def _check_order(token: Token, line: str, words: Mapping[str, bool]) -> None:
         raise UsageError(
             f"{line[token.start : token.end]!r} stands behind Slurm's options; in a line magic our words come first",
             hint=f"Put it first, or write ./{token.text} for a file of that name.",
+            span=[token.start, token.end],
+        )
+
+
+def _check_glued(table: OptionTable, tokens: Sequence[Token], at: int, line: str, words: Mapping[str, bool]) -> None:
+    """Refuse the value of ``--nice 5``: an option whose value is optional has it behind an equals sign."""
+    token, before = tokens[at], tokens[at - 1].text if at else ""
+    match = _ours(token)
+    if table.takes_glued_value(before) and not (match and _near(match["word"], words)):
+        raise UsageError(
+            f"{line[token.start : token.end]!r} is not taken for the value of {before}",
+            hint=f"{before} takes its value behind an equals sign: {before}={line[token.start : token.end]}",
             span=[token.start, token.end],
         )
 

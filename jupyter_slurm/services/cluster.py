@@ -291,6 +291,7 @@ class Cluster:
             "stderr": base64.b64encode(done.stderr).decode("ascii"),
             "hint": next_step(argv[0], text_of(done.stderr)) if done.exit_code else "",
             "table": {
+                "title": printable(parsed.title),
                 "columns": parsed.columns,
                 "rows": [[printable(cell) for cell in row] for row in parsed.rows],
             }

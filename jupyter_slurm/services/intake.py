@@ -8,6 +8,7 @@ import posixpath
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, UsageError
@@ -56,7 +57,7 @@ class Intake:
         self._is_prepared = False
         self._hosts: list[str] | None = None
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
 
     async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Submit a job, or show what would be submitted.
@@ -68,11 +69,9 @@ class Intake:
         """
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
-        async with self._locks.setdefault(asked["key"], asyncio.Lock()), self._gate:
-            try:
-                return await self._submit(asked)
-            finally:
-                self._locks.pop(asked["key"], None)
+        lock = self._locks.setdefault(asked["key"], asyncio.Lock())
+        async with lock, self._gate:
+            return await self._submit(asked)
 
     async def _submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         known = self._tracker.find(asked["key"])

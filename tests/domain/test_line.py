@@ -301,3 +301,15 @@ def test_a_variable_is_a_value_and_never_an_option() -> None:
     assert command_words("show user $HOME user=$WHERE", sacctmgr, None, variables)[2:] == ["/h", "user=-n4"]
     with pytest.raises(UsageError):
         command_words("show $WHERE", sacctmgr, None, variables)
+
+
+@pytest.mark.parametrize(("line", "value"), [("--nice {v}", "-1"), ("--nice {v}", "5"), ("--nice 5", "")])
+def test_an_optional_value_stands_behind_an_equals_sign(line: str, value: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_cell_line(line, SBATCH, WORDS, lookup({"v": value}))
+    assert "--nice=" in caught.value.hint
+    with pytest.raises(UsageError, match="word of ours") as caught:
+        parse_cell_line("--nice wiat", SBATCH, WORDS)
+    assert "wait" in caught.value.hint
+    parsed = parse_cell_line("--nice wait --nice={v}", SBATCH, WORDS, lookup({"v": -1}))
+    assert (parsed.options, parsed.words) == (["--nice", "--nice=-1"], {"wait": None})

@@ -100,6 +100,30 @@ async def test_same_key_is_the_same_job(desk):
     await desk.core.cancel(desk.id, first["id"])
 
 
+async def test_one_key_is_worked_on_once_at_a_time_also_by_those_who_come_later(desk, monkeypatch):
+    intake = desk.core._clusters[desk.id]._intake
+    at_work, most, go = 0, 0, asyncio.Event()
+
+    async def work(asked):
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await go.wait()
+        await asyncio.sleep(0.05)
+        at_work -= 1
+        return {}
+
+    monkeypatch.setattr(intake, "_submit", work)
+    asked = desk.asked("#!/bin/sh\n")
+    early = [asyncio.create_task(intake.submit(asked)) for _ in range(2)]
+    go.set()
+    await early[0]
+    late = asyncio.create_task(intake.submit(asked))  # while the second, who waited, is at work
+    await asyncio.gather(*early, late)
+    assert most == 1
+    assert not intake._locks
+
+
 async def test_show_submits_nothing_and_says_what_would_be(desk):
     before = slurm(desk, "squeue", "-h", "-t", "all")
     shown = await desk.submit("#!/bin/sh\ntrue\n", "-p", "arandu", "--gpus", "2", args=["x"], dry_run=True)
