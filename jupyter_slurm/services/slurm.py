@@ -255,8 +255,8 @@ class SlurmClient:
         await self._check_configuration(env)
         if not _ASKS_NOBODY.intersection(argv):
             await self.people.take(longest=_QUEUE)
-        if parsed:
-            env = question_environment(env)
+        if parsed:  # by us, but read by a person
+            env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
         elif is_inside_job(env):
             env = submission_environment(env)
         context = Context(cwd=asked.get("cwd") or "/", env=env, umask=asked.get("umask"))

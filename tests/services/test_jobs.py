@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -192,6 +193,18 @@ async def test_command_is_passed_through_as_typed(desk):
     table = (await desk.core.command(desk.id, ["sinfo"], table=True, context={"env": desk.env}))["table"]
     assert table["columns"][0] == "PARTITION"
     assert {row[0].rstrip("*") for row in table["rows"]} == {"arandu", "devwork"}
+
+
+async def test_times_in_a_table_are_for_people(desk):
+    job = await desk.submit("#!/bin/sh\n", "--begin=now+1hour")
+    for env, form in (
+        (desk.env, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d"),
+        ({**desk.env, "SLURM_TIME_FORMAT": "%H.%M"}, r"\d\d\.\d\d"),
+    ):
+        argv = ["squeue", "--start", "-j", job["id"]]
+        table = (await desk.core.command(desk.id, argv, table=True, context={"env": env}))["table"]
+        assert re.fullmatch(form, table["rows"][0][table["columns"].index("START_TIME")])
+    await desk.core.cancel(desk.id, job["key"])
 
 
 async def test_only_slurm_commands_are_passed_through(desk):
