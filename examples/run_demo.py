@@ -1,7 +1,8 @@
 """Run quickstart.ipynb cell by cell on an embedded Slurm and print what a person would see.
 
 ``python examples/run_demo.py`` is what `make demo` does; with ``--lab`` it opens JupyterLab on the notebook instead,
-and stops the cluster when JupyterLab ends.
+until JupyterLab ends or Ctrl-C. All that runs for it and all that it writes belongs to the cluster, and goes with it
+however this program ends.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import io
+import ctypes
 import json
 import os
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from jupyter_slurm.cli.main import main as jupyter_slurm
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import SlurmError
 
@@ -79,28 +79,48 @@ def run_notebook() -> int:
 
 def open_lab(arguments: list[str]) -> int:
     """Run JupyterLab in the foreground, on the loopback interface."""
-    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", *arguments]
+    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1"]
+    # Not the notebook as an argument: the address that is printed, for a browser elsewhere, would not name it.
+    command += [f"--ServerApp.root_dir={NOTEBOOK.parent}", f"--LabApp.default_url=/lab/tree/{NOTEBOOK.name}"]
     if os.geteuid() == 0:
         command.append("--allow-root")
+    # In a session of its own Ctrl-C does not reach it: it would ask whether it is meant, while we take all away.
+    server = subprocess.Popen([*command, *arguments], stdin=subprocess.DEVNULL, start_new_session=True)
     try:
-        return subprocess.run([*command, str(NOTEBOOK)], check=False).returncode
+        return server.wait()
     except KeyboardInterrupt:
+        print("\nJupyterLab and Slurm are stopped …", flush=True)
         return 0
+    finally:
+        server.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(10)
 
 
-def private_environment(folder: Path) -> None:
-    """Have an agent of the demo's own, with all that it leaves in one folder; the person's own agent is not touched."""
-    settings = {}
-    for name in ("job_root", "state_dir", "runtime_dir"):
-        path = folder / name.partition("_")[0]
+def private_environment(cluster: EmbeddedCluster) -> dict[str, str]:
+    """Return variables for an agent and a JupyterLab of the demo's own: those of the person are not touched."""
+    folder = cluster.directory / "demo"
+    names = ("job_root", "state_dir", "runtime_dir", "config", "jupyter", "workspaces")
+    paths = {name: folder / name for name in names}
+    for path in (folder, *paths.values()):
         path.mkdir(mode=0o700)
-        settings[name] = str(path)
-    config = folder / "config"
-    config.mkdir(mode=0o700)
-    (config / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
-        [str(config), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    )
+    settings = {"Settings": {name: str(paths[name]) for name in names[:3]}}
+    (paths["config"] / "jupyter_slurm_config.json").write_text(json.dumps(settings))
+    config_path = [str(paths["config"]), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    return {
+        "SLURM_CONF": str(cluster.slurm_conf),
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(config_path),
+        "JUPYTER_RUNTIME_DIR": str(paths["jupyter"]),
+        "JUPYTERLAB_WORKSPACES_DIR": str(paths["workspaces"]),
+    }
+
+
+def end_in_order() -> None:
+    """Take a closed terminal, kill(1), and the end of `make` for Ctrl-C."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    set_parent_death_signal = 1  # prctl(2)
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def main() -> int:
@@ -108,23 +128,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lab", action="store_true", help="open JupyterLab instead of running the notebook")
     options, rest = parser.parse_known_args()
-    folder = Path(tempfile.mkdtemp(prefix="jupyter-slurm-demo-"))
-    folder.chmod(0o711)  # munge wants its socket to be reachable; what is private below has a folder of its own
+    end_in_order()
+    cluster = EmbeddedCluster(directory=Path(tempfile.mkdtemp(prefix="jupyter-slurm-demo-")))
     try:
-        private_environment(folder)
-        with EmbeddedCluster(directory=folder / "cluster") as cluster:
-            os.environ["SLURM_CONF"] = str(cluster.slurm_conf)
-            print(f"Slurm runs: export SLURM_CONF={cluster.slurm_conf}", flush=True)
-            try:
-                return open_lab(rest) if options.lab else run_notebook()
-            finally:
-                with contextlib.redirect_stdout(io.StringIO()):
-                    jupyter_slurm(["agent", "stop"])
+        cluster.start(until=os.getpid())
+        os.environ |= private_environment(cluster) | cluster.owned()
+        print(f"Slurm runs: export SLURM_CONF={cluster.slurm_conf}", flush=True)
+        return open_lab(rest) if options.lab else run_notebook()
     except SlurmError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        cluster.stop()
+        with contextlib.suppress(FileNotFoundError):
+            cluster.directory.rmdir()  # it was made, and the cluster was not
 
 
 if __name__ == "__main__":

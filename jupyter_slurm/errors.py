@@ -11,6 +11,7 @@
     ├── CommandError             a command ended with an error of its own
     │   └── SubmitRefused        sbatch said no
     ├── ControllerError          slurmctld or slurmdbd did not answer; nothing is known, nothing is lost
+    ├── Throttled                more questions than Slurm should be asked; the one at hand was not asked
     ├── SubmissionUnknown        sbatch was started and its answer is not known yet
     ├── TransportError           the way to the login node failed
     │   ├── CommandMissing       the program is not on the PATH there
@@ -23,6 +24,7 @@
     │       └── LoginDeclined    the person did not want to answer
     ├── AgentError               the agent could not be reached, started or understood
     │   ├── AgentUnreachable
+    │   ├── AgentBusy            it serves as many as it can
     │   ├── AgentRefused         it is there and does not accept us (other user, other version)
     │   └── PromptGone           a question of a log-in that is settled by now
     ├── JobError                 about one job
@@ -42,6 +44,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 __all__ = [
+    "AgentBusy",
     "AgentError",
     "AgentRefused",
     "AgentUnreachable",
@@ -69,6 +72,7 @@ __all__ = [
     "SlurmError",
     "SubmissionUnknown",
     "SubmitRefused",
+    "Throttled",
     "TransportError",
     "UsageError",
     "from_problem",
@@ -166,6 +170,12 @@ class ControllerError(SlurmError):
     code, status = "controller", 503
 
 
+class Throttled(SlurmError):
+    """More was asked than Slurm should be asked. ``details["retry_after"]`` says when to try again, in seconds."""
+
+    code, status = "throttled", 429
+
+
 class SubmissionUnknown(SlurmError):
     """``sbatch`` was started and its answer is not known yet. It must not simply be repeated."""
 
@@ -239,6 +249,12 @@ class AgentUnreachable(AgentError):
     """No agent answers, and none could be started."""
 
     code, status = "agent-unreachable", 503
+
+
+class AgentBusy(AgentError):
+    """The agent serves as many as it can. ``details["retry_after"]``: seconds."""
+
+    code, status = "agent-busy", 503
 
 
 class AgentRefused(AgentError):

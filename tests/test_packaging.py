@@ -91,7 +91,8 @@ def test_both_extensions_are_enabled() -> None:
 
 
 def test_jupyter_has_a_subcommand() -> None:
-    done = subprocess.run(["jupyter", "slurm", "--version"], capture_output=True, text=True, check=True)
+    jupyter = Path(sysconfig.get_path("scripts"), "jupyter")
+    done = subprocess.run([jupyter, "slurm", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == jupyter_slurm.__version__
 
 

@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of the largest request body: a cell, its options and an environment."""
 
+# What may stand in line for Slurm and changes nothing of ours. Others go on without their client.
+_ENDS_WITH_CLIENT = frozenset({"getJob", "getOutput", "getScript", "runCommand"})
+
 _HTTP_TITLES = {
     400: ("usage", "The request is malformed."),
     403: ("agent-refused", "The request is refused."),
@@ -131,6 +134,7 @@ class OperationHandler(web.RequestHandler):
         self._operations = operations
         self._body = bytearray()
         self._has_read = False
+        self._asking: asyncio.Future[Reply] | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def set_default_headers(self) -> None:
@@ -150,11 +154,14 @@ class OperationHandler(web.RequestHandler):
         if operation is None:
             raise web.HTTPError(405)
         self._operation = operation
-        if self.request.headers.get("Transfer-Encoding") or int(self.request.headers.get("Content-Length") or 0):
+        length = self.request.headers.get("Content-Length") or "0"
+        if re.fullmatch("[0-9]+", length) is None:
+            raise web.HTTPError(400)
+        if self.request.headers.get("Transfer-Encoding") or int(length[:20]):
             media_type = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             if operation.body_schema is not None and media_type != "application/json":
                 raise web.HTTPError(415)
-        if int(self.request.headers.get("Content-Length") or 0) > MAX_BODY:
+        if int(length[:20]) > MAX_BODY:
             raise web.HTTPError(413)
 
     def data_received(self, chunk: bytes) -> None:
@@ -171,8 +178,8 @@ class OperationHandler(web.RequestHandler):
         query = {name: [_text(value) for value in given] for name, given in self.request.query_arguments.items()}
         body = self._operation.read_body(bytes(self._body)) if self._operation.body_schema is not None else None
         call = Call(values, self._operation.read_query(query), body, self)
-        reply = await self.application.answers[self._operation.operation_id](call)
-        if reply.content is None:
+        reply = await self._answer(call)
+        if reply is None or reply.content is None:
             return
         self.set_status(reply.status)
         for name, value in reply.headers.items():
@@ -184,11 +191,24 @@ class OperationHandler(web.RequestHandler):
             self.set_header("Content-Type", "application/json")
             self.finish(json_encode(reply.content))
 
+    async def _answer(self, call: Call) -> Reply | None:
+        """Return the answer; None when nobody is there any more to hear it."""
+        name = self._operation.operation_id
+        self._asking = asyncio.ensure_future(self.application.answers[name](call))
+        try:
+            return await self._asking
+        except asyncio.CancelledError:
+            if name in _ENDS_WITH_CLIENT and self.closed.done():
+                return None
+            raise
+
     get = post = put = patch = delete = head = options = _serve
 
     def on_connection_close(self) -> None:
-        """The client has gone."""
+        """The client has gone: what it only asked for ends too."""
         self._resolve()
+        if self._asking is not None and self._operation.operation_id in _ENDS_WITH_CLIENT:
+            self._asking.cancel()
 
     def on_finish(self) -> None:
         """The answer is complete."""
@@ -212,6 +232,8 @@ class OperationHandler(web.RequestHandler):
             self.set_header("Allow", ", ".join(sorted(self._operations)))
         if not self._has_read:  # Tornado then closes the connection, and does not say so
             self.set_header("Connection", "close")
+        if "retry_after" in document["details"]:
+            self.set_header("Retry-After", str(document["details"]["retry_after"]))
         self.set_header("Content-Type", "application/problem+json")
         self.finish(json_encode(document))
 

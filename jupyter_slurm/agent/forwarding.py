@@ -17,7 +17,7 @@ __all__ = ["Forwarded", "forward"]
 _TIMEOUT = 120.0
 
 _REQUEST_HEADERS = ("accept", "content-type")
-_RESPONSE_HEADERS = ("content-type", "x-total-size", "allow", "cache-control", "x-content-type-options")
+_RESPONSE_HEADERS = ("content-type", "x-total-size", "allow", "cache-control", "retry-after", "x-content-type-options")
 
 
 @dataclass(frozen=True)

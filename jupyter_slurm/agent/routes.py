@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from jupyter_slurm.agent.app import Answer, Call, Reply
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import AgentBusy
 
 __all__ = ["CAPABILITIES", "CoreLike", "Routes"]
 
@@ -29,6 +29,7 @@ CAPABILITIES = (
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
 _MOST_STREAMS = 512
+_STREAM_AGAIN = 10
 
 Json = dict[str, Any]
 
@@ -205,8 +206,10 @@ class Routes:
 
     async def _send(self, call: Call, events: AsyncIterator[tuple[str, Json]]) -> Reply:
         if len(self._open) >= _MOST_STREAMS:
-            raise SlurmError(
-                f"More than {_MOST_STREAMS} event streams are open.", hint="Close notebooks or browser tabs."
+            raise AgentBusy(
+                f"{_MOST_STREAMS} event streams are open, and there cannot be more.",
+                hint="Close notebooks or browser tabs.",
+                retry_after=_STREAM_AGAIN,
             )
         sending = asyncio.ensure_future(send_events(call.handler, events, self._closing))
         self._open.add(sending)

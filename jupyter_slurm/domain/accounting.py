@@ -10,6 +10,7 @@ Source: sacct(1).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,7 +21,7 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_exit, present
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["parse_sacct", "sacct_argv"]
+__all__ = ["parse_sacct", "parse_submissions", "sacct_argv", "submissions_argv"]
 
 # Only names that sacct has in every version from 22.05 to 26.05: it refuses to start with one that it does not know.
 _FIELDS: Final = (
@@ -45,6 +46,7 @@ _FIELDS: Final = (
     "JobName",
     "Comment",
 )
+_LINE_FIELDS: Final = ("JobID", "Submit", "SubmitLine")
 
 # slurmdb refuses "uts" times before this (parse_time.c).
 _FIRST_TIME: Final = 1_000_000
@@ -72,10 +74,39 @@ def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str, *, steps: boo
     if not jobs:
         raise ValueError("sacct is asked for no job")
     ids = ",".join(str(job if steps else job.allocation) for job in jobs)
+    more = [f"--jobs={ids}", *([] if steps else ["--allocations"])]
+    return [*_question(since_epoch, mark), *more, f"--format={','.join(_FIELDS)}"]
+
+
+def _question(since_epoch: int, mark: str) -> list[str]:
     argv = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={field_end(check_mark(mark))}"]
     # "uts" and seconds since the epoch: no time zone, no daylight saving (parse_time.c).
-    argv += ["--noconvert", f"--starttime=uts{max(since_epoch, _FIRST_TIME)}", f"--jobs={ids}"]
-    return [*argv, *([] if steps else ["--allocations"]), f"--format={','.join(_FIELDS)}"]
+    return [*argv, "--noconvert", f"--starttime=uts{max(since_epoch, _FIRST_TIME)}"]
+
+
+def submissions_argv(user: str, since_epoch: int, mark: str) -> list[str]:
+    """Return the question for the command lines with which a user submitted jobs.
+
+    Asked only when the answer to a submission was lost and the queue has forgotten the job, if there was one.
+    """
+    fields = ",".join(_LINE_FIELDS)
+    return [*_question(since_epoch, mark), f"--user={user}", "--allocations", "--duplicates", f"--format={fields}"]
+
+
+def parse_submissions(output: bytes, mark: str, script: str) -> list[tuple[JobId, int | None]]:
+    """Read the answer to :func:`submissions_argv`: id and submit time of the jobs of one script, the latest last.
+
+    Raises
+    ------
+    ParseError
+        The answer is torn.
+    """
+    found = []
+    for number, submitted, line in delimited_records(output, mark, len(_LINE_FIELDS)):
+        if script in line:
+            with contextlib.suppress(ParseError):
+                found.append((JobId(parse_queue_id(number.strip())[0].job), parse_epoch(submitted)))
+    return sorted(found, key=lambda job: job[1] or 0)
 
 
 def parse_sacct(output: bytes, mark: str) -> list[JobRecord]:

@@ -45,7 +45,7 @@ def check_ends(argv: Sequence[str]) -> None:
     if "iterate" in names:
         raise UsageError(
             f"{command} --iterate never ends, and the notebook would wait for it.",
-            hint="Leave it out and run the cell again; jupyter_slurm.jobs() and the panel in JupyterLab follow your jobs.",
+            hint="Leave it out and run the cell again; jupyter_slurm.jobs() and JupyterLab's panel follow your jobs.",
         )
     if command == "scancel" and "interactive" in names:
         raise UsageError(

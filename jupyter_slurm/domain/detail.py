@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.marks import decode, framed_records, long_format
-from jupyter_slurm.domain.output_paths import default_pattern, expand_pattern
+from jupyter_slurm.domain.output_paths import default_pattern, expand_pattern, first_node
 from jupyter_slurm.domain.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
@@ -255,17 +255,11 @@ def _expanded(pattern: str, record: JobRecord) -> str | None:
         job=record.id if record.id.het is None else JobId(record.raw_id or record.id.job),
         name=record.name or "",
         user=record.user,
-        node=_first_node(record.nodes),
+        node=first_node(record.nodes),
         work_dir=record.work_dir or "/",
         raw_id=record.raw_id,
         restarts=record.restarts or 0,
     )
-
-
-def _first_node(nodes: str) -> str:
-    """The node that runs the batch script: the first of the folded list."""
-    match = re.match(r"[^,\[]*(?:\[([^\],-]*)[^\]]*\])?[^,\[]*", nodes)
-    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", match[0]) if match else ""
 
 
 def _from_values(job: JobId, tasks: TaskRange | None, raw: int, values: Mapping[str, str]) -> JobRecord:

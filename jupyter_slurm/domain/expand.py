@@ -1,19 +1,19 @@
-"""Python values in a magic line: ``{name}``, ``$name`` and ``${name}``.
+"""Values in a magic line: ``{name}``, ``$name``, ``${name}`` of Python, else ``$NAME`` and ``~`` as a shell has them.
 
-A name that Python does not know stays as it was typed, for the cluster or for awk. What may stand between the braces is
-a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``); nothing is called or
-evaluated. A function, class or module (``awk {print}``), doubled braces and ``$$`` stay as typed too; so does what is
-in single quotes or behind a backslash.
+A name that neither Python nor the environment knows stays as it was typed, for the cluster or for awk. What may stand
+between the braces is a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``);
+nothing is called or evaluated. A function, class or module (``awk {print}``), doubled braces and ``$$`` stay as typed
+too; so does what is in single quotes or behind a backslash.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["MISSING", "Lookup", "expand_at"]
+__all__ = ["MISSING", "Lookup", "expand_at", "variable_at"]
 
 #: What a lookup answers for a name that it does not know.
 MISSING: Final = object()
@@ -24,6 +24,8 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _STEP = r"""\.[A-Za-z][A-Za-z0-9_]*|\[-?[0-9]{1,9}\]|\['[^'\]\\]*'\]|\["[^"\]\\]*"\]"""
 _REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
 _STEPS = re.compile(_STEP)
+_VARIABLE = re.compile(rf"\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
+_HOME = re.compile(r"~(?=/|\s|\Z)")
 
 
 def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
@@ -55,6 +57,23 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     if value is MISSING or callable(value) or isinstance(value, ModuleType):
         return None
     return _as_text(value), match.end()
+
+
+def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, int] | None:
+    """Expand the variable (``$NAME``, ``${NAME}``), or the ``~`` of the person's own home, that begins at a position.
+
+    Returns
+    -------
+    (str, int) or None
+        The value, and the position behind it; None when it stays as typed.
+    """
+    if match := _HOME.match(text, at):
+        return (variables["HOME"], match.end()) if "HOME" in variables else None
+    match = _VARIABLE.match(text, at)
+    if match is None or text[max(at - 1, 0) : at] == "$":
+        return None
+    name = match["name"] or match["braced"]
+    return (variables[name], match.end()) if name in variables else None
 
 
 def _follow(value: Any, step: str) -> Any:

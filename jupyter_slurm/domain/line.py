@@ -5,9 +5,9 @@
     %%sbatch -p arandu --gpus 1 --time 2:00:00   as=job wait   -- arg1 arg2
 
 What begins with a dash is Slurm's and travels unchanged; a bare ``word`` or ``word=value`` is ours; after ``--`` come
-the arguments of the script. Quotes and backslashes work as in a POSIX shell (Shell Command Language, 2.2), and Python
-values are put in by :mod:`jupyter_slurm.domain.expand`: outside single quotes, always into the word at hand, so that a
-value with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed.
+the arguments of the script. Quotes and backslashes work as in a POSIX shell (Shell Command Language, 2.2), and values
+are put in by :mod:`jupyter_slurm.domain.expand`: outside single quotes, always into the word at hand, so that a value
+with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jupyter_slurm.domain.expand import Lookup, expand_at
+from jupyter_slurm.domain.expand import Lookup, expand_at, variable_at
 from jupyter_slurm.domain.options import HET, Option, OptionTable, SplitArgv
 from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["MagicLine", "Token", "command_words", "parse_cell_line", "parse_line_magic", "tokenize"]
 
+_BEFORE_HOME = re.compile(r"(--[A-Za-z][\w-]*=)?")  # of the word at hand
+_NO_VARIABLES: Mapping[str, str] = {}
 _OWN = re.compile(r"(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
@@ -71,8 +73,17 @@ class MagicLine(NamedTuple):
     spans: list[tuple[int, int]]
 
 
-def tokenize(line: str, lookup: Lookup | None = None) -> list[Token]:
+def tokenize(line: str, lookup: Lookup | None = None, variables: Mapping[str, str] = _NO_VARIABLES) -> list[Token]:
     """Split a line into words.
+
+    Parameters
+    ----------
+    line : str
+        What stands behind the magic's name.
+    lookup : callable, optional
+        Python values for ``{name}`` and ``$name``.
+    variables : mapping, optional
+        The environment, for ``$NAME`` and ``~`` where Python has no such name.
 
     Raises
     ------
@@ -82,7 +93,7 @@ def tokenize(line: str, lookup: Lookup | None = None) -> list[Token]:
     if "\0" in line:
         at = line.index("\0")
         raise UsageError("the line holds a NUL byte", hint="Take it out.", span=[at, at + 1])
-    reader, tokens = _Reader(line, lookup), []
+    reader, tokens = _Reader(line, lookup, variables), []
     while (token := reader.next()) is not None:
         tokens.append(token)
     return tokens
@@ -91,8 +102,9 @@ def tokenize(line: str, lookup: Lookup | None = None) -> list[Token]:
 class _Reader:
     """One pass over a line."""
 
-    def __init__(self, line: str, lookup: Lookup | None) -> None:
-        self.line, self.lookup, self.at = line, lookup, 0
+    def __init__(self, line: str, lookup: Lookup | None, variables: Mapping[str, str]) -> None:
+        self.line, self.lookup, self.variables = line, lookup, variables
+        self.at = self.start = 0
         self.text: list[str] = []
         self.typed: int | None = None
 
@@ -102,11 +114,11 @@ class _Reader:
             self.at += 1
         if self.at >= len(line):
             return None
-        start, self.text, self.typed = self.at, [], None
+        self.start, self.text, self.typed = self.at, [], None
         while self.at < len(line) and not line[self.at].isspace():
             self._step()
         text = "".join(self.text)
-        return Token(text, start, self.at, len(text) if self.typed is None else self.typed)
+        return Token(text, self.start, self.at, len(text) if self.typed is None else self.typed)
 
     def _step(self) -> None:
         char = self.line[self.at]
@@ -122,8 +134,10 @@ class _Reader:
                 raise UsageError("the line ends with a backslash", hint=hint, span=[self.at, self.at + 1])
             self.text.append(self.line[self.at + 1 : self.at + 2])
             self.at += 2
+        elif char == "~" and _BEFORE_HOME.fullmatch(self.line, self.start, self.at):
+            self._plain(variable_at(self.line, self.at, self.variables))
         else:
-            self._plain()
+            self._plain(self._value(self.at))
 
     def _double(self) -> None:
         start = self.at
@@ -133,13 +147,12 @@ class _Reader:
                 self.text.append(self.line[self.at + 1])
                 self.at += 2
             else:
-                self._plain()
+                self._plain(self._value(self.at))
         if self.at >= len(self.line):
             raise self._open_quote(start)
         self.at += 1
 
-    def _plain(self) -> None:
-        value = self._value(self.at)
+    def _plain(self, value: tuple[str, int] | None) -> None:
         if value is None:
             self.text.append(self.line[self.at])
             self.at += 1
@@ -150,9 +163,11 @@ class _Reader:
             self.at = value[1]
 
     def _value(self, at: int) -> tuple[str, int] | None:
-        if self.lookup is None or self.line[at : at + 1] not in ("{", "$"):
+        if self.line[at : at + 1] not in ("{", "$"):
             return None
-        value = expand_at(self.line, at, self.lookup)
+        value = expand_at(self.line, at, self.lookup) if self.lookup else None
+        if value is None and self.line[at] == "$":
+            value = variable_at(self.line, at, self.variables)
         if value is not None and "\0" in value[0]:
             raise UsageError(f"the value of {self.line[at : value[1]]} holds a NUL byte", span=[at, value[1]])
         return value
@@ -170,7 +185,11 @@ class _Reader:
 
 
 def parse_cell_line(
-    line: str, table: OptionTable, words: Mapping[str, bool], lookup: Lookup | None = None
+    line: str,
+    table: OptionTable,
+    words: Mapping[str, bool],
+    lookup: Lookup | None = None,
+    variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
     """Take the line of a cell magic apart: options and own words in any order, then ``--`` and arguments.
 
@@ -182,15 +201,15 @@ def parse_cell_line(
         The options of the Slurm command.
     words : mapping
         Our words, and whether each takes a value.
-    lookup : callable, optional
-        Python values for ``{name}`` and ``$name``.
+    lookup, variables : optional
+        As for :func:`tokenize`.
 
     Raises
     ------
     UsageError
         ``details["span"]`` says which part of the line is meant.
     """
-    tokens = tokenize(line, lookup)
+    tokens = tokenize(line, lookup, variables)
     texts = [token.text for token in tokens]
     options, ours, typed = list[Option](), dict[str, str | None](), list[Token]()
     at = 0
@@ -200,6 +219,7 @@ def parse_cell_line(
         options += found
         typed += tokens[at : at + used]
         if not found:
+            _check_glued(table, tokens, at, line, words)
             _own_word(tokens[at], line, words, ours)
         at += used or 1
     _check_arguments(table, tokens[at + 1 :])
@@ -208,13 +228,17 @@ def parse_cell_line(
 
 
 def parse_line_magic(
-    line: str, table: OptionTable, words: Mapping[str, bool], lookup: Lookup | None = None
+    line: str,
+    table: OptionTable,
+    words: Mapping[str, bool],
+    lookup: Lookup | None = None,
+    variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
     """Take a line magic apart: own words first, then options, then the script or command with its arguments.
 
     Parameters and errors are those of :func:`parse_cell_line`.
     """
-    tokens = tokenize(line, lookup)
+    tokens = tokenize(line, lookup, variables)
     texts = [token.text for token in tokens]
     ours: dict[str, str | None] = {}
     at = 0
@@ -237,7 +261,9 @@ def parse_line_magic(
     return MagicLine([token.text for token in typed], ours, [], rest, SplitArgv(options, rest), spans)
 
 
-def command_words(line: str, table: OptionTable, lookup: Lookup | None = None) -> list[str]:
+def command_words(
+    line: str, table: OptionTable, lookup: Lookup | None = None, variables: Mapping[str, str] = _NO_VARIABLES
+) -> list[str]:
     """Return the words of a line for a command that gets them as they are (``%squeue -u {name}``).
 
     The command judges its options; all that is refused here is a value that would become one.
@@ -247,7 +273,7 @@ def command_words(line: str, table: OptionTable, lookup: Lookup | None = None) -
     UsageError
         ``details["span"]`` says which part of the line is meant.
     """
-    tokens = tokenize(line, lookup)
+    tokens = tokenize(line, lookup, variables)
     texts = [token.text for token in tokens]
     at = 0
     while at < len(tokens) and not _is_end(tokens[at]):
@@ -271,9 +297,12 @@ def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str
     if not table.is_option(token.text):
         return []
     if token.typed < table.name_length(token.text):
+        before = texts[at - 1] if at and table.takes_glued_value(texts[at - 1]) else ""
         raise UsageError(
             f"a value cannot become an option: {token.text!r}",
-            hint="Type the option and put only its value into {…}.",
+            hint=f"{before} takes its value behind an equals sign: {before}=…"
+            if before
+            else "Type the option and put only its value into {…}.",
             span=[token.start, token.end],
         )
     try:
@@ -312,6 +341,18 @@ def _check_order(token: Token, line: str, words: Mapping[str, bool]) -> None:
         raise UsageError(
             f"{line[token.start : token.end]!r} stands behind Slurm's options; in a line magic our words come first",
             hint=f"Put it first, or write ./{token.text} for a file of that name.",
+            span=[token.start, token.end],
+        )
+
+
+def _check_glued(table: OptionTable, tokens: Sequence[Token], at: int, line: str, words: Mapping[str, bool]) -> None:
+    """Refuse the value of ``--nice 5``: an option whose value is optional has it behind an equals sign."""
+    token, before = tokens[at], tokens[at - 1].text if at else ""
+    match = _ours(token)
+    if table.takes_glued_value(before) and not (match and _near(match["word"], words)):
+        raise UsageError(
+            f"{line[token.start : token.end]!r} is not taken for the value of {before}",
+            hint=f"{before} takes its value behind an equals sign: {before}={line[token.start : token.end]}",
             span=[token.start, token.end],
         )
 

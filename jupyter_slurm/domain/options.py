@@ -167,6 +167,13 @@ class OptionTable:
                 return at + 1
         return len(word)
 
+    def takes_glued_value(self, word: str) -> bool:
+        """Whether a word is a long option without its value, and one whose value never is the next word."""
+        try:
+            return word.startswith("--") and "=" not in word and self._find(word[2:], word, 0).arity is Arity.OPTIONAL
+        except OptionError:
+            return False
+
     def nearest(self, name: str) -> str | None:
         """Return the option that was probably meant, with its dashes."""
         wanted = name.lstrip("-").partition("=")[0]

@@ -11,7 +11,7 @@ from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
 
-__all__ = ["default_pattern", "expand_pattern", "is_pattern", "symbols"]
+__all__ = ["default_pattern", "expand_pattern", "first_node", "is_pattern", "symbols"]
 
 # What %a is in a job that is no array (NO_VAL of slurm.h): Slurm prints it too.
 _NO_TASK: Final = 4294967294
@@ -33,6 +33,12 @@ def default_pattern(*, array: bool) -> str:
 def is_pattern(path: str) -> bool:
     r"""Whether a path means something else than what it says: it has a ``%`` or a backslash."""
     return "%" in path or "\\" in path
+
+
+def first_node(nodes: str) -> str:
+    """Return the node that runs the batch script: the first of a folded list."""
+    match = re.match(r"[^,\[]*(?:\[([^\],-]*)[^\]]*\])?[^,\[]*", nodes)
+    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", match[0]) if match else ""
 
 
 def symbols(pattern: str) -> frozenset[str]:

@@ -96,6 +96,8 @@ class EmbeddedCluster(ClusterControl):
             It is running already, or did not get ready in time; then nothing of it is left.
         """
         self.installation.check(accounting=self.description.accounting)
+        if os.geteuid() != 0 and any(group.hidden for group in self.description.nodes):
+            raise EmbeddedError("nodes.hidden: only root can keep a directory from a node.")
         if timeout is None:
             timeout = READY_WITHIN_WITH_ACCOUNTING if self.description.accounting else READY_WITHIN
         deadline = time.monotonic() + timeout
@@ -193,6 +195,7 @@ class EmbeddedCluster(ClusterControl):
             controller_port=controller,
             database_port=database,
             parents=[str(parent) for parent in parents],
+            hidden={name: list(group.hidden) for group in description.nodes for name in group.names if group.hidden},
             cgroup_plugin=plugin,
             slurm_root=self.installation.root,
         )

@@ -144,7 +144,7 @@ def _accounting(description: Description, layout: Layout, ports: Ports) -> list[
 def _node(group: NodeGroup, name: str, port: int, machine: Machine) -> str:
     words = [
         f"NodeName={name}",
-        f"NodeHostname={machine.host}",
+        f"NodeHostname={name if group.hidden else machine.host}",
         "NodeAddr=127.0.0.1",
         f"Port={port}",
         f"CPUs={group.cpus}",

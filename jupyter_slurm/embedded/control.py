@@ -18,6 +18,7 @@ from jupyter_slurm.embedded.daemons import Daemons
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
 from jupyter_slurm.embedded.processes import (
+    MARK,
     Process,
     descendants,
     find_daemons,
@@ -144,6 +145,10 @@ class ClusterControl:
         if self.installation.path:
             env["PATH"] = f"{self.installation.path}{os.pathsep}{env.get('PATH', os.defpath)}"
         return env
+
+    def owned(self) -> dict[str, str]:
+        """Return a variable that makes a process part of the cluster: :meth:`stop` ends what has it."""
+        return {MARK: self.state.mark}
 
     def run(
         self,

@@ -23,6 +23,9 @@ Wait = Callable[[Callable[[], bool], str, str], None]
 """``wait(condition, role, failure)`` returns when the condition holds; see :meth:`Daemons.waiter`."""
 
 
+_HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs -o mode=755 none "$1" || exit; shift; done; shift; exec "$@"'
+"""``hide DIRECTORY… -- COMMAND``: the directories are arguments, never text of the script."""
+
 _LOOKS = 3
 """How often a daemon is looked for: within execve(2) a process cannot be told for what it is."""
 
@@ -49,8 +52,8 @@ class Daemons:
     def running(self) -> dict[str, Process]:
         """Return the daemons that are running, by role."""
         ours = find_daemons(self.state.mark)
-        # Between setsid's fork and its exec a daemon still goes by the name of setsid.
-        return {p.role: p for p in ours if p.name in (p.role.split("/")[0], "setsid")}
+        # Before its exec a daemon still goes by the name of what starts it.
+        return {p.role: p for p in ours if p.name in (p.role.split("/")[0], "setsid", "unshare", "sh")}
 
     def spawn(self, role: str, *argv: str, env: Mapping[str, str] | None = None) -> None:
         """Start one daemon, with its standard output in the log directory."""
@@ -87,9 +90,13 @@ class Daemons:
         wait(lambda: self.listening("slurmdbd", self.state.database_port), "slurmdbd", "slurmdbd did not answer")
 
     def start_node(self, name: str) -> None:
-        """Start the slurmd of one node."""
-        stepd = ["-d", self.installation.stepd] if self.installation.stepd else []
-        self.spawn(f"slurmd/{name}", self.installation.program("slurmd"), "-D", "-N", name, *stepd)
+        """Start the slurmd of one node, with empty directories in place of those that are hidden from it."""
+        argv = [self.installation.program("slurmd"), "-D", "-N", name]
+        if self.installation.stepd:
+            argv += ["-d", self.installation.stepd]
+        if hidden := self.state.hidden.get(name):
+            argv = ["unshare", "--mount", "sh", "-c", _HIDE, "hide", *hidden, "--", *argv]
+        self.spawn(f"slurmd/{name}", *argv)
 
     def controller_answers(self) -> bool:
         """Tell whether slurmctld listens and says that it is up (scontrol ping)."""

@@ -33,13 +33,18 @@ MAX_NODES = 128
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes that are alike. ``memory`` is in MiB; ``gpus`` maps a type (empty: no type) to a count."""
+    """Nodes that are alike. ``memory`` is in MiB; ``gpus`` maps a type (empty: no type) to a count.
+
+    ``hidden`` are directories of this machine that the nodes do not see, like those of a log-in node's own disk: such
+    nodes go by host names of their own.
+    """
 
     names: tuple[str, ...]
     cpus: int
     memory: int
     features: tuple[str, ...] = ()
     gpus: dict[str, int] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
 
     @property
     def gpu_count(self) -> int:
@@ -206,6 +211,7 @@ def _node_group(table: Table) -> NodeGroup:
             memory=table.memory("memory", default="1G"),
             features=table.names("features"),
             gpus=table.gpus("gpus"),
+            hidden=table.directories("hidden"),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from types import TracebackType
 from typing import Any
@@ -166,6 +167,14 @@ class Table:
             self._asked.append(key)
             return None
         return self.memory(key)
+
+    def directories(self, key: str) -> tuple[str, ...]:
+        """Absolute paths."""
+        values = self._list(key)
+        for value in values:
+            if not (isinstance(value, str) and os.path.isabs(value) and "\0" not in value):
+                raise self._wrong(key, value, "an absolute path")
+        return tuple(values)
 
     def hosts(self, key: str) -> tuple[str, ...]:
         """A node list such as ``"dgx01"`` or ``"n[1-4,7]"``, or a list of such texts, expanded."""

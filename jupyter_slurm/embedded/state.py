@@ -29,7 +29,8 @@ def boot_id() -> str:
 class State:
     """Enough to find every process of a cluster and to start a daemon of it again.
 
-    ``parents`` are the directories above it that were made for it, the innermost first.
+    ``parents`` are the directories above it that were made for it, the innermost first; ``hidden`` what each node does
+    not see of this machine.
     """
 
     name: str
@@ -39,6 +40,7 @@ class State:
     controller_port: int
     database_port: int
     parents: list[str] = field(default_factory=list)
+    hidden: dict[str, list[str]] = field(default_factory=dict)
     cgroup_plugin: str = ""
     slurm_root: str = ""
     uid: int = field(default_factory=os.geteuid)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.handles.table import escape
-from jupyter_slurm.handles.terminal import Screen, plain, printable, to_html
+from jupyter_slurm.handles.terminal import Screen, end_of, plain, printable, to_html
 
 __all__ = ["Pane", "as_html", "as_text", "duration", "headline", "is_finished", "notes"]
 
@@ -38,11 +38,8 @@ class Pane:
     def of(cls, stream: str, screen: Screen, skipped: int, path: str | None, limit: int) -> Pane:
         """Take the last ``limit`` characters of a screen, from the beginning of a line where there is one."""
         text = screen.text()
-        shortened = screen.dropped or skipped > 0
-        if len(text) > limit:
-            start = text.find("\n", len(text) - limit) + 1 or len(text) - limit
-            text, shortened = text[start:], True
-        return cls(stream, text, shortened, path)
+        shortened = screen.dropped or skipped > 0 or len(text) > limit
+        return cls(stream, end_of(text, limit), shortened, path)
 
     def note(self) -> str:
         """Say where the rest is."""

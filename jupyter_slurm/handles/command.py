@@ -34,5 +34,6 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
     if said.strip():
         sys.stderr.write(printable(said))
     if answer["table"] is not None:
-        return Table(answer["table"]["columns"], answer["table"]["rows"])
+        table = answer["table"]
+        return Table(table["columns"], table["rows"], title=table.get("title", ""))
     return CommandText(text) if text else None

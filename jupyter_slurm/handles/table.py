@@ -33,9 +33,12 @@ class Table(Sequence[dict[str, str]]):
         Names of the columns.
     rows : sequence of sequences of str
         As many values a row as there are columns.
+    title : str
+        What stands above it, in a report.
     """
 
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+        self.title = title
         self.columns = list(columns)
         self.rows = [list(row) for row in rows]
 
@@ -54,7 +57,7 @@ class Table(Sequence[dict[str, str]]):
     def __getitem__(self, key: int | slice | str) -> dict[str, str] | Table | list[str]:
         """Return a column by its name, a row by its number, or a part of the table."""
         if isinstance(key, slice):
-            return Table(self.columns, self.rows[key])
+            return Table(self.columns, self.rows[key], title=self.title)
         if isinstance(key, int):
             return dict(zip(self.columns, self.rows[key], strict=True))
         if key not in self.columns:
@@ -91,7 +94,8 @@ class Table(Sequence[dict[str, str]]):
         lines = ["  ".join(_fit(v, w) for v, w in zip(row, widths, strict=True)).rstrip() for row in body]
         if left_out:
             lines.insert(1 + len(head), f"… {left_out} more rows …")
-        return "\n".join(lines if self.rows else [*lines, "(no rows)"])
+        title = [printable(self.title)] if self.title else []
+        return "\n".join([*title, *lines, *([] if self.rows else ["(no rows)"])])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -104,7 +108,9 @@ class Table(Sequence[dict[str, str]]):
         body = _html_rows(head) + gap + _html_rows(tail)
         if not self.rows:
             body = f'<tr><td colspan="{max(1, len(self.columns))}">(no rows)</td></tr>'
-        table = f'<table style="margin:0"><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>'
+        title = "<br>".join(map(escape, self.title.split("\n")))
+        caption = f'<caption style="text-align:left">{title}</caption>' if title else ""
+        table = f'<table style="margin:0">{caption}<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>'
         return f'<div style="{_BOX}">{table}</div>'
 
     def _shown(self) -> tuple[list[list[str]], int, list[list[str]]]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
-__all__ = ["IncrementalFilter", "Screen", "plain", "printable", "to_html"]
+__all__ = ["IncrementalFilter", "Screen", "end_of", "plain", "printable", "to_html"]
 
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
@@ -182,18 +183,26 @@ class Screen:
 
     def _trim(self) -> None:
         """Keep the end: whole lines go, and the beginning of a line that alone is too long."""
-        if (surplus := len(self._chars) - self.limit) > self.limit // 2:  # not for every few bytes more
+        weight = self._weight()
+        if weight - self.limit > self.limit // 2:  # not for every few bytes more
+            surplus = _surplus(self._styles, self.limit)
             del self._chars[:surplus], self._styles[:surplus]
             self._column = max(0, self._column - surplus)
             self.dropped = True
-        gone = 0
-        while self._size + len(self._chars) > self.limit and gone < self._row:
+            weight = self._weight()
+        total, gone = self._size - len(self._lines[self._row]) + weight, 0
+        while total > self.limit and gone < self._row:
+            total -= len(self._lines[gone]) + 1
             self._size -= len(self._lines[gone]) + 1
             gone += 1
         if gone:
             del self._lines[:gone]
             self._row -= gone
             self.dropped = True
+
+    def _weight(self) -> int:
+        """Return how many characters the line under the cursor takes, colours included."""
+        return len(_pack(self._chars, self._styles)) if any(self._styles) else len(self._chars)
 
 
 class IncrementalFilter:
@@ -237,6 +246,29 @@ def _pack(chars: list[str], styles: list[str]) -> str:
     if current:
         parts.append("\x1b[0m")
     return "".join(parts)
+
+
+def _surplus(styles: list[str], limit: int) -> int:
+    """Return how many characters of a line have to go from its beginning, so that the rest fits with its colours."""
+    start = len(styles)
+    for style, run in groupby(reversed(styles)):
+        length = len(list(run))
+        marks = len(f"\x1b[0;{style}m\x1b[0m") if style else 0
+        if length + marks > limit:
+            return start - max(0, limit - marks)
+        start, limit = start - length, limit - length - marks
+    return 0
+
+
+def end_of(text: str, limit: int) -> str:
+    """Return the last lines of a screen's text that fit into so many characters; of a longer line, its end."""
+    if len(text) <= limit:
+        return text
+    if start := text.find("\n", len(text) - limit, -1) + 1:
+        return text[start:]
+    chars, styles = _unpack(text[text.rfind("\n", 0, -1) + 1 :])
+    surplus = _surplus(styles, limit)
+    return _pack(chars[surplus:], styles[surplus:])
 
 
 def _unpack(line: str) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ import queue
 import re
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.handles.cluster import settings
@@ -16,11 +16,20 @@ from jupyter_slurm.handles.terminal import IncrementalFilter
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.follow import Follower
-    from jupyter_slurm.handles.job import Job
 
 __all__ = ["WaitInterrupted", "wait_async", "wait_here"]
 
 _STEP = 0.5  # an interrupt is noticed at once; this is only how often the deadline is looked at
+
+
+class Awaited(Protocol):
+    """What is waited for: :class:`jupyter_slurm.handles.job.Job`."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def data(self) -> dict[str, Any]: ...
+    def cancel(self) -> Any: ...
 
 
 class WaitInterrupted(KeyboardInterrupt):
@@ -34,7 +43,7 @@ class WaitInterrupted(KeyboardInterrupt):
         return [self.message]
 
 
-def wait_here(job: Job, follower: Follower, timeout: float | None, *, echo: bool) -> None:
+def wait_here(job: Awaited, follower: Follower, timeout: float | None, *, echo: bool) -> None:
     """Wait until a job is over.
 
     Parameters
@@ -70,7 +79,7 @@ def wait_here(job: Job, follower: Follower, timeout: float | None, *, echo: bool
         raise _interrupted(job) from None
 
 
-async def wait_async(job: Job, follower: Follower) -> None:
+async def wait_async(job: Awaited, follower: Follower) -> None:
     """Wait without holding up the loop. A cancelled wait says that the job goes on."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
@@ -131,7 +140,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         target.flush()
 
 
-def _interrupted(job: Job) -> WaitInterrupted:
+def _interrupted(job: Awaited) -> WaitInterrupted:
     """Decide what becomes of the job, and say it."""
     choice, why = settings().on_interrupt, "as the setting on_interrupt says"
     if choice == "ask":
@@ -155,7 +164,7 @@ def _interrupted(job: Job) -> WaitInterrupted:
     return WaitInterrupted(f"Stopped waiting. {job.title} was cancelled ({why}).")
 
 
-def _ask(job: Job) -> tuple[str, str]:
+def _ask(job: Awaited) -> tuple[str, str]:
     """Ask once; who cannot be asked, or does not answer, keeps the job."""
     question = f"Cancel {job.title} or keep it running? [c/k] "
     try:

@@ -18,7 +18,7 @@ from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
-from jupyter_slurm.magics.namespace import lookup_in
+from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "submit_cell", "submit_file"]
@@ -52,7 +52,8 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     """Run ``%%sbatch``: the cell becomes a job."""
     cluster, prefix = current(), "%%sbatch "
     with pointing_at(prefix, line):
-        parsed = parse_cell_line(line, option_table(cluster, "sbatch"), CELL_WORDS, lookup_in(shell, local_ns))
+        table = option_table(cluster, "sbatch")
+        parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables())
         _check(parsed)
     kind = classify(cell)
     header_options(cell)  # a quote left open is refused here, not by the node
@@ -74,9 +75,12 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
     """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
     cluster, prefix = current(), "%sbatch "
     with pointing_at(prefix, line):
-        parsed = parse_line_magic(line, option_table(cluster, "sbatch"), FILE_WORDS, lookup_in(shell, local_ns))
+        table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
+        parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables())
         _check(parsed, wrap=True)
-    wrapped = [option.value for option in parsed.parsed.options if option.name == "wrap"]
+        # The text of a script is the node's: its variables are not those of this machine.
+        as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
+    wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
             raise UsageError(

@@ -10,7 +10,7 @@ from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.handles.cluster import current
 from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.table import CommandText, Table
-from jupyter_slurm.magics.namespace import lookup_in
+from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import pointing_at
 
 __all__ = ["run"]
@@ -19,5 +19,5 @@ __all__ = ["run"]
 def run(shell: Any, command: str, line: str, local_ns: Mapping[str, Any]) -> Table | CommandText | None:
     """Run a command with the words of the line; quotes are a shell's, ``{name}`` and ``$name`` are Python's first."""
     with pointing_at(f"%{command} ", line):
-        words = command_words(line, OptionTable.for_command(command), lookup_in(shell, local_ns))
+        words = command_words(line, OptionTable.for_command(command), lookup_in(shell, local_ns), variables())
     return run_command(current(), [command, *words])

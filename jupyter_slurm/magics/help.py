@@ -20,7 +20,9 @@ Words (ours have no dashes, Slurm's have):
     show          show the exact command line and script, submit nothing
     python=PATH   the Python of the node that runs a Python cell
 
-Python values: {name}, {job.id}, {runs[0]}, $name. A name that Python does not know stays as typed.
+Python values: {name}, {job.id}, {runs[0]}, $name. Where Python has no such name, $NAME, ${NAME} and a leading ~ are
+what a shell makes of them here: -o $HOME/%j.txt, -o ~/%j.txt. What nobody knows stays as typed; so does everything in
+single quotes and in the text of a script or of --wrap.
 
 Examples:
     %%sbatch -p arandu --gpus 1 --time 2:00:00 as=job
@@ -80,9 +82,10 @@ def help_for(magic: str) -> str:
         f"{title}: Slurm's {magic}, with any of its options.\n\n"
         f"%{magic} [options]     all options: %{magic} --help, man {magic}\n\n"
         f"Examples:\n{shown}\n\n"
-        "Quotes are those of a shell; {name} and $name are Python values, else left as typed. Without a format of\n"
-        "your own (-o, --json …) a table comes back: table['COLUMN'], table[0], len(table), table.to_pandas().\n"
-        "Otherwise it is the command's text.\n"
+        "Quotes are those of a shell; {name} and $name are Python values. Where Python has no such name, $NAME and ~\n"
+        "are a shell's; what nobody knows, and what is in single quotes, stays as typed.\n"
+        "Without a format of your own (-o, --json …) a table comes back: table['COLUMN'], table[0], len(table),\n"
+        "table.to_pandas(). Otherwise it is the command's text.\n"
         "A command that fails raises CommandError with what it said.\n"
     )
 

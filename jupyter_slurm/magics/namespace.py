@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.domain.environment import submission_environment
 from jupyter_slurm.domain.expand import MISSING, Lookup
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["lookup_in"]
+__all__ = ["lookup_in", "variables"]
 
 
 def lookup_in(shell: Any, local_ns: Mapping[str, Any]) -> Lookup:
@@ -21,6 +23,11 @@ def lookup_in(shell: Any, local_ns: Mapping[str, Any]) -> Lookup:
         return MISSING
 
     return lookup
+
+
+def variables() -> dict[str, str]:
+    """Return the variables that the line may name: those that travel with a submission, so no secret of Jupyter."""
+    return submission_environment(os.environ)
 
 
 def _usable(name: str, value: Any) -> Any:

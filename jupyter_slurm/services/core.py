@@ -131,7 +131,7 @@ class Core:
         removed: list[str] = []
         kept = 0
         for cluster in self._clusters.values():
-            gone, left = await clean(cluster.tracker, self._clock() - days * _DAY, dry_run=dry_run)
+            gone, left = await clean(cluster.tracker, cluster.watcher, self._clock() - days * _DAY, dry_run=dry_run)
             removed += gone
             kept += left
         return {"removed": removed, "kept": kept}

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.queue import runs_script
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import SlurmError, from_problem
 from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.paths import STREAMS, output_path
+from jupyter_slurm.transport.base import Hold
 
 __all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
 
@@ -41,6 +44,13 @@ class Entry:
         What Slurm said last; for an array, of the part that the state is taken from.
     tasks : dict
         Array tasks by index, as last seen.
+    submitted : int or None
+        Slurm's own time of submission. With the id it says which job this is: ids begin again when a controller has
+        lost its state. None until the queue has shown the job.
+    hold : Hold or None
+        The lock of the job directory while it is up to us to bring the submission to its end.
+    unverified : bool
+        True while the runner's end marker is all that tells of the end.
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     known : bool
@@ -54,6 +64,7 @@ class Entry:
     state: JobState = SUBMITTING
     latest: JobRecord | None = None
     tasks: dict[int, JobRecord] = field(default_factory=dict)
+    submitted: int | None = None
     submit_time: float | None = None
     start_time: float | None = None
     end_time: float | None = None
@@ -62,10 +73,12 @@ class Entry:
     state_since: float | None = None
     restarts: int = 0
     known: bool = True
+    unverified: bool = False
     described: bool = False
     unknown_since: float | None = None
     error: SlurmError | None = None
     warnings: list[str] = field(default_factory=list)
+    hold: Hold | None = None
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -79,9 +92,60 @@ class Entry:
         return self.record.get("kind") if self.record else None
 
     @property
+    def script_path(self) -> str | None:
+        """Where the batch script lies: for a job of ours only, and the path of no other."""
+        return self.folder.file(self.record["script"]) if self.folder and self.record else None
+
+    @property
     def is_finished(self) -> bool:
         """Whether nothing more will happen."""
         return self.state.is_finished or self.state.name in _ENDS
+
+    def let_go(self) -> None:
+        """Leave the submission to whoever wants to look after it: it is settled, or not ours any more."""
+        if self.hold is not None:
+            self.hold.release()
+            self.hold = None
+
+    def recall(self, record: dict[str, Any], now: float) -> None:
+        """Take in a record from disk: what we, or another agent, knew when it was written.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be understood.
+        """
+        self.record, self.submit_time = record, record.get("created")
+        job, end = record.get("job"), record.get("end")
+        if job:
+            self.id = JobId.parse(job["id"])
+            self.submitted = job.get("submit_time")
+            self.submit_time = self.submitted or self.submit_time
+            self.state, self.known, self.unknown_since, self.error = JobState("PENDING"), False, now, None
+        if end:
+            self.state, self.known, self.unknown_since = JobState(end["state"]), True, None
+            self.exit_code, self.signal = end.get("exit_code"), end.get("signal")
+            self.start_time, self.end_time = end.get("start_time"), end.get("end_time")
+            self.error = from_problem(end["error"]) if end.get("error") else None
+        if end and self.id is not None:
+            self.latest = JobRecord(
+                id=self.id,
+                state=self.state,
+                reason=end.get("reason") or "",
+                nodes=end.get("nodes") or "",
+                partition=end.get("partition") or "",
+            )
+
+    def is_shown_by(self, records: Iterable[JobRecord]) -> bool:
+        """Tell whether records that bear our number are certainly of this job, and not of one that got it later."""
+        records, path = list(records), self.script_path
+        if self.submitted is not None and any(record.submit_time == self.submitted for record in records):
+            return True
+        if path is not None and any(record.command is not None for record in records):
+            return any(runs_script(record, path) for record in records)
+        if self.submitted is None:
+            return self.known  # sbatch has just given us the number
+        return path is None and any((record.restarts or 0) > self.restarts for record in records)
 
     def set_state(self, state: JobState, now: float) -> bool:
         """Note a state; return whether it is another one than before."""
@@ -96,7 +160,8 @@ class Entry:
         records = list(records)
         for record in records:
             if record.id.task is not None:
-                self.tasks[record.id.task] = record
+                before_it = self.tasks.get(record.id.task)
+                self.tasks[record.id.task] = _with_what_was_told(record, before_it) if before_it else record
         self.known, self.unknown_since = True, None
         chosen = _representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
         if chosen is not None:
@@ -118,8 +183,8 @@ class Entry:
         return self.set_state(JobState("RUNNING"), now)
 
     def ended(self, exit_code: int, end_time: float, now: float) -> bool:
-        """Take in the runner's end marker: the best witness there is."""
-        self.exit_code, self.end_time = exit_code, end_time
+        """Take in the runner's end marker: it comes first, but does not see everything."""
+        self.exit_code, self.end_time, self.unverified = exit_code, end_time, True
         self.known, self.unknown_since = True, None
         return self.set_state(JobState("COMPLETED" if exit_code == 0 else "FAILED"), now)
 
@@ -127,7 +192,8 @@ class Entry:
         self.latest = chosen if self.latest is None else _with_what_was_told(chosen, self.latest)
         if self.id is None:
             self.id = JobId(chosen.id.job)
-        self.submit_time = chosen.submit_time or self.submit_time
+        self.submitted = chosen.submit_time or self.submitted
+        self.submit_time = self.submitted or self.submit_time
         if (chosen.restarts or 0) > self.restarts:
             self._begin_again(chosen.restarts or 0)
         elif (
@@ -140,15 +206,23 @@ class Entry:
         if not chosen.state.is_pending:
             self.start_time = chosen.start_time or self.start_time
         if chosen.state.is_finished:
-            self.end_time = self.end_time or chosen.end_time
-            if self.exit_code is None:
-                self.exit_code, self.signal = chosen.exit_code, chosen.signal or None
+            self._take_end(chosen)
         self.set_state(chosen.state, now)
+
+    def _take_end(self, chosen: JobRecord) -> None:
+        """Take in how a job ended: what Slurm says holds also where the runner, which saw less, said something else."""
+        agrees = chosen.exit_code is None or (self.exit_code, self.signal) == (chosen.exit_code, chosen.signal or None)
+        if not agrees:
+            self.exit_code, self.signal = chosen.exit_code, chosen.signal or None
+        if self.end_time is None or not agrees:
+            self.end_time = chosen.end_time or self.end_time
+        self.unverified = False
 
     def _begin_again(self, restarts: int) -> None:
         """Forget how an earlier run ended: the job was requeued."""
         self.restarts = restarts
         self.start_time = self.end_time = self.exit_code = self.signal = None
+        self.unverified = False
         if self.record is not None:
             self.record["end"] = None
 
@@ -171,14 +245,27 @@ class Entry:
             counts[latest.state.name] += latest.tasks.count()
         return dict(counts)
 
-    def paths(self) -> dict[str, str | None]:
-        """Where the output goes: of a job of ours from its record, else what Slurm says."""
-        outputs = (self.record or {}).get("outputs") or {}
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array of jobs, or a task of one."""
         latest = self.latest
-        return {
-            "stdout": outputs.get("stdout") or (latest.stdout if latest else None),
-            "stderr": outputs.get("stderr") or (latest.stderr if latest else None),
-        }
+        seen = latest is not None and (latest.tasks is not None or latest.id.task is not None)
+        return bool(self.tasks or seen or (self.record or {}).get("array"))
+
+    def paths(self) -> dict[str, str | None]:
+        """Return the file of each stream; see :func:`jupyter_slurm.services.paths.output_path`."""
+
+        def path(stream: str) -> str | None:
+            return output_path(
+                stream,
+                job=self.id,
+                folder=self.folder,
+                record=self.record,
+                latest=self.latest,
+                is_array=self.is_array,
+            )
+
+        return {stream: path(stream) for stream in STREAMS}
 
     def of_task(self, task: int | None) -> Entry:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
@@ -234,7 +321,7 @@ class Entry:
             "tasks": self.counts() or None,
             **self.paths(),
             "folder": self.folder.path if self.folder else None,
-            "script_path": self.folder.file(record["script"]) if self.folder and "script" in record else None,
+            "script_path": self.script_path,
             "work_dir": record.get("work_dir") or (latest.work_dir if latest else None),
             "argv": record.get("argv"),
             "warnings": list(self.warnings),

@@ -6,8 +6,10 @@
     ROOT/CLUSTER/runner-HASH.py          the runner, once per version
     ROOT/CLUSTER/events/KEY[.TASK].WHAT  signs of the runner: started, ended
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
-    ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name
-    ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.run_once)
+    ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole
+    ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name. Whoever
+                                         submits the job has its lock (flock) until the answer of sbatch is known
+    ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)
     ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended
 
@@ -29,12 +31,13 @@ import fastjsonschema
 from jupyter_slurm.errors import ParseError
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["FORMAT", "ClusterFolder", "JobFolder", "is_key", "script_name"]
+__all__ = ["FORMAT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
 
 FORMAT = 1
 """Format number of job.json. A reader refuses a higher one: it would not know what it means."""
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
+_DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
 _RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end)(\..*)?|end.*\.json")
 
@@ -42,6 +45,11 @@ _RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end)(\..*)?|end.*
 def is_key(text: str) -> bool:
     """Tell whether a text has the form of a submission key: date, time (UTC) and random hexadecimal digits."""
     return _KEY.fullmatch(text) is not None
+
+
+def is_draft(text: str) -> bool:
+    """Tell whether a text is the name of a job directory in the making."""
+    return _DRAFT.fullmatch(text) is not None
 
 
 def script_name(wanted: str | None, fallback: str) -> str:
@@ -112,6 +120,16 @@ class JobFolder:
             record = json.loads(raw.decode("utf-8", "surrogateescape"))
         except (ValueError, RecursionError) as error:
             raise ParseError(f"{self.file('job.json')} is damaged: {error}") from error
+        return self.check(record)
+
+    def check(self, record: Any) -> dict[str, Any]:
+        """Return what was read as the record of this job, if it is one.
+
+        Raises
+        ------
+        ParseError
+            It is not, or it is of a newer format.
+        """
         if not isinstance(record, dict) or not isinstance(record.get("format"), int):
             raise ParseError(f"{self.file('job.json')} is not a job record")
         if record["format"] > FORMAT:

@@ -7,39 +7,15 @@ import base64
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.output_paths import expand_pattern
 from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.paths import STREAMS
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["STREAMS", "follow", "output_path", "read_output"]
+__all__ = ["STREAMS", "follow", "read_output"]
 
-STREAMS = ("stdout", "stderr")
 _CHUNK = 262_144
 _QUICK, _SLOW = 0.2, 1.0
-
-
-def output_path(entry: Entry, stream: str, user: str, task: int | None = None) -> str | None:
-    """Return the file into which a stream of a job goes; None while that cannot be said."""
-    pattern = entry.paths()[stream]
-    if pattern is None or entry.id is None:
-        return None
-    record, latest = entry.record, entry.latest
-    outputs = (record or {}).get("outputs") or {}
-    if entry.folder is not None and outputs.get(stream) == entry.folder.file(stream):
-        return entry.folder.file(stream)  # our own place: not a pattern
-    if entry.folder is not None and outputs.get(stream) == entry.folder.file(stream) + ".%a":
-        return None if task is None else entry.folder.file(f"{stream}.{task}")
-    return expand_pattern(
-        pattern,
-        job=JobId(entry.id.job, task),
-        raw_id=latest.raw_id if latest else None,
-        name=(latest.name if latest else None) or (record or {}).get("name") or "",
-        user=user,
-        node=(latest.nodes.split(",")[0] if latest else "") or "",
-        work_dir=(record or {}).get("work_dir") or (latest.work_dir if latest else None) or "/",
-    )
 
 
 async def read_output(
@@ -70,7 +46,6 @@ async def read_output(
 async def follow(
     transport: Transport,
     look: Callable[[], Entry],
-    path_of: Callable[[str], str | None],
     offsets: dict[str, int],
     changed: asyncio.Event,
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
@@ -85,10 +60,11 @@ async def follow(
         entry = look()
         finished = entry.is_finished  # before the output is read: what it printed last is read too
         quiet = True
+        paths = entry.paths()
         for stream in STREAMS:
-            if stream == "stderr" and path_of("stderr") == path_of("stdout"):
+            if stream == "stderr" and paths["stderr"] == paths["stdout"]:
                 continue
-            async for part in _news(transport, path_of(stream), stream, offsets):
+            async for part in _news(transport, paths[stream], stream, offsets):
                 quiet = False
                 yield "output", part
         now = entry.as_dict()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import math
 import os
 import re
 import secrets
@@ -30,6 +32,7 @@ __all__ = [
 
 _TRIES = 3
 _CONTROLLER_RESTART = 2.0
+_QUEUE = 45.0  # seconds that a person's question may stand in line
 
 # With these words a command answers by itself.
 _ASKS_NOBODY = frozenset({"--help", "--usage", "--version", "-V"})
@@ -82,8 +85,9 @@ class SlurmClient:
         self._version: tuple[int, int] | None = None
         # A person may ask ten things at once; a loop gets a question every ten seconds (a question is two RPCs).
         self.people = Bucket(rate=0.1, burst=10)
-        # Our own questions about single jobs, beside the poller's.
-        self.singles = Bucket(rate=0.1, burst=6)
+        # Questions about single jobs: our own beside the poller's, and those about jobs that a person names.
+        self.singles = Bucket(rate=0.05, burst=6)
+        self.named = Bucket(rate=0.05, burst=6)
 
     def use_path(self, path: str | None) -> None:
         """Find the commands on another PATH from now on: the person may have loaded a module meanwhile."""
@@ -143,15 +147,37 @@ class SlurmClient:
         mark = secrets.token_hex(8)
         return queue.parse_poll(await self.ask(queue.poll_argv(mark)), mark)
 
+    async def scripts(self) -> list[JobRecord]:
+        """Ask which script each job of this user runs."""
+        mark = secrets.token_hex(8)
+        return queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
+
     async def find_script(self, path: str) -> JobRecord | None:
         """Find a job of this user by the path of its script, which no other job has."""
-        mark = secrets.token_hex(8)
-        found = queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
-        return next((record for record in found if queue.runs_script(record, path)), None)
+        return next((record for record in await self.scripts() if queue.runs_script(record, path)), None)
+
+    async def min_job_age(self) -> float:
+        """Return for how many seconds after its end the controller remembers a job; infinite where it never forgets."""
+        found = re.match(r"\d+", (await self.configuration()).get("MinJobAge", ""))
+        return (int(found[0]) or math.inf) if found else 0.0
 
     async def describe(self, job: JobId) -> list[JobRecord]:
-        """Ask slurmctld about one job; an empty list when it does not remember it."""
+        """Ask slurmctld about a job that we follow; an empty list when it does not remember it."""
         await self.singles.take()
+        return await self._describe(job)
+
+    async def look_up(self, job: JobId) -> list[JobRecord]:
+        """Ask slurmctld about a job that a person names; an empty list when it does not remember it.
+
+        Raises
+        ------
+        Throttled
+            Too many were named, as in a loop over numbers.
+        """
+        await self.named.take(longest=_QUEUE)
+        return await self._describe(job)
+
+    async def _describe(self, job: JobId) -> list[JobRecord]:
         mark = secrets.token_hex(8)
         try:
             return detail.parse_detail(await self.ask(detail.detail_argv(job, mark)), mark)
@@ -170,6 +196,18 @@ class SlurmClient:
         """
         mark = secrets.token_hex(8)
         return accounting.parse_sacct(await self.ask(accounting.sacct_argv(list(jobs), int(since), mark)), mark)
+
+    async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
+        """Ask slurmdbd for the jobs of a script (its path): id and submit time, the latest last.
+
+        Raises
+        ------
+        CommandError
+            There is no accounting here.
+        """
+        mark = secrets.token_hex(8)
+        argv = accounting.submissions_argv(getpass.getuser(), int(since), mark)
+        return accounting.parse_submissions(await self.ask(argv), mark, script)
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""
@@ -216,9 +254,9 @@ class SlurmClient:
         env = self._env if asked.get("env") is None else asked["env"]
         await self._check_configuration(env)
         if not _ASKS_NOBODY.intersection(argv):
-            await self.people.take()
-        if parsed:
-            env = question_environment(env)
+            await self.people.take(longest=_QUEUE)
+        if parsed:  # by us, but read by a person
+            env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
         elif is_inside_job(env):
             env = submission_environment(env)
         context = Context(cwd=asked.get("cwd") or "/", env=env, umask=asked.get("umask"))

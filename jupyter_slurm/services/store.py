@@ -39,12 +39,14 @@ class Store:
         """Close the file."""
         self._database.close()
 
-    def finished(self, cluster: str) -> dict[str, dict[str, Any]]:
-        """Return the records of a cluster's finished jobs by key."""
-        found: dict[str, dict[str, Any]] = {}
+    def finished(self, cluster: str) -> dict[str, Any]:
+        """Return the records of a cluster's finished jobs by key, as they were written; a damaged row is left out."""
+        found: dict[str, Any] = {}
         with self._repairing():
             rows = self._database.execute("select key, record from job where cluster = ?", (cluster,)).fetchall()
-            found.update((key, json.loads(record)) for key, record in rows)
+            for key, record in rows:
+                with contextlib.suppress(ValueError, TypeError, RecursionError):
+                    found[key] = json.loads(record)
         return found
 
     def remember(self, cluster: str, key: str, record: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.options import HET, OptionTable
 from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
@@ -75,13 +75,25 @@ class Answer:
         return is_silence(failures[-1]) if failures else is_silence(self.stderr, self.argv)
 
     @property
+    def never_arrived(self) -> bool:
+        """Whether sbatch could not even connect: then the controller cannot have accepted anything."""
+        failures = _FAILURE.findall(self.stderr)
+        return self.job is None and bool(failures) and b"(connect failure)" in failures[-1]
+
+    @property
     def remarks(self) -> list[str]:
         """What sbatch said beside the id: warnings, a site's messages."""
         return [printable(line) for line in text_of(self.stderr).splitlines() if line.strip()]
 
 
 def make_plan(
-    folder: ClusterFolder, runner: str, table: OptionTable, asked: Mapping[str, Any], context: Context, now: float
+    folder: ClusterFolder,
+    runner: str,
+    table: OptionTable,
+    asked: Mapping[str, Any],
+    context: Context,
+    now: float,
+    version: tuple[int, int] | None = None,
 ) -> Plan:
     """Work out what a submission means.
 
@@ -99,6 +111,8 @@ def make_plan(
         The circumstances in which sbatch will run.
     now : float
         Seconds since the epoch.
+    version : (major, minor), optional
+        Of sbatch there.
 
     Raises
     ------
@@ -131,7 +145,8 @@ def make_plan(
         "name": chosen.get("job-name") or name,
         "script": name,
         "argv": argv,
-        "work_dir": chosen.get("chdir") or context.cwd,
+        "work_dir": _work_dir(context.cwd, chosen.get("chdir")),
+        "slurm_version": list(version) if version else None,
         "array": "array" in chosen,
         "events": folder.events,
         "outputs": outputs,
@@ -157,7 +172,10 @@ def _check_text(words: Sequence[str]) -> None:
 def _chosen(
     table: OptionTable, options: Sequence[str], header: Sequence[str], env: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return the options in force by long name: environment over header, command line over both (sbatch(1))."""
+    """Return the options in force by long name: environment over header, command line over both (sbatch(1)).
+
+    Of a heterogeneous job they are those of the first component: it runs the script.
+    """
     chosen: dict[str, str | None] = {}
     for words in (header, options):
         split = table.split(words)
@@ -167,14 +185,18 @@ def _chosen(
                 hint="Arguments of the script come after `--`.",
                 option=split.rest[0],
             )
+        is_first = True
         for option in split.options:
+            is_first = is_first and option.name != HET
             if option.name in _NOT_HERE:
                 raise OptionError(
                     f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0]
                 )
-            chosen[option.name] = option.value
+            if is_first:
+                chosen[option.name] = option.value
         if words is header:
             for name, variable in (
+                ("job-name", "SBATCH_JOB_NAME"),
                 ("output", "SBATCH_OUTPUT"),
                 ("error", "SBATCH_ERROR"),
                 ("array", "SBATCH_ARRAY_INX"),
@@ -182,6 +204,11 @@ def _chosen(
                 if env.get(variable):
                     chosen[name] = env[variable]
     return chosen
+
+
+def _work_dir(cwd: str | None, chosen: str | None) -> str | None:
+    """Return the job's working directory: sbatch takes --chdir relative to its own."""
+    return posixpath.join(cwd or "/", chosen) if chosen else cwd
 
 
 def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str], dict[str, str | None]]:
@@ -216,7 +243,7 @@ async def execute(transport: Transport, plan: Plan, context: Context, attempt: i
         once = await transport.start_once(plan.folder.answer(attempt), plan.argv, context=context)
     except FileExistsError:
         return None  # it was executed before, by us or by another agent: what it left is looked at
-    return await answer_of(once, timeout)
+    return await answer_of(once, plan, timeout)
 
 
 async def begin(transport: Transport, plan: Plan, context: Context) -> Once:
@@ -225,10 +252,10 @@ async def begin(transport: Transport, plan: Plan, context: Context) -> Once:
     return await transport.start_once(plan.folder.answer(1), plan.argv, files=files, context=context)
 
 
-async def answer_of(once: Once, timeout: float) -> Answer | None:
+async def answer_of(once: Once, plan: Plan, timeout: float) -> Answer | None:
     """Return what sbatch said; None when that is not known within ``timeout`` seconds (it may still come)."""
     done = await once.result(timeout)
-    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr)
+    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr, plan.argv)
 
 
 async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
+
+from jupyter_slurm.errors import Throttled
 
 __all__ = ["Bucket"]
 
@@ -38,9 +41,23 @@ class Bucket:
         """Tell whether ``cost`` tokens could be had without waiting."""
         return self._level + (self._clock() - self._at) * self._rate >= cost
 
-    async def take(self, cost: float = 1.0) -> None:
-        """Wait until ``cost`` tokens are there. Who gives up waiting gives them back."""
+    async def take(self, cost: float = 1.0, *, longest: float = math.inf) -> None:
+        """Wait until ``cost`` tokens are there. Who gives up waiting gives them back.
+
+        Raises
+        ------
+        Throttled
+            That would take more than ``longest`` seconds: so many wait already.
+        """
         delay = self.reserve(cost)
+        if delay > longest:
+            self._level += cost
+            seconds = math.ceil(delay)
+            raise Throttled(
+                "Slurm was asked too much in too short a time, and is not asked this.",
+                hint=f"Try again in {seconds} s. jupyter_slurm.jobs() knows all your jobs without asking for each.",
+                retry_after=seconds,
+            )
         try:
             if delay:
                 await asyncio.sleep(delay)

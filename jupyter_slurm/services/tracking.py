@@ -8,16 +8,16 @@ import json
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import CommandError, ControllerError, SlurmError, TransportError, from_problem
+from jupyter_slurm.errors import CommandError, ControllerError, SlurmError, TransportError
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import UNKNOWN, Entry
-from jupyter_slurm.services.jobdir import ClusterFolder, JobFolder
+from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.store import Store
 
@@ -25,7 +25,6 @@ __all__ = ["Tracker"]
 
 log = logging.getLogger(__name__)
 
-_SIGN = re.compile(r"(?P<key>[0-9]{8}-[0-9]{6}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>started|ended)")
 _ACCOUNTING_LAG = 60.0
 _FEW = 3
 
@@ -65,6 +64,10 @@ class Tracker:
         """Jobs that are not over."""
         return [entry for entry in self.everybody() if not entry.is_finished]
 
+    def unverified(self) -> list[Entry]:
+        """Jobs of whose end only the runner has told: what Slurm says of it is still to be heard."""
+        return [entry for entry in self.entries.values() if entry.unverified]
+
     def everybody(self) -> list[Entry]:
         """All jobs known: ours, and what the queue showed beside them."""
         ours = list(self.entries.values())
@@ -75,10 +78,13 @@ class Tracker:
         if entry.key is not None:
             self.entries[entry.key] = entry
         if entry.id is not None:
-            self._by_number[entry.id.job] = entry
+            other = self._by_number.get(entry.id.job)
+            if other is None or _comes_after(entry, other):
+                self._by_number[entry.id.job] = entry
 
     def drop(self, entry: Entry) -> None:
         """Forget a job."""
+        entry.let_go()
         if entry.key is not None:
             self.entries.pop(entry.key, None)
             self.store.forget(self.name, entry.key)
@@ -114,7 +120,17 @@ class Tracker:
         """Tell everybody that a job changed."""
         for event in self._listeners.get(id(entry), ()):
             event.set()
-        self.bus.publish("job", entry.as_dict())
+        told = self.told(entry)
+        if told is not None:
+            self.bus.publish("job", told)
+
+    def told(self, entry: Entry) -> dict[str, Any] | None:
+        """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
+        try:
+            return entry.as_dict()
+        except Exception:
+            log.exception("job %s (%s) cannot be told", entry.id, entry.key)
+            return None
 
     async def finish(self, entry: Entry) -> None:
         """Write down how a job ended, where it stays, and tell it."""
@@ -163,54 +179,64 @@ class Tracker:
         """Ask the queue and take in the answer; return whether something changed."""
         asked_at = self.clock()
         before = {id(entry) for entry in self.active() if entry.id is not None}
+        unverified = {id(entry) for entry in self.unverified()}
         try:
-            records = await self.client.queue()
+            shown, changed = await self._take_in(await self.client.queue())
         except SlurmError:
             for entry in self.active():
                 if entry.id is not None and entry.lose_sight(asked_at):
                     self.tell(entry)
             raise
-        present, seen = await self._take_in(records)
-        absent = [e for e in self.active() if id(e) in before and e.id is not None and e.id.job not in present]
-        changed = await self._resolve(absent, asked_at)
-        return changed or seen
+        for entry in self.unverified():
+            if id(entry) in unverified and id(entry) not in shown:
+                entry.unverified = False  # Slurm has forgotten it: nobody will say more
+        absent = [e for e in self.active() if id(e) in before and e.id is not None and id(e) not in shown]
+        resolved = await self._resolve(absent, asked_at)
+        return changed or resolved
 
     async def _take_in(self, records: Iterable[JobRecord]) -> tuple[set[int], bool]:
+        """Take in the queue; return whose jobs it showed (``id()`` of the entries) and whether something changed."""
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
             groups[record.id.job].append(record)
-        changed = False
-        for number, group in groups.items():
-            entry = self._entry_for(number, group)
-            was_finished = entry.is_finished
-            if entry.see(group, self.clock()):
+        owners, changed = await self._owners(groups), False
+        for number, entry in owners.items():
+            was_finished, submitted = entry.is_finished, entry.submitted
+            differs = entry.see(groups[number], self.clock())
+            if entry.submitted != submitted and entry.record is not None:
+                entry.record["job"] = {"id": str(entry.id), "submit_time": entry.submitted}
+                self.save_soon(entry)
+            if differs:
                 changed = True
                 await self._after_change(entry, was_finished=was_finished)
             self._missing.pop(number, None)
         for number, entry in list(self._by_number.items()):
             if number not in groups and entry.folder is None and entry.is_finished:
                 del self._by_number[number]  # Slurm has forgotten it, and so do we
-        return set(groups), changed
+        return {id(entry) for entry in owners.values()}, changed
 
-    def _entry_for(self, number: int, group: list[JobRecord]) -> Entry:
-        """Return the entry of a job; ids wrap, so that a finished one may have lent its number to another."""
-        entry = self._by_number.get(number)
-        submitted = group[0].submit_time
-        reused = (
-            entry is not None and entry.is_finished and submitted and entry.end_time and submitted > entry.end_time + 1
-        )
-        if entry is None or (reused and not group[0].restarts and entry.state.name != "REQUEUED"):
-            entry = Entry(self.name, id=JobId(number), state=group[0].state)
-            self._by_number[number] = entry
-        return entry
+    async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, Entry]:
+        """Find whose the numbers of the queue are: they wrap, and begin again when a controller has lost its state."""
+        known = {number: self._by_number[number] for number in groups if number in self._by_number}
+        doubtful = {number for number, entry in known.items() if not entry.is_shown_by(groups[number])}
+        if any(known[number].folder is not None for number in doubtful):
+            for record in await self.client.scripts():
+                entry = known.get(record.id.job)
+                if entry is not None and entry.folder is not None and entry.is_shown_by([record]):
+                    doubtful.discard(record.id.job)
+        for number, group in groups.items():
+            if number not in known or number in doubtful:
+                known[number] = self._by_number[number] = Entry(self.name, id=JobId(number), state=group[0].state)
+        return known
 
     async def _after_change(self, entry: Entry, *, was_finished: bool) -> None:
-        if entry.is_finished and not was_finished:
-            if entry.kind == "python" and not entry.tasks:
-                await self.read_end(entry)
+        if entry.is_finished:
             await self.finish(entry)
-        else:
-            self.tell(entry)
+            return
+        if was_finished and entry.folder is not None:  # it was requeued
+            self.store.forget(self.name, entry.folder.key)
+            self.save_soon(entry)
+        self.tell(entry)
 
     async def read_end(self, entry: Entry) -> bool:
         """Take in the runner's end marker, if it is of the last run; return whether there is one."""
@@ -221,13 +247,10 @@ class Tracker:
             code, at, restarts = int(marker["exit_code"]), float(marker["time"]), int(marker.get("restarts") or 0)
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             return False
-        if restarts < ((entry.latest.restarts or 0) if entry.latest else 0):
+        if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        state = entry.state
-        entry.restarts = max(entry.restarts, restarts)
+        entry.restarts = restarts
         entry.ended(code, at, self.clock())
-        if state.is_finished:
-            entry.state = state  # Slurm's word for it says more: TIMEOUT, CANCELLED
         return True
 
     async def _resolve(self, absent: list[Entry], now: float) -> bool:
@@ -249,8 +272,8 @@ class Tracker:
         return True
 
     async def see(self, entry: Entry, records: list[JobRecord]) -> bool:
-        """Take in what Slurm says of one job that is not over; return whether it said anything."""
-        if not records:
+        """Take in what Slurm says of one job that is not over; return whether it said anything of this very job."""
+        if not records or not entry.is_shown_by(records):
             return False
         entry.see(records, self.clock())
         await self._after_change(entry, was_finished=False)
@@ -273,7 +296,10 @@ class Tracker:
         changed = False
         for entry in entries:
             number = entry.id.job if entry.id else -1
-            if await self.see(entry, groups.get(number, [])):
+            told = groups.get(number, [])
+            if told and not entry.is_shown_by(told):
+                told = await self._of_its_script(entry, told, since)
+            if await self.see(entry, told):
                 changed = True
             elif now - self._missing.setdefault(number, now) >= lag:
                 entry.set_state(UNKNOWN, now)
@@ -281,80 +307,20 @@ class Tracker:
                 changed = True
         return changed
 
-    # -- the runner's signs
-
-    async def read_signs(self) -> bool:
-        """Take in what the runners left in the events folder; return whether there was something."""
-        try:
-            names = await self.client.transport.list_dir(self.folder.events)
-        except (FileNotFoundError, TransportError):
-            return False
-        found = sorted(
-            (sign for name in names if (sign := _SIGN.fullmatch(name))), key=lambda sign: sign["what"] == "ended"
-        )
-        for sign in found:
-            entry = self.entries.get(sign["key"])
-            if entry is not None and entry.id is None:
-                continue  # its id is not known yet; the sign stays
-            if entry is not None and sign["task"] is None:
-                await self._sign(entry, sign["what"])
-            with contextlib.suppress(TransportError):
-                await self.client.transport.remove(f"{self.folder.events}/{sign[0]}")
-        return bool(found)
-
-    async def _sign(self, entry: Entry, what: str) -> None:
-        if what == "started":
-            if entry.started(self.clock()):
-                self.tell(entry)
-        elif not entry.is_finished and await self.read_end(entry):
-            await self.finish(entry)
-
-    # -- coming back
-
-    async def load(self) -> list[Entry]:
-        """Know again what the disk knows; return the jobs whose submission has no answer yet."""
-        transport, finished = self.client.transport, self.store.finished(self.name)
-        unanswered: list[Entry] = []
-        try:
-            names = await transport.list_dir(self.folder.path)
-        except (FileNotFoundError, TransportError):
+    async def _of_its_script(self, entry: Entry, records: list[JobRecord], since: float) -> list[JobRecord]:
+        """Return those records of its number that are of its script: requeued meanwhile, or not seen before."""
+        if entry.script_path is None:
             return []
-        for name in names:
-            try:
-                job = self.folder.job(name)
-            except ValueError:
-                continue  # the events folder, the runner
-            try:
-                record = finished.get(name) or await job.load(transport)
-                entry = recall(self.name, job, record, self.clock())
-            except (SlurmError, FileNotFoundError) as error:
-                log.warning("job directory %s is left alone: %s", name, error)
-                continue
-            self.add(entry)
-            if entry.id is None and not entry.is_finished:
-                unanswered.append(entry)
-        return unanswered
+        try:
+            jobs = await self.client.submissions(entry.script_path, since)
+        except (ControllerError, CommandError):
+            return []
+        times = {submitted for job, submitted in jobs if entry.id is not None and job.job == entry.id.job}
+        return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
 
 
-def recall(cluster: str, folder: JobFolder, record: dict[str, Any], now: float) -> Entry:
-    """Make an entry from a record on disk."""
-    entry = Entry(cluster, folder=folder, record=record, submit_time=record.get("created"))
-    job, end = record.get("job"), record.get("end")
-    if job:
-        entry.id = JobId.parse(job["id"])
-        entry.submit_time = job.get("submit_time") or entry.submit_time
-        entry.state, entry.known, entry.unknown_since = JobState("PENDING"), False, now
-    if end:
-        entry.state, entry.known, entry.unknown_since = JobState(end["state"]), True, None
-        entry.exit_code, entry.signal = end.get("exit_code"), end.get("signal")
-        entry.start_time, entry.end_time = end.get("start_time"), end.get("end_time")
-        entry.error = from_problem(end["error"]) if end.get("error") else None
-        if entry.id is not None:
-            entry.latest = JobRecord(
-                id=entry.id,
-                state=entry.state,
-                reason=end.get("reason") or "",
-                nodes=end.get("nodes") or "",
-                partition=end.get("partition") or "",
-            )
-    return entry
+def _comes_after(entry: Entry, other: Entry) -> bool:
+    """Whether a number that two jobs had is that of the first: they begin again when a controller lost its state."""
+    if other.folder is None:
+        return not entry.is_finished
+    return (entry.submit_time or 0) >= (other.submit_time or 0)

@@ -79,16 +79,17 @@ class Watcher:
         self.interval = self._shortest
         self._hurry.set()
 
-    async def fresh(self) -> None:
-        """Have an answer that is not older than the shortest interval; ask when there is none.
+    async def fresh(self, within: float | None = None) -> None:
+        """Have an answer that is not older than ``within`` seconds (the shortest interval); ask when there is none.
 
         Raises
         ------
         SlurmError
             The answer did not come.
         """
+        within = self._shortest if within is None else within
         async with self._asking:
-            if self.last is None or self._clock() - self.last >= self._shortest:
+            if self.last is None or self._clock() - self.last >= within:
                 await self._ask()
         if self.error is not None:
             raise self.error

@@ -177,7 +177,18 @@ class LocalTransport:
                     raise
             return LocalHold(file, self._held, self._pool.submit)
 
-        return await self._in_thread(work)
+        holding = asyncio.ensure_future(self._in_thread(work))
+        try:
+            return await asyncio.shield(holding)
+        except asyncio.CancelledError:  # who asked has gone: nobody would ever release it
+            holding.add_done_callback(_release)
+            raise
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _release(holding: asyncio.Future[Hold | None]) -> None:
+    hold = None if holding.cancelled() or holding.exception() else holding.result()
+    if hold is not None:
+        hold.release()

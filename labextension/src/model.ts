@@ -38,10 +38,10 @@ function identity(job: IJob): string {
   return JSON.stringify([job.cluster, job.key ?? [job.id, job.submit_time]]);
 }
 
-/** A job without a time is just being submitted. */
+/** A job without a time is just being submitted. Slurm tells whole seconds. */
 function newestFirst(a: IJob, b: IJob): number {
-  const time = (job: IJob): number => job.submit_time ?? Number.MAX_VALUE;
-  return time(b) - time(a);
+  const time = (job: IJob): number => Math.floor(job.submit_time ?? Number.MAX_SAFE_INTEGER);
+  return time(b) - time(a) || Number(b.id) - Number(a.id);
 }
 
 function isJob(data: unknown): data is IJob {
@@ -91,11 +91,9 @@ export class JobsModel implements IJobsModel {
   }
 
   get jobs(): readonly IJob[] {
-    const all = [...this._jobs.values()].sort(newestFirst);
-    return [
-      ...all.filter(({ state }) => !isFinished(state)),
-      ...all.filter(({ state }) => isFinished(state)),
-    ];
+    const rank = ({ state }: IJob): number =>
+      isFinished(state) ? 2 : Number(stateKind(state) === "pending");
+    return [...this._jobs.values()].sort((a, b) => rank(a) - rank(b) || newestFirst(a, b));
   }
 
   get running(): number {

@@ -14,5 +14,10 @@ export function toProblem(error: unknown): IProblem {
   if (error instanceof RequestError) {
     return error.problem;
   }
+  if (error instanceof TypeError) {
+    // What a browser throws for any broken connection, in a word or two.
+    const detail = `The connection to the Jupyter server broke (${error.message}).`;
+    return { detail, hint: "It is tried again by itself." };
+  }
   return { detail: error instanceof Error ? error.message : String(error) };
 }

@@ -73,7 +73,7 @@ export interface IJobsModel extends IDisposable {
   /** Why there is no connection, or why the last request failed; null when all is well. */
   readonly problem: IProblem | null;
   readonly clusters: readonly ICluster[];
-  /** Newest first; jobs that ended while they were watched stay until `forgetFinished`. */
+  /** What runs, then what waits, then what is over, each newest first; jobs that ended while they were watched stay until `forgetFinished`. */
   readonly jobs: readonly IJob[];
   readonly running: number;
   readonly pending: number;

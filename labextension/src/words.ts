@@ -5,10 +5,10 @@ import { formatDuration } from "./format";
 import { isFinished, stateKind } from "./states";
 import type { ICluster, IJob, IJobsModel, IProblem } from "./tokens";
 
-/** Return what is wrong, and what to do next where that is known. */
+/** Return what is wrong, and on a line of its own what to do next where that is known. */
 export function problemText(trans: TranslationBundle, problem: IProblem): string {
   const what = problem.detail ?? problem.title ?? trans.__("The request failed.");
-  return problem.hint ? `${what} ${problem.hint}` : what;
+  return problem.hint ? `${what}\n${problem.hint}` : what;
 }
 
 /** Return the line of the status bar. */
@@ -44,7 +44,7 @@ export function connectionText(trans: TranslationBundle, model: IJobsModel): str
   }
   const silent = silentCluster(model);
   if (silent !== undefined) {
-    return trans.__("%1 does not answer: %2", clusterName(silent), pollError(trans, silent));
+    return trans.__("%1: %2", clusterName(silent), pollError(trans, silent));
   }
   return model.connection === "connecting" ? trans.__("Connecting…") : "";
 }

@@ -133,7 +133,7 @@ describe("JobsModel", () => {
     });
     expect(agent.asked).toEqual(["events", "clusters"]);
     expect([model.running, model.pending]).toEqual([1, 2]);
-    expect(model.jobs.map(({ id }) => id)).toEqual(["3", "2", "1"]);
+    expect(model.jobs.map(({ id }) => id)).toEqual(["1", "3", "2"]);
   });
 
   it("follows the stream, and keeps what has ended below what goes on", async () => {
@@ -242,6 +242,18 @@ describe("JobsModel", () => {
     agent.failure = null;
     await model.cancel(running!);
     expect([model.jobs[0]?.state, model.running, model.problem]).toEqual(["CANCELLED", 0, null]);
+  });
+
+  it("tells a broken connection in words", async () => {
+    const agent = new Agent();
+    agent.failure = new TypeError("Failed to fetch");
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.connection).toBe("broken");
+    });
+    expect(model.problem?.detail).toBe(
+      "The connection to the Jupyter server broke (Failed to fetch).",
+    );
   });
 
   it("tells the time by the server's clock", () => {

@@ -103,7 +103,7 @@ describe("what is shown", () => {
     const node = await show(new JobsPanel(shown, trans, () => undefined));
     const notice = node.querySelector<HTMLElement>("[role=status]");
     expect(notice?.dataset["problem"]).toBe("true");
-    expect(notice?.textContent).toBe(`arandu does not answer: ${HOSTILE}`);
+    expect(notice?.textContent).toBe(`arandu: ${HOSTILE}`);
   });
 
   it("opens the panel from the status bar", async () => {

@@ -38,10 +38,10 @@ describe("the status bar", () => {
 
   it("says what is wrong in words, with the next step", () => {
     const problem = { detail: "No agent answers.", hint: "Start one." };
-    expect(connectionText(trans, model({ problem }))).toBe("No agent answers. Start one.");
+    expect(connectionText(trans, model({ problem }))).toBe("No agent answers.\nStart one.");
     const silent = { id: "local", name: "arandu", poll: { error: "Unable to contact slurm" } };
     expect(connectionText(trans, model({ clusters: [silent] }))).toBe(
-      "arandu does not answer: Unable to contact slurm",
+      "arandu: Unable to contact slurm",
     );
   });
 });

@@ -27,7 +27,6 @@ from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.prompting import Desk
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 
-
 _PROMPT = Prompt("gateway", "password", "Log in", "", (Question("Password: "),))
 
 

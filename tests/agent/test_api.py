@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
@@ -12,12 +15,12 @@ import openapi_spec_validator
 import pytest
 import yaml
 
-from jupyter_slurm.agent import discovery
+from jupyter_slurm.agent import discovery, routes
 from jupyter_slurm.agent.app import MAX_BODY
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.schema import load_document
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import SubmitRefused
+from jupyter_slurm.errors import SubmitRefused, Throttled
 
 KEY = "20260101-120000-0123456789abcdef"
 JOBS = "/v1/clusters/local/jobs"
@@ -260,3 +263,65 @@ def test_commands_and_housekeeping(http: httpx.Client, core: Any) -> None:
         ("cancel", "local", "12", None),
         ("cancel", "local", "12", "USR1"),
     ]
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "1e3", "\xb2", "0x10", "1 2"])
+def test_a_length_that_is_no_number_is_the_clients_mistake(agent: object, settings: Settings, length: str) -> None:
+    endpoint = endpoint_at(discovery.places_to_look(settings)[0])
+    assert endpoint is not None
+    with socket.socket(socket.AF_UNIX if endpoint.port is None else socket.AF_INET) as raw:
+        raw.connect(endpoint.place.socket if endpoint.port is None else ("127.0.0.1", endpoint.port))
+        headers = {"Host": endpoint.base_url.removeprefix("http://"), **endpoint.headers, "Content-Length": length}
+        lines = [f"POST {JOBS} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        raw.sendall("\r\n".join(lines).encode("latin-1"))
+        raw.settimeout(20)
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert b"application/problem+json" in answer
+
+
+def test_who_asks_too_much_is_told_when_to_try_again(http: httpx.Client, core: Any) -> None:
+    core.failure = Throttled("Slurm was asked too much.", hint="Try again in 12 s.", retry_after=12)
+    response = http.get(f"{JOBS}/12")
+    assert _problem(response, 429)["details"] == {"retry_after": 12}
+    assert response.headers["retry-after"] == "12"
+
+
+def test_one_stream_too_many_is_told_so(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "_MOST_STREAMS", 1)
+    with http.stream("GET", "/v1/events") as first:
+        assert first.status_code == 200
+        response = http.get("/v1/events")
+        assert "browser tabs" in _problem(response, 503)["hint"]
+        assert response.headers["retry-after"].isdecimal()
+
+
+def test_a_question_ends_with_its_client_and_a_submission_does_not(
+    http: httpx.Client, core: Any, wait_for: Callable[..., Any]
+) -> None:
+    begun, ends = threading.Semaphore(0), dict[str, str]()
+
+    def never_ending(name: str) -> Callable[..., Any]:
+        async def wait(*args: object, **more: object) -> None:
+            begun.release()
+            try:
+                await asyncio.sleep(1.5)
+                ends[name] = "in its own time"
+            except asyncio.CancelledError:
+                ends[name] = "cancelled"
+                raise
+
+        return wait
+
+    core.command, core.job, core.submit = (never_ending(name) for name in ("command", "job", "submit"))
+    body = {"argv": ["squeue"], "context": {}}
+    for method, path, content in [
+        ("POST", "/v1/clusters/local/commands", body),
+        ("GET", f"{JOBS}/12", None),
+        ("POST", JOBS, SUBMISSION),
+    ]:
+        with pytest.raises(httpx.ReadTimeout):
+            http.request(method, path, json=content, timeout=0.3)
+        assert begun.acquire(timeout=10)
+    wait_for(lambda: len(ends) == 3, "the ends")
+    assert ends == {"command": "cancelled", "job": "cancelled", "submit": "in its own time"}

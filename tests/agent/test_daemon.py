@@ -197,7 +197,7 @@ def test_many_threads_live_through_a_kill(daemon_settings: Settings) -> None:
 
 
 def test_it_leaves_when_idle_and_only_then(make_settings: Callable[..., Settings], wait_for: Wait) -> None:
-    settings = make_settings(agent_host="daemon", agent_idle_exit=0.5)
+    settings = make_settings(agent_host="daemon", agent_idle_exit=2.0)
     with AgentClient.connect(settings) as client:
         pid = client.info["pid"]
         with socket.socket(socket.AF_UNIX) as reader:
@@ -205,7 +205,7 @@ def test_it_leaves_when_idle_and_only_then(make_settings: Callable[..., Settings
             reader.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             wait_for(lambda: client.get("/v1/agent")["holds"]["streams"] == 1, "the stream")
             # While somebody listens it stays, without any request, for several times its idle time.
-            threading.Event().wait(2.0)
+            threading.Event().wait(5.0)
             assert _is_alive(pid)
     wait_for(lambda: not _is_alive(pid), "the agent's leaving", timeout=20)
     place = discovery.places_to_look(settings)[0]

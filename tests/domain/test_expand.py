@@ -110,3 +110,30 @@ def test_only_names_are_looked_up(text: str) -> None:
     for at, char in enumerate(text):
         if char in "{$":
             assert expand_at(text, at, lookup) is None
+
+
+HOME = {"HOME": "/home/a b", "USER": "alice", "n": "wrong", "print": "p", "evil": "-n4 $USER ~"}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("-o ~/x.log ~ ~/", ["-o", "/home/a b/x.log", "/home/a b", "/home/a b/"]),
+        ("--output=~/x -o$HOME/x", ["--output=/home/a b/x", "-o/home/a b/x"]),
+        ('user=$USER "$HOME/$USER" ${USER}s $n $print', ["user=alice", "/home/a b/alice", "alices", "4", "p"]),
+        ("$evil", ["-n4 $USER ~"]),
+        # as in a shell
+        (
+            "'~/x' '$USER' \\$USER \\~ \"~/x\" \"\"~ a~ ~alice x=~/x",
+            ["~/x", "$USER", "$USER", "~", "~/x", "~", "a~", "~alice", "x=~/x"],
+        ),
+        ("{USER} {HOME} $NOBODY $$USER $(id) `id` $1 ${USER:-x} ${#USER}", None),
+    ],
+)
+def test_variables_where_python_has_no_such_name(line: str, words: list[str] | None) -> None:
+    tokens = tokenize(line, lambda name: VALUES.get(name, MISSING), HOME)
+    assert [token.text for token in tokens] == (words or line.split())
+
+
+def test_without_a_home_the_tilde_stays() -> None:
+    assert [token.text for token in tokenize("~/x", None, {})] == ["~/x"]

@@ -288,3 +288,28 @@ def test_the_separator_of_components_is_among_the_options() -> None:
         HET,
         "ntasks",
     ]
+
+
+def test_a_variable_is_a_value_and_never_an_option() -> None:
+    variables = {"WHERE": "-n4", "HOME": "/h"}
+    parsed = parse_cell_line("-o $WHERE --error=~/e wait -- $WHERE ~/x", SBATCH, WORDS, lookup({}), variables)
+    assert parsed.options == ["-o", "-n4", "--error=/h/e"]
+    assert parsed.args == ["-n4", "/h/x"]
+    with pytest.raises(UsageError):
+        parse_cell_line("$WHERE", SBATCH, WORDS, lookup({}), variables)
+    sacctmgr = OptionTable.for_command("sacctmgr")
+    assert command_words("show user $HOME user=$WHERE", sacctmgr, None, variables)[2:] == ["/h", "user=-n4"]
+    with pytest.raises(UsageError):
+        command_words("show $WHERE", sacctmgr, None, variables)
+
+
+@pytest.mark.parametrize(("line", "value"), [("--nice {v}", "-1"), ("--nice {v}", "5"), ("--nice 5", "")])
+def test_an_optional_value_stands_behind_an_equals_sign(line: str, value: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_cell_line(line, SBATCH, WORDS, lookup({"v": value}))
+    assert "--nice=" in caught.value.hint
+    with pytest.raises(UsageError, match="word of ours") as caught:
+        parse_cell_line("--nice wiat", SBATCH, WORDS)
+    assert "wait" in caught.value.hint
+    parsed = parse_cell_line("--nice wait --nice={v}", SBATCH, WORDS, lookup({"v": -1}))
+    assert (parsed.options, parsed.words) == (["--nice", "--nice=-1"], {"wait": None})

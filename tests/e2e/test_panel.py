@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -111,6 +112,35 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
 
 
+def test_a_controller_that_is_down_and_an_agent_that_is_killed(
+    page: Page,
+    lab: Any,
+    cluster: Any,
+    sbatch: Callable[..., str],
+    submit: Callable[..., str],
+    screenshot: Callable[[Page, str], None],
+) -> None:
+    """What is shown is told to be old, jobs that run are seen above those that wait, and all is as before afterwards."""
+    status = page.locator(".jp-Slurm-status button")
+    sbatch("-p", "devwork", "--hold", "--array=1-2000")
+    running = submit("-p", "arandu")  # ours, and the last: with it the poller sees both
+    expect(status).to_have_text("Slurm: 1 running, 1 pending")
+    status.click()
+    rows = page.locator(".jp-Slurm-panel tbody tr")
+    expect(rows.first.locator(".jp-Slurm-id")).to_have_text(running)
+    expect(rows.nth(1).locator(".jp-Slurm-id")).to_contain_text("2000 tasks")
+    cluster.stop_controller()
+    expect(status).to_have_text("Slurm: 1 running, 1 pending, as last known", timeout=90_000)
+    expect(page.locator(".jp-Slurm-notice")).to_contain_text("Unable to contact slurm controller")
+    expect(row_of(page, running).locator(".jp-Slurm-reason")).to_contain_text("Not known since")
+    screenshot(page, "controller-down")
+    cluster.start_controller()
+    headers = {"Authorization": f"token {lab.token}"}
+    os.kill(httpx.get(lab.api("v1/agent"), headers=headers, timeout=60).json()["pid"], signal.SIGKILL)
+    expect(status).to_have_text("Slurm: 1 running, 1 pending", timeout=90_000)
+    expect(page.locator(".jp-Slurm-notice")).to_be_empty()
+
+
 def test_a_server_without_an_answer_is_told_in_words(page: Page, lab: Any) -> None:
     status = page.locator(".jp-Slurm-status button")
     expect(status).to_have_attribute("data-connection", "live")
@@ -121,6 +151,6 @@ def test_a_server_without_an_answer_is_told_in_words(page: Page, lab: Any) -> No
     )
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:refresh')")
     expect(status).to_have_text("Slurm: not reachable")
-    expect(status).to_have_attribute("title", "No agent answers. Look at its log.")
+    expect(status).to_have_attribute("title", "No agent answers.\nLook at its log.")
     page.unroute("**/jupyter-slurm/api/**")
     expect(status).to_have_attribute("data-connection", "live")

@@ -101,3 +101,10 @@ def test_a_list_of_jobs_says_why_there_may_be_more() -> None:
     assert repr(listed).splitlines()[-1] == "The queue cannot be read: <b>\\x1b[31m"
     assert "The queue cannot be read: &lt;b&gt;\\x1b[31m</div>" in listed._repr_html_()
     assert "queue" not in repr(JobList()) + JobList()._repr_html_()
+
+
+def test_a_report_keeps_its_title() -> None:
+    table = Table(["A"], [["1"], ["2"]], title="Top <10> Users\nUsage reported in CPU Minutes")
+    assert repr(table[:1]) == "Top <10> Users\nUsage reported in CPU Minutes\nA\n1"
+    assert '<caption style="text-align:left">Top &lt;10&gt; Users<br>Usage' in table._repr_html_()
+    assert "caption" not in Table(["A"], [])._repr_html_()

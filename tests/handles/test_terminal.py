@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.handles.terminal import IncrementalFilter, Screen, plain, printable, to_html
+from jupyter_slurm.handles.terminal import IncrementalFilter, Screen, end_of, plain, printable, to_html
 
 ROWS, COLUMNS = 60, 400
 TEXT = st.text("ab cé", min_size=1, max_size=6)
@@ -172,3 +172,35 @@ def test_a_terminal_gets_colours_and_movements_only(parts: list[bytes]) -> None:
     assert "[6n" not in shown
     assert "\x1bc" not in shown
     assert shown.count("text") == parts.count(b"text")
+
+
+COLOURED = "".join(f"\x1b[38;5;{number % 256};48;5;{number % 7}m{number % 10}" for number in range(20_000))
+
+
+def test_colours_count_where_the_end_is_kept() -> None:
+    """A line in which every character has a colour of its own is twenty times as long as its text."""
+    screen = _screen(*(COLOURED[i : i + 1000].encode() for i in range(0, len(COLOURED), 1000)))
+    small = Screen(10_000)
+    for i in range(0, len(COLOURED), 1000):
+        small.feed(COLOURED[i : i + 1000].encode())
+        assert len(small.text()) <= 15_000
+    assert small.dropped
+    assert screen.text().endswith(small.text()[-5000:])
+    assert plain(small.text()).endswith("0123456789")
+    small.feed(b"\x1b[0m\n" + b"x" * 100)
+    assert len(small.text()) <= 15_100
+
+
+@given(
+    st.lists(st.sampled_from(["a", "bc", "\n", "\x1b[31m", "\x1b[0m", "\x1b[1;44m"]), max_size=60), st.integers(20, 60)
+)
+def test_the_end_of_a_text_is_cut_between_characters(parts: list[str], limit: int) -> None:
+    screen = _screen("".join(parts).encode())
+    text = screen.text()
+    shown = end_of(text, limit)
+    assert len(shown) <= limit
+    assert plain(text).endswith(plain(shown))
+    assert "\x1b" not in plain(shown)
+    assert text.endswith(shown) or "\n" not in shown.removesuffix("\n")
+    if plain(text).strip("\n"):
+        assert shown

@@ -334,3 +334,19 @@ def test_live_output_can_be_switched_off(kernel: Any) -> None:
     assert len(kernel.drawn(shown)) == 1
     kernel.ok("silent.wait()\nsettings().live_output = True")
     assert "at the end" in kernel.text(shown)
+
+
+def test_variables_of_the_environment_stand_in_the_line_and_not_in_a_script(kernel: Any) -> None:
+    home = kernel.value("__import__('os').path.expanduser('~')")
+    kernel.ok(
+        "preview = get_ipython().run_cell_magic('sbatch', "
+        "'show -o ~/o.txt -e $HOME/e.txt --comment $MARK_OF_THE_CELL -J $JUPYTERHUB_API_TOKEN', '#!/bin/sh\\necho $HOME')"
+    )
+    assert kernel.value("preview.argv[2:-1]") == repr(
+        ["-o", f"{home}/o.txt", "-e", f"{home}/e.txt", "--comment", "here and there", "-J", "$JUPYTERHUB_API_TOKEN"]
+    )
+    assert kernel.value("preview.script") == "#!/bin/sh\necho $HOME"
+    kernel.ok('preview = %sbatch show --wrap "echo $HOME $MARK_OF_THE_CELL" -o $HOME/o.txt')
+    assert kernel.value("preview.script.splitlines()[-1]") == "echo $HOME $MARK_OF_THE_CELL"
+    assert kernel.value("preview.argv[3]") == f"{home}/o.txt"
+    assert kernel.ok("%scontrol show hostnames $HOME").result["text/plain"] == home

@@ -71,9 +71,9 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def desk_at(cluster: Any, folder: Any, **settings: Any) -> AsyncIterator[Desk]:
-    """Start a core whose folders lie below ``folder``."""
+    """Start a core whose folders lie below ``folder``, where the settings do not name others."""
     env = cluster.env()
-    core = Core(Settings(job_root=str(folder / "jobs"), state_dir=str(folder / "state"), **settings))
+    core = Core(Settings(**{"job_root": str(folder / "jobs"), "state_dir": str(folder / "state"), **settings}))
     await core.start()
     try:
         registered = await core.register_cluster(str(cluster.slurm_conf), env.get("PATH", os.defpath))

@@ -1,7 +1,9 @@
 """How a job ended, when nobody was there to see it and the controller has forgotten it."""
 
+import asyncio
 import dataclasses
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -52,6 +54,44 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
         assert await desk.text(script["key"]) == "here\n"
     record = json.loads(Path(script["folder"], "job.json").read_text())
     assert record["end"]["state"] == ended["state"]
+
+
+@pytest.mark.parametrize("own_output", [False, True], ids=["our-output", "own-output"])
+async def test_job_that_came_and_went_before_anybody_looked_does_not_run_again(
+    forgetful, open_desk, tmp_path, wait_for, own_output
+):
+    """As when the machine slept between sbatch and its answer: that the queue does not show the job proves nothing."""
+    cluster, accounting = forgetful
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text(
+        '#!/bin/sh\ncase "$*" in *--parsable*) ;; *) exec /usr/bin/sbatch "$@";; esac\n'
+        f'/usr/bin/sbatch "$@" >/dev/null\nwhile [ ! -e {tmp_path}/go ]; do sleep 0.1; done\nkill -9 $$\n'
+    )
+    sbatch.chmod(0o755)
+    async with open_desk(cluster, tmp_path, submit_timeout=1.0) as desk:
+        env = {**desk.env, "PATH": f"{sbatch.parent}:{os.environ['PATH']}"}
+        options = ["-o", "/dev/null"] if own_output else []
+        job = await desk.submit(f"#!/bin/sh\necho ran >> {tmp_path}/ran\n", *options, context={"env": env})
+        assert job["state"] == "SUBMITTING"
+        await asyncio.to_thread(wait_for, (tmp_path / "ran").exists, "the job to run")
+        queue = ["squeue", "--me", "-h", "-t", "all", "-o", "%o"]
+        await asyncio.to_thread(
+            wait_for,
+            lambda: (
+                job["script_path"] not in subprocess.run(queue, env=desk.env, capture_output=True, text=True).stdout
+            ),
+            "the controller to forget the job",
+            timeout=120,
+        )
+        (tmp_path / "go").touch()
+        ended = await desk.until(job["key"], lambda j: j["finished"])
+        assert (ended["state"], ended["id"] is None) == (("COMPLETED", False) if accounting else ("UNKNOWN", True))
+        if own_output and not accounting:
+            assert ended["error"]["type"].endswith("submission-unknown")
+            assert "/dev/null" in ended["error"]["hint"]
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert not Path(job["folder"], "submit.2.out").exists()
 
 
 async def test_job_of_the_past_is_adopted_from_the_accounting(forgetful, open_desk, tmp_path, wait_for):

@@ -136,9 +136,10 @@ async def test_silent_controller_means_unknown_not_gone(own_cluster, open_desk, 
 
 
 async def test_controller_restart_loses_nothing(own_cluster, faulty):
-    job = await faulty.submit("import time\ntime.sleep(3)\nprint('there')")
+    job = await faulty.submit("import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('there')")
     await faulty.until(job["key"], lambda j: j["state"] == "RUNNING")
     own_cluster.restart_controller()
+    Path(faulty.folder, "go").touch()
     ended = await faulty.finished(job["key"])
     assert (ended["state"], await faulty.text(job["key"])) == ("COMPLETED", "there\n")
 

@@ -4,12 +4,13 @@ import asyncio
 import base64
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import CommandMissing, JobNotFound, UsageError
+from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -194,7 +195,37 @@ async def test_command_is_passed_through_as_typed(desk):
     assert {row[0].rstrip("*") for row in table["rows"]} == {"arandu", "devwork"}
 
 
+async def test_times_in_a_table_are_for_people(desk):
+    job = await desk.submit("#!/bin/sh\n", "--begin=now+1hour")
+    for env, form in (
+        (desk.env, r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d"),
+        ({**desk.env, "SLURM_TIME_FORMAT": "%H.%M"}, r"\d\d\.\d\d"),
+    ):
+        argv = ["squeue", "--start", "-j", job["id"]]
+        table = (await desk.core.command(desk.id, argv, table=True, context={"env": env}))["table"]
+        assert re.fullmatch(form, table["rows"][0][table["columns"].index("START_TIME")])
+    await desk.core.cancel(desk.id, job["key"])
+
+
 async def test_only_slurm_commands_are_passed_through(desk):
     for argv in (["sh", "-c", "id"], ["/bin/squeue"], ["sbatch", "x"], []):
         with pytest.raises(UsageError):
             await desk.core.command(desk.id, argv, table=False, context={})
+
+
+async def test_a_loop_over_numbers_is_refused_and_keeps_nobody_else_waiting(desk):
+    mine = await desk.submit("#!/bin/sh\n", "--hold")
+    asked = [asyncio.create_task(desk.job(str(900_000 + number))) for number in range(20)]
+    try:
+        done, waiting = await asyncio.wait(asked, timeout=5)
+        errors = [task.exception() for task in done]
+        assert len([error for error in errors if isinstance(error, JobNotFound)]) >= 6
+        refused = [error for error in errors if isinstance(error, Throttled)]
+        assert len(waiting) <= 3
+        assert len(refused) >= 10
+        assert all(error.details["retry_after"] > 0 for error in refused)
+        async with asyncio.timeout(5):
+            assert (await desk.core.cancel(desk.id, mine["key"]))["state"] == "CANCELLED"
+    finally:
+        for task in asked:
+            task.cancel()

@@ -1,5 +1,6 @@
 """Cells become jobs of a real Slurm."""
 
+import asyncio
 import json
 import os
 import resource
@@ -10,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from jupyter_slurm.errors import OptionError, SubmitRefused, TransportError, UsageError
+from jupyter_slurm.errors import JobOutputMissing, OptionError, SubmitRefused, TransportError, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -99,6 +100,30 @@ async def test_same_key_is_the_same_job(desk):
     await desk.core.cancel(desk.id, first["id"])
 
 
+async def test_one_key_is_worked_on_once_at_a_time_also_by_those_who_come_later(desk, monkeypatch):
+    intake = desk.core._clusters[desk.id]._intake
+    at_work, most, go = 0, 0, asyncio.Event()
+
+    async def work(asked):
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await go.wait()
+        await asyncio.sleep(0.05)
+        at_work -= 1
+        return {}
+
+    monkeypatch.setattr(intake, "_submit", work)
+    asked = desk.asked("#!/bin/sh\n")
+    early = [asyncio.create_task(intake.submit(asked)) for _ in range(2)]
+    go.set()
+    await early[0]
+    late = asyncio.create_task(intake.submit(asked))  # while the second, who waited, is at work
+    await asyncio.gather(*early, late)
+    assert most == 1
+    assert not intake._locks
+
+
 async def test_show_submits_nothing_and_says_what_would_be(desk):
     before = slurm(desk, "squeue", "-h", "-t", "all")
     shown = await desk.submit("#!/bin/sh\ntrue\n", "-p", "arandu", "--gpus", "2", args=["x"], dry_run=True)
@@ -184,6 +209,56 @@ async def test_output_goes_where_the_person_says(desk):
     assert Path(out, f"named-{job['id']}.txt").read_text() == "here\nthere\n"
     assert await desk.text(job["key"]) == "here\nthere\n"
     assert ended["exit_code"] == 0
+
+
+OUTPUTS = [
+    (["-D", "sub", "-o", "rel.txt"], "", {}, "sub/rel.txt"),
+    (["-o", "head.txt"], "-D sub", {}, "sub/head.txt"),
+    (["-o", "%x.log"], "-J head", {}, "head.log"),
+    (["-o", "%x.log"], "-J head", {"SBATCH_JOB_NAME": "env"}, "env.log"),
+    (["-o", "%x.log", "-J", "50%j"], "", {"SBATCH_JOB_NAME": "env"}, "50%j.log"),
+    (["-o", "first%j.log", ":", "-n1", "-o", "second%j.log"], "", {}, "first{id}.log"),
+    ([], "-o head%j.log\n#SBATCH hetjob\n#SBATCH -o second%j.log", {}, "head{id}.log"),
+    (["-o", "b\\%j.log"], "", {}, "b%j.log"),
+    (["-a", "3", "-o", "all.log"], "", {}, "all.log"),
+]
+
+
+async def test_output_is_found_where_slurm_puts_it(desk):
+    Path(desk.folder, "sub").mkdir()
+
+    async def check(options, header, env, where):
+        script = f"#!/bin/sh\n#SBATCH {header}\necho here\n"
+        job = await desk.submit(script, "-n1", *options, context={"env": {**desk.env, **env}})
+        ended = await desk.finished(job["key"])
+        assert ended["stdout"] == f"{desk.folder}/{where.format(id=job['id'])}"
+        assert Path(ended["stdout"]).read_text() == await desk.text(job["key"]) == "here\n"
+
+    await asyncio.gather(*(check(*case) for case in OUTPUTS))
+
+
+async def test_tasks_of_an_array_have_files_of_their_own(desk):
+    script = "#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\n"
+    job = await desk.submit(script, "-n1", "-a", "1-2", "-o", "a%A_%a-%j.txt")
+    ended = await desk.finished(job["key"])
+    assert (ended["stdout"], ended["stderr"]) == (None, None)
+    with pytest.raises(JobOutputMissing):
+        await desk.text(job["key"])
+    for task in (1, 2):
+        assert await desk.text(f"{job['id']}_{task}") == f"task {task}\n"
+        path = (await desk.job(f"{job['id']}_{task}"))["stdout"]
+        assert path.startswith(f"{desk.folder}/a{job['id']}_{task}-")
+        assert Path(path).read_text() == f"task {task}\n"
+
+
+async def test_tasks_of_an_array_of_somebody_else_too(desk):
+    argv = ["sbatch", "--parsable", "-W", "-n1", "-J", "50%a", "-a", "1-2", "-o", f"{desk.folder}/%x_%a.txt"]
+    done = await asyncio.to_thread(slurm, desk, *argv, "--wrap", "echo task $SLURM_ARRAY_TASK_ID")
+    number = done.split()[0]
+    assert (await desk.job(number))["stdout"] is None
+    for task in (1, 2):
+        assert (await desk.job(f"{number}_{task}"))["stdout"] == f"{desk.folder}/50%a_{task}.txt"
+        assert await desk.text(f"{number}_{task}") == f"task {task}\n"
 
 
 async def test_folder_with_a_percent_sign(cluster, open_desk, tmp_path):

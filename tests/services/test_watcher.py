@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from jupyter_slurm.errors import ControllerError
+from jupyter_slurm.errors import ControllerError, Throttled
 from jupyter_slurm.services.throttle import Bucket
 from jupyter_slurm.services.watcher import Watcher
 
@@ -150,4 +150,21 @@ def test_bucket_lets_a_burst_go_and_slows_a_loop_down():
     assert not bucket.is_ready()
     assert bucket.reserve() == pytest.approx(10)
     now = 10.0
+    assert bucket.reserve() == pytest.approx(10)
+
+
+async def test_nobody_stands_in_line_for_longer_than_is_worth_it():
+    now = 0.0
+    bucket = Bucket(rate=0.1, burst=2, clock=lambda: now)
+    for _ in range(2):
+        await bucket.take(longest=15)
+    first = asyncio.create_task(bucket.take(longest=15))  # ten seconds to wait
+    await asyncio.sleep(0)
+    for _ in range(3):
+        with pytest.raises(Throttled) as caught:
+            await bucket.take(longest=15)
+        assert caught.value.details == {"retry_after": 20}  # who is refused takes nobody's place
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
     assert bucket.reserve() == pytest.approx(10)

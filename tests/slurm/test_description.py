@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,9 @@ cpus = 4
 memory = "8G"
 gpus = { a100 = 2, h100 = 1 }
 features = ["fast"]
+[[nodes]]
+names = "far1"
+hidden = ["/scratch"]
 [[partitions]]
 name = "main"
 nodes = ["n1", "n2"]
@@ -51,8 +55,17 @@ def test_arandu_is_what_its_guide_says():
     }
 
 
+def test_the_example_of_the_readme_is_right():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S)
+    assert parse_description(tomllib.loads(example)).node_names == ["gpu1", "gpu2"]
+    assert parse_description(tomllib.loads(example.replace("# hidden", "hidden"))).nodes[0].hidden == ("/scratch",)
+
+
 def test_what_is_described_stands_in_slurm_conf(tmp_path):
     text = render(parse_description(tomllib.loads(SMALL)), tmp_path)
+    assert "NodeName=far1 NodeHostname=far1 NodeAddr=127.0.0.1 " in text
+    assert "NodeName=n1 NodeHostname=here NodeAddr=127.0.0.1 " in text
     assert re.search(r"^NodeName=n2 .*CPUs=4 RealMemory=8192 Feature=fast Gres=gpu:a100:2,gpu:h100:1 ", text, re.M)
     assert re.search(r"^PartitionName=main Nodes=n1,n2 Default=YES MaxTime=2-00:00:00 DefMemPerCPU=2048 ", text, re.M)
 
@@ -87,6 +100,8 @@ def test_each_gpu_has_a_device_of_its_own(tmp_path):
         ('gpus = { "a100 x" = 1 }', "nodes.gpus"),
         ('features = ["a b"]', "nodes.features"),
         ('features = "fast"', "nodes.features"),
+        ('hidden = ["scratch"]', "nodes.hidden"),
+        ('hidden = "/scratch"', "nodes.hidden"),
         ('nodes = ["n1", "n3"]', "partitions.nodes"),
         ('max_time = "soon"', "partitions.max_time"),
         ('max_time = "1:00 Hidden=YES"', "partitions.max_time"),
@@ -182,7 +197,7 @@ def test_no_text_becomes_another_line_of_slurm_conf(place, text, tmp_path_factor
     except ConfigError:
         return
     lines = render(description, directory).splitlines()
-    expected = len(plain) + len(description.node_names) - 2 + (2 if description.extra else 0)
+    expected = len(plain) + len(description.node_names) - 3 + (2 if description.extra else 0)
     assert len(lines) == expected
     for line in lines:
         # One blank ends a setting: only a whole line of slurm.conf that was given as such may have more of them.

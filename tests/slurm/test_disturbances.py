@@ -26,7 +26,8 @@ def test_jobs_outlive_a_restart_of_the_controller(new_cluster, wait_for, number)
     cluster = new_cluster()
     job = submit(cluster)
     wait_for(lambda: state(cluster, job) == "RUNNING", "the job to run")
-    before, steps = cluster.status().daemons["slurmctld"], _steps(cluster)
+    before = cluster.status().daemons["slurmctld"]
+    steps = wait_for(lambda: _steps(cluster), "the job to have begun on its node")
     if number == signal.SIGKILL:
         # slurmctld does not save by itself that backfill started a job; after a change to the job it does, in a moment.
         cluster.run("scontrol", "update", f"jobid={job}", "comment=saved")
@@ -52,13 +53,14 @@ def test_a_stopped_controller_is_out_of_reach_until_it_is_started(new_cluster):
     assert cluster.status().state == "running"
 
 
-def test_a_frozen_controller_takes_the_call_and_does_not_answer(new_cluster):
+def test_a_frozen_controller_takes_the_call_and_does_not_answer(new_cluster, wait_for):
     cluster = new_cluster(extra=("MessageTimeout=3",))
     with cluster.frozen_controller():
         done = cluster.run("sbatch", "--wrap", "true", "-o", "/dev/null", check=False)
         assert done.returncode == 1
         assert "timed out" in done.stderr
-    assert cluster.run("squeue", "--noheader", "--states=all", "--format=%A").stdout == "1\n"
+    queue = ["squeue", "--noheader", "--states=all", "--format=%A"]
+    wait_for(lambda: cluster.run(*queue, check=False).stdout == "1\n", "the job whose answer was lost")
 
 
 def test_a_node_without_power_loses_its_jobs(new_cluster, wait_for):

@@ -330,7 +330,7 @@ def test_an_ordinary_user_leaves_nothing_behind_either(bob, user_python, nothing
     control.run("sbatch", "--output=/dev/null", "--wrap", "setsid --fork sleep 1000; sleep 1000", user=bob)
     running = ["squeue", "--noheader", "--states=running"]
     wait_for(lambda: control.run(*running, user=bob).stdout, "the job to run")
-    assert len(_processes_of(bob)) > 8
+    wait_for(lambda: len(_processes_of(bob)) > 8, "the job's processes beside the daemons")
     embedded("stop")
     nothing_left(home)
     assert _processes_of(bob) == []

@@ -1,0 +1,195 @@
+"""From what a front door asks for to a job directory and an execution of sbatch."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import posixpath
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, UsageError
+from jupyter_slurm.services import submission
+from jupyter_slurm.services.about import shipped
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.jobdir import dump, is_key
+from jupyter_slurm.services.settling import Settler
+from jupyter_slurm.services.shelf import Shelf
+from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
+from jupyter_slurm.services.submission import Answer, Plan
+from jupyter_slurm.services.tracking import Tracker
+from jupyter_slurm.services.visibility import doubt_about
+from jupyter_slurm.transport.base import Context, Once
+
+__all__ = ["Intake"]
+
+_SUBMISSIONS_AT_ONCE = 4
+
+
+class Intake:
+    """Take submissions for one cluster.
+
+    Parameters
+    ----------
+    about : callable
+        Returns what cluster.json is to say.
+    settings : Settings
+        What the person chose.
+    client, shelf, settler, tracker
+        Of the cluster.
+    """
+
+    def __init__(
+        self,
+        about: Callable[[], dict[str, Any]],
+        settings: Settings,
+        client: SlurmClient,
+        shelf: Shelf,
+        settler: Settler,
+        tracker: Tracker,
+    ) -> None:
+        self._about, self._settings, self._client = about, settings, client
+        self._shelf, self._settler, self._tracker = shelf, settler, tracker
+        self._folder, self._transport = tracker.folder, client.transport
+        self._is_prepared = False
+        self._hosts: list[str] | None = None
+        self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
+
+    async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit a job, or show what would be submitted.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        if not is_key(asked["key"]):
+            raise UsageError(f"{asked['key']!r} is not a submission key")
+        lock = self._locks.setdefault(asked["key"], asyncio.Lock())
+        async with lock, self._gate:
+            return await self._submit(asked)
+
+    async def _submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        known = self._tracker.find(asked["key"])
+        if known is not None and (known.id is not None or known.is_finished):
+            return known.as_dict()
+        runner = self._runner_path("cell.py")
+        context = self._client.submission_context(asked.get("context") or {})
+        table = await self._client.options("sbatch")
+        version = await self._client.version()
+        plan = submission.make_plan(self._folder, runner, table, asked, context, self._tracker.clock(), version)
+        warnings = await self._doubts(asked.get("python")) if asked["kind"] == "python" else []
+        if asked.get("dry_run"):
+            return {
+                "argv": plan.argv,
+                "script": printable(plan.script.decode("utf-8", "surrogateescape")),
+                "warnings": warnings,
+            }
+        await self._prepare()
+        entry = known or await self._begin(plan, context, warnings)
+        if isinstance(entry, tuple):
+            entry, once = entry
+            answer = await submission.answer_of(once, plan, self._settings.submit_timeout)
+        elif await self._settler.take_back(entry):
+            answer = await self._execute(entry, plan, context)
+        else:
+            return await self._of_another(entry)
+        return await self._judge(entry, answer, plan, context)
+
+    async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Once] | Entry:
+        """Make the job directory and start sbatch; where the directory is there already, return whose it is."""
+        entry = Entry(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
+        entry.submit_time = plan.record["created"]
+        self._tracker.add(entry)  # known before others can see its directory
+        try:
+            once = await self._start(plan, context)
+        except BaseException:
+            self._tracker.drop(entry)
+            raise
+        if once is not None:
+            entry.hold = once.hold
+            return entry, once
+        self._tracker.drop(entry)
+        found = await self._shelf.get(plan.folder.key)
+        if found is None:
+            raise SubmissionUnknown(
+                f"another agent submits {plan.folder.key}", hint="It is found with jupyter_slurm.jobs() in a moment."
+            )
+        return found
+
+    async def _start(self, plan: Plan, context: Context) -> Once | None:
+        try:
+            return await submission.begin(self._transport, plan, context)
+        except FileExistsError:
+            pass
+        try:
+            if "job.json" in await self._transport.list_dir(plan.folder.path):
+                return None
+        except FileNotFoundError:  # sbatch has refused it meanwhile
+            pass
+        # An older version died while it made this folder: before it had written job.json, so before it ran sbatch.
+        await self._transport.remove(plan.folder.path)
+        return await submission.begin(self._transport, plan, context)
+
+    async def _execute(self, entry: Entry, plan: Plan, context: Context) -> Answer | None:
+        """Execute sbatch for a job directory that is there: an agent died before it came to that."""
+        try:
+            return await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
+        except TransportError:  # sbatch could not be started: nothing was submitted
+            await self._withdraw(entry)
+            raise
+
+    async def _of_another(self, entry: Entry) -> dict[str, Any]:
+        """Return a job that another agent submits, with what becomes of that."""
+        if entry.id is None and not entry.is_finished:
+            self._settler.begin(entry)
+            await self._settler.wait(entry)
+        return entry.as_dict()
+
+    async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context) -> dict[str, Any]:
+        if answer is not None and answer.job is not None:
+            await self._settler.accept(entry, answer.job, answer.remarks)
+        elif answer is not None and answer.is_clear:
+            await self._withdraw(entry)
+            raise submission.refusal(answer, plan.argv)
+        else:
+            self._settler.begin(entry, plan, context)
+        return entry.as_dict()
+
+    async def _withdraw(self, entry: Entry) -> None:
+        try:
+            if entry.folder is not None:
+                await self._transport.remove(entry.folder.path)
+        finally:
+            self._tracker.drop(entry)
+
+    async def _prepare(self) -> None:
+        """Put the cluster's folder and the runner in place, once."""
+        if self._is_prepared:
+            return
+        await self._transport.make_dir(self._folder.events)
+        await self._transport.write(self._runner_path("cell.py"), shipped("cell.py"))
+        await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._about()))
+        self._is_prepared = True
+
+    def _runner_path(self, name: str) -> str:
+        """Return where a file of the runner lies: its content is in its name, so that versions do not meet."""
+        digest = hashlib.sha256(shipped(name)).hexdigest()[:8]
+        return posixpath.join(self._folder.path, f"runner-{digest}-{name}")
+
+    async def _doubts(self, python: str | None) -> list[str]:
+        """Say what speaks against a Python on the nodes; never a reason not to submit."""
+        if not python:
+            return []
+        try:
+            if self._hosts is None:
+                self._hosts = [node.hostname or node.name for node in await self._client.nodes()]
+            mounts = text_of(await self._transport.read("/proc/self/mounts"))
+        except (SlurmError, FileNotFoundError):
+            return []
+        doubt = doubt_about(python, self._hosts, socket.gethostname(), mounts)
+        return [doubt] if doubt else []

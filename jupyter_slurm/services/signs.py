@@ -1,0 +1,70 @@
+"""What the runners tell from inside their jobs: signs in the cluster's events folder."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.shelf import Shelf
+from jupyter_slurm.services.tracking import Tracker
+
+__all__ = ["Signs"]
+
+_SIGN = re.compile(r"(?P<key>[0-9]{8}-[0-9]{6}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>started|ended)")
+_KEPT_FOR = 60.0
+
+
+class Signs:
+    """Work off the events folder. Other agents of this user read it too, so a sign stays for a minute.
+
+    Parameters
+    ----------
+    tracker, shelf
+        Of the cluster.
+    """
+
+    def __init__(self, tracker: Tracker, shelf: Shelf) -> None:
+        self._tracker, self._shelf = tracker, shelf
+        self._seen: dict[str, float] = {}
+
+    @property
+    def are_left(self) -> bool:
+        """Whether there are signs that have been read and are still to be removed."""
+        return any(at < math.inf for at in self._seen.values())
+
+    async def read(self) -> None:
+        """Take in what the runners left."""
+        folder, transport = self._tracker.folder.events, self._tracker.client.transport
+        try:
+            names = await transport.list_dir(folder)
+        except (FileNotFoundError, TransportError):
+            return
+        signs = [sign for name in names if (sign := _SIGN.fullmatch(name))]
+        self._seen = {sign[0]: self._seen[sign[0]] for sign in signs if sign[0] in self._seen}
+        now = self._tracker.clock()
+        for sign in sorted(signs, key=lambda sign: sign["what"] == "ended"):
+            if sign[0] not in self._seen:
+                await self._take_in(sign, now)
+            elif now - self._seen[sign[0]] >= _KEPT_FOR:
+                with contextlib.suppress(TransportError):
+                    await transport.remove(f"{folder}/{sign[0]}")
+
+    async def _take_in(self, sign: re.Match[str], now: float) -> None:
+        tracker = self._tracker
+        entry = tracker.entries.get(sign["key"]) or await self._shelf.get(sign["key"])
+        if entry is None:
+            # Of a directory that cannot be read: not ours to remove. Of one that is gone: nobody needs it.
+            self._seen[sign[0]] = math.inf if await self._shelf.has(sign["key"]) else now
+            return
+        if entry.id is None and not entry.is_finished:
+            return  # its id is not known yet: looked at again
+        self._seen[sign[0]] = now
+        if sign["task"] is not None or entry.is_finished:
+            return
+        if sign["what"] == "started":
+            if entry.started(tracker.clock()):
+                tracker.tell(entry)
+        elif await tracker.read_end(entry):
+            await tracker.finish(entry)
