@@ -1,0 +1,338 @@
+"""What is known of the keys of hosts, and what a person says to an unknown one.
+
+Sources: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh_config(5). Measured against ``ssh`` and ``ssh-keygen -F``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown
+from jupyter_slurm.transport.ssh.prompts import Prompt, Question
+from jupyter_slurm.transport.ssh.public_keys import (
+    CERTIFICATE,
+    bare_key,
+    certificate,
+    fault,
+    fingerprint,
+    key_type,
+    read_line,
+    signer,
+)
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+__all__ = ["Entry", "Verdict", "add", "entries_for", "host_key_order", "judge", "verify"]
+
+_NOWHERE: Final = os.devnull
+_KRL: Final = b"SSHKRL\n\0"
+_LINE: Final = re.compile(r"[ \t]*([^ \t#@][^ \t]*)[ \t]+([^ \t]+)[ \t]+([^ \t]+)(?:[ \t].*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line: ``marker`` is ``cert-authority``, ``revoked`` or empty; ``line`` counts from one."""
+
+    file: str
+    line: int
+    marker: str
+    key_type: str
+    blob: bytes
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of the key that a host showed.
+
+    Attributes
+    ----------
+    status : str
+        ``known``, ``unknown``, ``changed`` or ``revoked``.
+    fingerprint, key_type : str
+        Of the key that was shown, as ``ssh-keygen -l`` prints it.
+    name : str
+        The name in question, as it stands in known_hosts: ``host`` or ``[host]:port``.
+    entry : Entry or None
+        The line that decided.
+    remark : str
+        Why a certificate did not help.
+    """
+
+    status: Literal["known", "unknown", "changed", "revoked"]
+    fingerprint: str
+    key_type: str
+    name: str
+    entry: Entry | None = None
+    remark: str = ""
+
+
+def entries_for(name: str, files: Iterable[str]) -> Iterator[Entry]:
+    """Yield the lines about a name (``host`` or ``[host]:port``, lower case); what cannot be read is passed over."""
+    for path in files:
+        try:
+            with open(path, "rb") as file:
+                for number, raw in enumerate(file, 1):
+                    found = _parse(raw.decode("utf-8", "surrogateescape"), name)
+                    if found is not None:
+                        yield Entry(path, number, *found)
+        except OSError:
+            continue
+
+
+def _parse(line: str, name: str) -> tuple[str, str, bytes] | None:
+    line, marker = line.strip("\r\n").lstrip(" \t"), ""
+    if line.startswith("@"):
+        marker, _, line = line[1:].partition(" " if " " in line else "\t")
+        if marker not in ("cert-authority", "revoked"):
+            return None
+    match = _LINE.fullmatch(line)
+    if match is None or not _matches(name, match[1]):
+        return None
+    blob = read_line(match[2], match[3])
+    return None if blob is None else (marker, match[2], blob)
+
+
+def _matches(name: str, patterns: str) -> bool:
+    if patterns.startswith("|1|"):
+        return hmac.compare_digest(_hashed(name, patterns).encode(), patterns.encode("utf-8", "surrogateescape"))
+    positive = False
+    for pattern in patterns.lower().split(","):
+        negated = pattern.startswith("!")
+        if _glob(pattern[negated:]).fullmatch(name):
+            if negated:
+                return False
+            positive = True
+    return positive
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """Translate: ``*`` and ``?`` only, since brackets belong to names with ports."""
+    parts = (
+        ".*" if part[0] == "*" else "." if part == "?" else re.escape(part)
+        for part in re.findall(r"\*+|\?|[^*?]+", pattern)
+    )
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _hashed(name: str, like: str = "") -> str:
+    """Return ``|1|salt|hash``, with the salt of ``like`` or a fresh one; empty when that has none."""
+    try:
+        salt = base64.b64decode(like.split("|")[2], validate=True) if like else secrets.token_bytes(20)
+    except (IndexError, ValueError):
+        return ""
+    if len(salt) != 20:
+        return ""
+    digest = hmac.new(salt, name.encode(), hashlib.sha1).digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+def _names(host: Host) -> list[str]:
+    """Return the names under which a host is looked up; for a port of its own, the plain name comes second."""
+    if host.host_key_alias:
+        return [host.host_key_alias.lower()]
+    plain = host.hostname.lower()
+    return [plain] if host.port == 22 else [f"[{plain}]:{host.port}", plain]
+
+
+def _files(host: Host) -> list[str]:
+    return [*host.user_known_hosts, *host.global_known_hosts]
+
+
+def judge(host: Host, blob: bytes, *, clock: Callable[[], float] = time.time) -> Verdict:
+    """Say what is known of a key or certificate that a host showed, as ``ssh`` would."""
+    names = _names(host)
+    first = _judge(host, names[0], blob, clock())
+    if first.status == "unknown" and len(names) > 1:
+        plain = _judge(host, names[1], blob, clock())
+        if plain.status in ("known", "revoked"):
+            return plain
+    return first
+
+
+def _judge(host: Host, name: str, blob: bytes, now: float) -> Verdict:
+    entries = list(entries_for(name, _files(host)))
+    plain, found, remark = bare_key(blob), certificate(blob), ""
+    authority = signer(found) if found is not None else None
+
+    def verdict(status: Literal["known", "unknown", "changed", "revoked"], entry: Entry | None) -> Verdict:
+        return Verdict(status, fingerprint(plain), key_type(plain), name, entry, remark)
+
+    for entry in entries:
+        if entry.marker == "revoked" and bare_key(entry.blob) in (plain, authority):
+            return verdict("revoked", entry)
+    if found is not None:
+        principal = (host.host_key_alias or host.hostname).lower()
+        for entry in entries:
+            if entry.marker == "cert-authority" and entry.blob == authority:
+                remark = fault(found, blob, principal, now, host.ca_signature_algorithms) or ""
+                if not remark:
+                    return verdict("known", entry)
+    others = [entry for entry in entries if not entry.marker]
+    for entry in others:
+        if entry.blob == plain:
+            return verdict("known", entry)
+    same_type = [entry for entry in others if entry.key_type == key_type(plain)]
+    # A key of another type beside known ones counts as a change, as it does for OpenSSH: the host was asked for the
+    # known ones first, and did not have them.
+    return verdict("changed", [*same_type, *others][0]) if others else verdict("unknown", None)
+
+
+def host_key_order(host: Host, available: Sequence[str]) -> list[str]:
+    """Return the host key algorithms in the order to ask for: certificates and keys that are known come first.
+
+    Parameters
+    ----------
+    available : sequence of str
+        Algorithms that can be used here, the best first; those that the configuration does not name are left out.
+    """
+    wanted = [name for name in host.host_key_algorithms if name in available] or list(available)
+    entries = list(entries_for(_names(host)[0], _files(host)))
+    known = {entry.key_type for entry in entries if not entry.marker}
+    authority = any(entry.marker == "cert-authority" for entry in entries)
+    first = [name for name in wanted if (authority and name.endswith(CERTIFICATE)) or _type_of(name) in known]
+    return list(dict.fromkeys([*first, *wanted]))
+
+
+def _type_of(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def add(host: Host, blob: bytes) -> str:
+    """Write down the key of a host as OpenSSH does, and return the file.
+
+    Raises
+    ------
+    HostKeyError
+        The file cannot be written.
+    """
+    path = next((path for path in host.user_known_hosts if path != _NOWHERE), None)
+    if path is None:
+        raise HostKeyError(f"{host.label}: there is no known_hosts file to write to", hint="See UserKnownHostsFile.")
+    name, plain = _names(host)[0], bare_key(blob)
+    shown = _hashed(name) if host.hash_known_hosts else name
+    line = f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}\n".encode()
+    try:
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            os.mkdir(folder, 0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            os.write(descriptor, b"\n" + line if torn else line)  # one write: lines of others are never in between
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise HostKeyError(
+            f"the key of {host.label} cannot be written to {path}: {error.strerror}", hint="Check the permissions."
+        ) from None
+    return path
+
+
+def verify(host: Host, blob: bytes, ask: Callable[[Prompt], Sequence[str] | None]) -> Verdict:
+    """Let a known key pass, ask the person about an unknown one, and refuse all others. Blocks while it asks.
+
+    Raises
+    ------
+    HostKeyUnknown, HostKeyChanged, HostKeyRevoked
+        The host must not be told anything.
+    """
+    verdict = judge(host, blob)
+    facts = {"host": host.name, "fingerprint": verdict.fingerprint, "key_type": verdict.key_type}
+    if verdict.status == "revoked" or _in_revoked_file(host, blob):
+        where = f"{verdict.entry.file}, line {verdict.entry.line}" if verdict.entry else host.revoked_host_keys
+        raise HostKeyRevoked(
+            f"{host.label} shows a key that was revoked: {verdict.fingerprint} ({where})",
+            hint="Do not connect. Ask the people who run it.",
+            **facts,
+        )
+    if verdict.status == "changed":
+        assert verdict.entry is not None
+        raise _changed(host, verdict, facts)
+    if verdict.status == "unknown":
+        if host.strict == "yes" or host.batch_mode or not _accepted(host, verdict, ask):
+            raise HostKeyUnknown(
+                f"nobody has said yes to the key of {host.label}: {verdict.fingerprint}",
+                hint="Compare the fingerprint with the one that the site publishes, connect again, and answer yes.",
+                **facts,
+            )
+        add(host, blob)
+    return verdict
+
+
+def _changed(host: Host, verdict: Verdict, facts: dict[str, str]) -> HostKeyChanged:
+    entry = verdict.entry
+    assert entry is not None
+    command = quote_argv(["ssh-keygen", "-f", entry.file, "-R", verdict.name])
+    other = "" if entry.key_type == verdict.key_type else f", of another type ({entry.key_type})"
+    ours = entry.file in host.user_known_hosts
+    return HostKeyChanged(
+        f"the key of {host.label} has changed: it shows {verdict.fingerprint}, and {entry.file}, line {entry.line}, "
+        f"knows {fingerprint(entry.blob)}{other}. Somebody may stand in between, or it was installed anew.",
+        hint=f"Ask the people who run it. If it is right: {command}"
+        if ours
+        else f"Ask the people who run it, and who keeps {entry.file} here.",
+        file=entry.file,
+        line=entry.line,
+        command=command,
+        known_fingerprint=fingerprint(entry.blob),
+        **facts,
+    )
+
+
+def _accepted(host: Host, verdict: Verdict, ask: Callable[[Prompt], Sequence[str] | None]) -> bool:
+    remark = f"\nIts certificate does not help: {verdict.remark}." if verdict.remark else ""
+    answer = ask(
+        Prompt(
+            host.label,
+            "host-key",
+            "This host is not known yet",
+            f"{verdict.key_type} key fingerprint is {verdict.fingerprint}{remark}\n"
+            "Is it the one that the site publishes? Your passwords go to whoever holds this key.",
+            (Question("Connect, and remember this key (yes/no, or the fingerprint)?", echo=True),),
+        )
+    )
+    if answer is None:
+        return False
+    said = answer[0].strip()
+    return said.lower() == "yes" or said == verdict.fingerprint
+
+
+def _in_revoked_file(host: Host, blob: bytes) -> bool:
+    """Look into RevokedHostKeys; a file that cannot be read revokes everything, as in OpenSSH."""
+    if not host.revoked_host_keys:
+        return False
+    try:
+        with open(host.revoked_host_keys, "rb") as file:
+            text = file.read()
+    except OSError:
+        return True
+    if text.startswith(_KRL):
+        return _in_krl(host.revoked_host_keys, blob)
+    found = certificate(blob)
+    ours = (bare_key(blob), signer(found) if found is not None else None)
+    words = (line.split() for line in text.decode("utf-8", "replace").splitlines())
+    return any(read_line(*line[:2]) in ours for line in words if len(line) > 1 and not line[0].startswith("#"))
+
+
+def _in_krl(path: str, blob: bytes) -> bool:
+    """Ask ssh-keygen: the format of its own making is nobody else's."""
+    with tempfile.NamedTemporaryFile("wb", suffix=".pub") as file:
+        file.write(key_type(blob).encode() + b" " + base64.b64encode(blob) + b"\n")
+        file.flush()
+        argv = ["ssh-keygen", "-Q", "-f", path, file.name]
+        try:
+            return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30).returncode != 0
+        except (OSError, subprocess.SubprocessError):
+            return True

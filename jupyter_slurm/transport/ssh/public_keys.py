@@ -1,0 +1,145 @@
+"""Public keys and certificates as they travel: types, fingerprints, and whether a host certificate holds.
+
+Sources: RFC 4253, section 6.6; PROTOCOL.certkeys of OpenSSH.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    SSHCertificate,
+    SSHCertificateType,
+    load_ssh_public_identity,
+)
+from paramiko import Message
+
+__all__ = ["CERTIFICATE", "bare_key", "certificate", "fault", "fingerprint", "key_type", "read_line", "signer"]
+
+CERTIFICATE: Final = "-cert-v01@openssh.com"
+# How many fields of the key itself stand behind the nonce of a certificate.
+_CURVES: Final = ("nistp256", "nistp384", "nistp521")
+_FIELDS: Final = {"ssh-rsa": 2, "ssh-ed25519": 1, **{f"ecdsa-sha2-{curve}": 2 for curve in _CURVES}}
+_WHOLE: Final = {*_FIELDS, *(name + CERTIFICATE for name in _FIELDS)}
+# Types that stand in files, too; they are compared, and never used.
+_OTHERS: Final = {"ssh-dss", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"}
+
+
+def key_type(blob: bytes) -> str:
+    """Return the type that a key or certificate says it has; empty when it is neither."""
+    size = int.from_bytes(blob[:4], "big")
+    return blob[4 : 4 + size].decode("ascii", "replace") if 0 < size <= len(blob) - 4 else ""
+
+
+def fingerprint(blob: bytes) -> str:
+    """Return ``SHA256:…`` as ``ssh-keygen -l`` prints it; a certificate has that of its key."""
+    digest = hashlib.sha256(bare_key(blob)).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def read_line(declared: str, encoded: str) -> bytes | None:
+    """Return the key of ``type base64`` as it stands in files; None: it is none, or not of that type."""
+    try:
+        blob = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        return None
+    if key_type(blob) != declared or declared not in _WHOLE | _OTHERS:
+        return None
+    if declared in _WHOLE:
+        try:
+            load_ssh_public_identity(f"{declared} {encoded}".encode())
+        except (ValueError, UnsupportedAlgorithm):
+            return None
+    return blob
+
+
+def certificate(blob: bytes) -> SSHCertificate | None:
+    """Return the certificate; None for a plain key, and for what cannot be read."""
+    declared = key_type(blob)
+    if not declared.endswith(CERTIFICATE):
+        return None
+    try:
+        identity = load_ssh_public_identity(declared.encode() + b" " + base64.b64encode(blob))
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+    return identity if isinstance(identity, SSHCertificate) else None
+
+
+def bare_key(blob: bytes) -> bytes:
+    """Return the key that a certificate is about; a plain key is its own."""
+    declared = key_type(blob)
+    name = declared.removesuffix(CERTIFICATE)
+    if name == declared or name not in _FIELDS:
+        return blob
+    message = Message(blob)
+    message.get_binary()  # the type
+    message.get_binary()  # the nonce
+    plain = Message()
+    plain.add_string(name)
+    for _ in range(_FIELDS[name]):
+        plain.add_string(message.get_binary())
+    return bytes(plain.asbytes())
+
+
+def signer(found: SSHCertificate) -> bytes:
+    """Return the key of the authority that made a certificate."""
+    line = found.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return base64.b64decode(line.split()[1])
+
+
+def fault(
+    found: SSHCertificate, blob: bytes, name: str, now: float, algorithms: Sequence[str], *, host: bool = True
+) -> str | None:
+    """Say why a certificate does not hold for a name, at a time in seconds since the epoch; None: it holds.
+
+    Parameters
+    ----------
+    found, blob : SSHCertificate, bytes
+        The certificate, and as it travels.
+    name : str
+        Host name or user name that must be among its principals; none of them stands for all.
+    algorithms : sequence of str
+        Signatures that an authority may use (CASignatureAlgorithms); empty: those with SHA-2 and Ed25519.
+    host : bool
+        Whether it is a host's, or a user's.
+    """
+    if found.type != (SSHCertificateType.HOST if host else SSHCertificateType.USER):
+        return f"it is not the certificate of a {'host' if host else 'user'}"
+    if now < found.valid_after:
+        return "it is not valid yet"
+    if now >= found.valid_before:
+        return "it has expired"
+    if found.valid_principals and name.encode() not in found.valid_principals:
+        return f"it is not for {name}"
+    if host and found.critical_options:
+        return "it has options that nobody here knows"
+    made_with = _signature_algorithm(blob)
+    if made_with == "ssh-rsa" or (algorithms and made_with not in algorithms):
+        return f"its authority signed with {made_with}, which is not allowed"
+    try:
+        found.verify_cert_signature()
+    except (InvalidSignature, UnsupportedAlgorithm):
+        return "its signature is wrong"
+    return None
+
+
+def _signature_algorithm(blob: bytes) -> str:
+    message = Message(blob)
+    name = message.get_text().removesuffix(CERTIFICATE)
+    for _ in range(1 + _FIELDS[name]):
+        message.get_binary()  # the nonce and the key
+    message.get_int64()  # serial
+    message.get_int()  # type
+    for _ in range(2):
+        message.get_binary()  # its name, principals
+    message.get_int64()  # valid after
+    message.get_int64()  # valid before
+    for _ in range(4):
+        message.get_binary()  # critical options, extensions, reserved, the authority
+    return key_type(message.get_binary())
