@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd
 
@@ -270,6 +269,7 @@ class JupyterServer:
     url: str
     token: str
     home: Path
+    env: dict[str, str]
     process: subprocess.Popen[bytes]
 
     @property
@@ -307,7 +307,7 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
                 [sys.executable, "-P", "-m", "jupyter", kind, "--allow-root", "--no-browser", "--port=0", *arguments],
                 cwd=home, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
-        server = JupyterServer("", token, home, process)
+        server = JupyterServer("", token, home, env, process)
         started.append(server)
         record = wait_for(lambda: next((home / "jupyter").glob("jpserver-*.json"), None), f"{kind}: {server.log}")
         server.url = wait_for(lambda: _url(record), "the server's address")
@@ -325,15 +325,15 @@ def _url(record: Path) -> str | None:
 
 
 def _stop_jupyter(server: JupyterServer) -> None:
-    headers = {"Authorization": f"token {server.token}"}
-    with contextlib.suppress(httpx.TransportError):
-        httpx.post(server.api("v1/agent/stop"), json={}, headers=headers, timeout=60)
     server.process.terminate()
     try:
         server.process.wait(30)
     finally:
         server.process.kill()
         server.process.wait()
+        # Not through the server: it may refuse that, and its next request would start another agent.
+        stop = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "agent", "stop"]
+        subprocess.run(stop, env=server.env, cwd="/", check=True, capture_output=True)
         shutil.rmtree(server.home, ignore_errors=True)
 
 

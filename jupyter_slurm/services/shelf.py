@@ -72,8 +72,7 @@ class Shelf:
             return None
         folder = tracker.folder.job(key)
         try:
-            entry = Entry(tracker.name, folder=folder)
-            entry.recall(await self._record(folder, indexed), tracker.clock())
+            entry = await self._recalled(folder, indexed)
         except FileNotFoundError:
             return None
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one directory, the others are fine
@@ -96,13 +95,18 @@ class Shelf:
             return True
         return True
 
-    async def _record(self, folder: JobFolder, indexed: Any) -> dict[str, Any]:
+    async def _recalled(self, folder: JobFolder, indexed: Any) -> Entry:
+        tracker = self._tracker
         if indexed is not None:
             try:
-                return folder.check(indexed)
+                entry = Entry(tracker.name, folder=folder)
+                entry.recall(folder.check(indexed), tracker.clock())
+                return entry
             except SlurmError as error:
                 log.warning("the index has nonsense about %s: %s", folder.key, error)
-        return await folder.load(self._tracker.client.transport)
+        entry = Entry(tracker.name, folder=folder)
+        entry.recall(await folder.load(tracker.client.transport), tracker.clock())
+        return entry
 
     def _merged(self, entry: Entry) -> Entry:
         """Join a job with what the queue has already shown under its number; the next look proves it or parts them."""

@@ -121,6 +121,47 @@ async def test_cancelled_while_the_answer_is_open(own_cluster, faulty):
     assert ended["state"] in ("CANCELLED", "NOT_SUBMITTED")
 
 
+async def test_cancelled_while_the_answer_is_open_is_cancelled_when_it_is_found(own_cluster, faulty, tmp_path):
+    path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    told = await faulty.core.cancel(faulty.id, job["key"])
+    assert (told["finished"], told["known"]) == (False, False)
+    assert "cancelled as soon as it is found" in told["error"]["detail"]
+    ended = await faulty.until(job["key"], lambda j: j["finished"])
+    assert (ended["state"], ended["id"] is None) == ("CANCELLED", False)
+
+
+async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_cluster, open_desk, tmp_path):
+    path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
+    async with open_desk(own_cluster, tmp_path, submit_timeout=1.0) as desk:
+        job = await desk.submit(SCRIPT, context={"env": {**desk.env, "PATH": path}})
+        await desk.core.cancel(desk.id, job["key"])
+    async with open_desk(own_cluster, tmp_path) as desk:
+        assert (await desk.until(job["key"], lambda j: j["finished"]))["state"] == "CANCELLED"
+
+
+async def test_trouble_while_a_submission_is_looked_for_is_no_refusal(own_cluster, faulty, tmp_path):
+    """The commands of Slurm are away for a while: nothing is known, so nothing is said."""
+    path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    conf = str(own_cluster.slurm_conf)
+    await faulty.core.register_cluster(conf, "/nowhere")
+    await asyncio.sleep(6)
+    assert (await faulty.job(job["key"]))["finished"] is False
+    await faulty.core.register_cluster(conf, faulty.env["PATH"])
+    await once(faulty, job)
+
+
+async def test_half_written_answer_is_not_read(own_cluster, faulty, tmp_path):
+    """The id comes in two parts, and the time that we wait for it ends between them."""
+    text = '#!/bin/sh\nid=$(/usr/bin/sbatch "$@")\nprintf 9\nsleep 4\nprintf "\\n%s\\n" "$id"\n'
+    path = wrapper(tmp_path / "bin", text)
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    assert job["id"] is None
+    found = await once(faulty, job)
+    assert found["id"] == Path(job["folder"], "submit.1.out").read_text().split()[-1]
+
+
 async def test_silent_controller_means_unknown_not_gone(own_cluster, open_desk, tmp_path):
     async with open_desk(own_cluster, tmp_path, command_timeout=2.0) as desk:
         job = await desk.submit(SCRIPT)

@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import re
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -73,6 +75,28 @@ async def test_requeued_job_is_not_over(desk, text):
     await desk.core.cancel(desk.id, job["key"])
 
 
+async def test_what_slurm_says_of_an_end_holds_against_the_runner(cluster, open_desk, tmp_path):
+    """The runner's marker comes first; killed processes and what happens after it are Slurm's to tell."""
+    async with open_desk(cluster, tmp_path) as desk:
+        asked = desk.asked("pass")
+        folder = Path(desk.core.settings.job_root, desk.id)
+        marker = {"format": 1, "job": "", "task": None, "exit_code": 0, "time": 1.0, "restarts": 0}
+        asked["text"] = (
+            f"import json, os, time\nopen({str(folder / asked['key'] / 'end.json')!r}, 'w').write({json.dumps(marker)!r})\n"
+            f"open({str(folder / 'events' / asked['key'])!r} + '.ended', 'w').close()\n"
+            "while not os.path.exists('go'): time.sleep(0.05)\nos._exit(137)"
+        )
+        job = await desk.core.submit(desk.id, asked)
+        told = await desk.until(job["key"], lambda j: j["finished"])
+        assert (told["state"], told["exit_code"]) == ("COMPLETED", 0)
+        Path(desk.folder, "go").touch()
+        told = await desk.until(job["key"], lambda j: j["state"] == "FAILED")
+        assert told["exit_code"] == 137
+    async with open_desk(cluster, tmp_path) as desk:
+        told = await desk.job(job["key"])
+        assert (told["state"], told["exit_code"]) == ("FAILED", 137)
+
+
 async def test_many_cancellations_do_not_wait_in_line(desk):
     jobs = [await desk.submit("#!/bin/sh\ntrue\n", "--hold") for _ in range(12)]
     async with asyncio.timeout(9):  # the seventh would wait ten seconds for a question of its own
@@ -136,6 +160,59 @@ async def test_index_may_be_damaged_or_gone(cluster, open_desk, tmp_path):
     (tmp_path / "state" / "index.sqlite").write_bytes(b"this is not a database" * 100)
     async with open_desk(cluster, tmp_path) as desk:
         assert (await desk.job(job["key"]))["state"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("row", ["{", "[]", '{"format": 1}', '"job": {"id": "banana"}', '"end": {"state": 5}'])
+async def test_damaged_row_of_the_index_is_read_from_the_folder(cluster, open_desk, tmp_path, row):
+    async with open_desk(cluster, tmp_path) as desk:
+        jobs = [await desk.submit("print(1)") for _ in range(2)]
+        for job in jobs:
+            await desk.finished(job["key"])
+    record = json.loads(Path(jobs[0]["folder"], "job.json").read_text())
+    damaged = json.dumps({**record, **json.loads(f"{{{row}}}")}) if row[0] == '"' else row
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "index.sqlite")) as index, index:
+        index.execute("update job set record = ? where key = ?", (damaged, jobs[0]["key"]))
+    async with open_desk(cluster, tmp_path) as desk:
+        states = {job["key"]: job["state"] for job in await desk.core.jobs(desk.id, active=False)}
+        assert [states[job["key"]] for job in jobs] == ["COMPLETED", "COMPLETED"]
+
+
+@pytest.mark.parametrize("broken", ["job.json is a folder", "nobody may read it", "no job.json"])
+async def test_broken_folder_does_not_hide_the_others(cluster, open_desk, tmp_path, broken):
+    async with open_desk(cluster, tmp_path) as desk:
+        jobs = [await desk.submit("print(1)") for _ in range(2)]
+        for job in jobs:
+            await desk.finished(job["key"])
+    (tmp_path / "state" / "index.sqlite").unlink()
+    record = Path(jobs[0]["folder"], "job.json")
+    record.unlink()
+    if broken == "job.json is a folder":
+        record.mkdir()
+    elif broken == "nobody may read it":
+        record.symlink_to(record)
+    async with open_desk(cluster, tmp_path) as desk:
+        assert jobs[1]["key"] in [job["key"] for job in await desk.core.jobs(desk.id, active=False)]
+        with pytest.raises(JobNotFound):
+            await desk.job(jobs[0]["key"])
+        await desk.submit("print(1)", "--hold")
+
+
+async def test_what_a_dead_agent_left_half_made_is_cleaned_away_when_it_is_old(desk):
+    job = await desk.submit("print(1)")
+    await desk.finished(job["key"])
+    root = Path(job["folder"]).parent
+    fresh, old = root / ".20260101-000000-0123456789abcdef.00000000", root / "20260101-000000-0123456789abcdee"
+    draft = root / ".20260101-000000-0123456789abcdec.00000000"
+    for folder in (fresh, old, draft):
+        folder.mkdir()
+        (folder / "cell.sh").touch()
+        if folder is not fresh:
+            os.utime(folder, (1e9, 1e9))
+    (await desk.core.jobs(desk.id, active=False))
+    assert sorted((await desk.core.clean(older_than_days=1))["removed"]) == sorted([str(old), str(draft)])
+    assert sorted(path.name for path in root.iterdir() if path.is_dir()) == sorted(
+        ["events", fresh.name, Path(job["folder"]).name]
+    )
 
 
 @pytest.mark.parametrize(

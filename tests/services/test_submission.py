@@ -174,6 +174,23 @@ async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
     assert [job for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == []
 
 
+async def test_disk_that_fills_up_leaves_no_half_folder(desk):
+    """A write that fails in the middle, as on a full disk (here: the limit on a file's size)."""
+    first = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
+    root = Path(first["folder"]).parent
+    before = sorted(os.listdir(root))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, hard))
+    try:
+        with pytest.raises(TransportError, match="cannot make the folder"):
+            await desk.submit("#!/bin/sh\n" + "# much\n" * 20_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert sorted(os.listdir(root)) == before
+    assert [job["key"] for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == [first["key"]]
+    await desk.core.cancel(desk.id, first["key"])
+
+
 async def test_context_of_the_cell_travels_and_secrets_do_not(desk):
     here = Path(desk.folder, "here with blanks")
     here.mkdir()
