@@ -6,6 +6,7 @@ made it ends, in whatever way. Accounts and /home are those of this machine, as 
 """
 
 from ssh_hosts.machine import Machine
+from ssh_hosts.site import Site
 from ssh_hosts.sshd import SshHost
 
-__all__ = ["Machine", "SshHost"]
+__all__ = ["Machine", "Site", "SshHost"]

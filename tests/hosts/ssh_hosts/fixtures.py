@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ import pytest
 
 from ssh_hosts.network import LongWire, Wire
 from ssh_hosts.people import People
+from ssh_hosts.site import Site
 from ssh_hosts.sshd import SshHost, new_key
 
-__all__ = ["needs_hosts", "new_user", "ssh_host", "ssh_key"]
+__all__ = ["needs_hosts", "new_ssh_site", "new_user", "ssh_host", "ssh_key", "ssh_site"]
 
 _PROGRAMS = {
     "ssh": "openssh-client",
@@ -82,12 +85,13 @@ def ssh_host(
     ``restore()``, ``new_host_key()``, ``ssh(...)``, ``run(...)``, ``log``, ``close()``. It ends with the session.
     """
     made: list[SshHost] = []
+    numbers = itertools.count()
 
     def make(
         *, name: str = "host", users: Any = (), round_trip: float = 0, own_network: bool = True, **options: Any
     ) -> SshHost:
         attach = (partial(LongWire, round_trip=round_trip) if round_trip else Wire) if own_network else None
-        directory = short_tmp / f"h{len(made)}"
+        directory = short_tmp / f"h{next(numbers)}"
         directory.mkdir(mode=0o711)
         try:
             host = SshHost(name, directory, users=tuple(users) or (alice,), key=ssh_key, attach=attach, **options)
@@ -100,3 +104,48 @@ def ssh_host(
     yield make
     for host in made:
         host.close()
+
+
+@pytest.fixture(scope="session")
+def new_ssh_site(
+    short_tmp: Path, new_user: Callable[..., str], ssh_key: Path, unavailable: Callable[[str], None]
+) -> Iterator[Callable[..., Site]]:
+    """``new_ssh_site(...)`` starts a site: laptop -> gateway -> login1, login2 -> node1, node2, and a real Slurm.
+
+    It takes some seconds; use ``ssh_site`` where nothing special is needed. All arguments can be left out:
+
+    - ``way_in="key+code"``: what the gateway asks for; or ``"code"``, ``"password+code"``, ``"key+push"``.
+    - ``round_trip=0.05``: between laptop and gateway. ``nodes=2``: compute nodes.
+    - ``gateway_options=``, ``login_options=``, ``node_options=``: words of sshd_config(5).
+    - ``shell="bash"``, ``files={}``: login shell and files in the home of the person.
+    - ``shared=[path]``: directories below /tmp that login and compute nodes have, too.
+
+    What it has and can do is told at :class:`ssh_hosts.Site`: ``user``, ``password``, ``key``, ``ssh_config``,
+    ``known_hosts``, ``codes.next()``; ``gateway``, ``logins``, ``nodes`` (each an ``SshHost``: ``drop()``, ``stop()`` …);
+    ``slurm.freeze_controller()`` …; ``point_login_at("login2")``; ``ssh("login", "hostname")``, ``asked``.
+    """
+    if shutil.which("slurmctld") is None:
+        unavailable("Slurm is not installed")
+    made: list[Site] = []
+    numbers = itertools.count()
+
+    def make(*, shell: str = "bash", files: Mapping[str, str] | None = None, **options: Any) -> Site:
+        directory = short_tmp / f"s{next(numbers)}"
+        directory.mkdir(mode=0o711)
+        password = secrets.token_hex(8)
+        person = new_user(shell=shell, files=files, password=password)
+        try:
+            made.append(Site(directory, user=person, password=password, key=ssh_key, **options))
+        except OSError as error:
+            unavailable(str(error))
+        return made[-1]
+
+    yield make
+    for site in made:
+        site.close()
+
+
+@pytest.fixture(scope="session")
+def ssh_site(new_ssh_site: Callable[..., Site]) -> Site:
+    """The site that tests share: key and code at the gateway. What a test changes, it puts right again."""
+    return new_ssh_site()

@@ -95,7 +95,10 @@ class SshHost(Machine):
             self.link = attach(self) if attach else None
             self.address = self.link.address if self.link else "127.0.0.1"
             self.port = port or (22 if self.link else _free_port())
-            listen = {"Port": self.port, "ListenAddress": "0.0.0.0" if self.link else self.address}
+            listen: dict[str, str | int] = {
+                "Port": self.port,
+                "ListenAddress": "0.0.0.0" if self.link else self.address,
+            }
             subsystem = {"Subsystem": "sftp /usr/lib/openssh/sftp-server"} if sftp else {}
             self.options: dict[str, str | int | Sequence[str | int]] = {**listen, **subsystem, **(options or {})}
             for file, text in (files or {}).items():
@@ -163,7 +166,8 @@ class SshHost(Machine):
         """Start sshd, after :meth:`stop` or with changed ``options``; it takes connections when this returns."""
         # The first value of a word is the one that counts.
         self.etc.joinpath("sshd_config").write_text(_config(self.options) + _config(_DEFAULTS) + self._key_lines())
-        self.run("/usr/sbin/sshd", "-E", "/var/log/sshd.log")
+        if self.run("/usr/sbin/sshd", "-E", "/var/log/sshd.log", check=False).returncode != 0:
+            raise AssertionError(f"{self.name}: sshd did not start\n{self.log}")
         self._wait(lambda: self.listener is not None, "sshd did not start")
 
     def stop(self, *, hard: bool = False) -> None:
