@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,6 +98,14 @@ def test_slurm_is_on_login_and_nodes_only(site: Site, wait_for: Callable[..., An
     assert site.ssh("gateway", "sinfo").returncode != 0
 
 
+def test_the_processes_of_every_host_can_be_looked_at(site: Site) -> None:
+    lines = {machine.name: " ".join(machine.command_lines()) for machine in site.machines}
+    assert set(lines) == {"gateway", "login1", "login2", "node1", "node2", "controller"}
+    assert "slurmctld -D" in lines["controller"]
+    assert "slurmd -D -N node2" in lines["node2"]
+    assert all("sshd" in line for name, line in lines.items() if name != "controller")
+
+
 def test_a_frozen_controller_answers_nobody(site: Site) -> None:
     site.slurm.freeze_controller()
     assert site.ssh("login", "timeout 2 squeue").returncode == 124
@@ -154,6 +163,40 @@ def test_nothing_is_left_of_a_site_that_could_not_be_made(
     with pytest.raises(AssertionError, match="NoSuchWord"):
         new_ssh_site(node_options={"NoSuchWord": 1})
     assert machines() == before
+
+
+_MAKE_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from ssh_hosts import Site
+site = Site(Path(sys.argv[1]), user=sys.argv[2], password="", key=Path(sys.argv[3]), nodes=1, round_trip=0.02)
+print(site.gateway.link.device, *(pid for machine in site.machines for pid in (machine.pid, *machine.processes())))
+sys.stdout.flush()
+time.sleep(600)
+"""
+
+
+def test_nothing_is_left_of_a_site_whose_test_run_was_killed(
+    new_user: Callable[..., str], short_tmp: Path, ssh_key: Path, wait_for: Callable[..., Any]
+) -> None:
+    (short_tmp / "orphan").mkdir()
+    argv = [sys.executable, "-c", _MAKE_AND_WAIT, str(short_tmp / "orphan"), new_user(), str(ssh_key)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        device, *pids = process.stdout.readline().split()
+        assert len(pids) > 10
+        assert Path(f"/sys/class/net/{device}").exists()
+        process.kill()
+    wait_for(lambda: not [pid for pid in pids if _runs(pid)], "its processes gone")
+    wait_for(lambda: not Path(f"/sys/class/net/{device}").exists(), "its cable gone")
+
+
+def _runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_far_site(new_ssh_site: Callable[..., Site]) -> None:

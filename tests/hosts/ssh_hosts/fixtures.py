@@ -126,6 +126,8 @@ def new_ssh_site(
     """
     if shutil.which("slurmctld") is None:
         unavailable("Slurm is not installed")
+    if not any(Path("/usr/lib").glob("**/security/pam_google_authenticator.so")):
+        unavailable("not installed: libpam-google-authenticator")
     made: list[Site] = []
     numbers = itertools.count()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 __all__ = ["Machine", "run"]
 
+_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 # The first process of the machine. It reaps what others leave to it (bash does), and ends when its standard input does,
 # that is: with the process that started it. With it the kernel ends all others, and the network goes.
 _INIT = """
@@ -91,6 +93,7 @@ class Machine:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd="/",
+            env=_ENVIRONMENT,
         )
         assert self._process.stdout is not None
         said = self._process.stdout.readline()
@@ -121,8 +124,11 @@ class Machine:
         return [*enter, *argv]
 
     def run(self, *argv: str, user: str | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command there, not through SSH; an error if it fails, unless ``check=False``."""
-        return run(*self.command(*argv, user=user), **options)
+        """Run a command there, not through SSH; an error if it fails, unless ``check=False``.
+
+        Of this process's environment nothing comes with it.
+        """
+        return run(*self.command(*argv, user=user), **{"env": _ENVIRONMENT, **options})
 
     def processes(self) -> dict[int, str]:
         """Return what runs there but for the first process: process id as seen from here, to the name of the program."""
@@ -136,6 +142,14 @@ class Machine:
                 except OSError:  # it has ended meanwhile
                     continue
         return found
+
+    def command_lines(self) -> list[str]:
+        """Return what anybody on the host sees of its processes (``ps``)."""
+        lines = []
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        return lines
 
     def pid_here(self, inner: int) -> int | None:
         """Return the process id, as seen from here, of one that the machine knows as ``inner``; None if it has ended."""

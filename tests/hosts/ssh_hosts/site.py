@@ -114,6 +114,11 @@ class Site:
         return {**os.environ, "SSH_ASKPASS": str(self.directory / "askpass"), "SSH_ASKPASS_REQUIRE": "force"}
 
     @property
+    def machines(self) -> list[Machine]:
+        """All hosts of the site."""
+        return [self.gateway, *self.logins.values(), *self.nodes.values(), self.controller]
+
+    @property
     def asked(self) -> list[str]:
         """What OpenSSH has asked the person so far."""
         path = self.directory / "asked"
