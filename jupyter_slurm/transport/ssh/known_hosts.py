@@ -36,6 +36,15 @@ from jupyter_slurm.transport.ssh.ssh_config import Host
 __all__ = ["Entry", "Verdict", "add", "entries_for", "host_key_order", "judge", "verify"]
 
 _NOWHERE: Final = os.devnull
+_KINDS: Final = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+_ALGORITHMS: Final = (*(kind + CERTIFICATE for kind in _KINDS), *_KINDS)
 _KRL: Final = b"SSHKRL\n\0"
 _LINE: Final = re.compile(r"[ \t]*([^ \t#@][^ \t]*)[ \t]+([^ \t]+)[ \t]+([^ \t]+)(?:[ \t].*)?", re.DOTALL)
 
@@ -188,13 +197,14 @@ def _judge(host: Host, name: str, blob: bytes, now: float) -> Verdict:
     return verdict("changed", [*same_type, *others][0]) if others else verdict("unknown", None)
 
 
-def host_key_order(host: Host, available: Sequence[str]) -> list[str]:
-    """Return the host key algorithms in the order to ask for: certificates and keys that are known come first.
+def host_key_order(host: Host, available: Sequence[str] = _ALGORITHMS) -> list[str]:
+    """Return host key algorithms in the order to ask for: the host is to show what is known of it.
 
     Parameters
     ----------
     available : sequence of str
-        Algorithms that can be used here, the best first; those that the configuration does not name are left out.
+        Algorithms that can be used here, those of certificates with their own names; what the configuration does not
+        name is left out.
     """
     wanted = [name for name in host.host_key_algorithms if name in available] or list(available)
     entries = list(entries_for(_names(host)[0], _files(host)))

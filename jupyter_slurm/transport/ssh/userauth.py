@@ -1,0 +1,249 @@
+"""The authentication protocol on one connection, a message at a time.
+
+paramiko's own handler signs for every key without asking first whether the server wants it (a passphrase for nothing),
+forgets which methods are left, keeps the password for as long as the connection lives, and waits for a person in the
+thread that reads the network. So this one takes its place; it needs three names of paramiko that are not public
+(``_handler_table``, ``_send_message``, ``_auth_trigger``), and tests hold it to the oldest and the newest release.
+
+Sources: RFC 4252, RFC 4256.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import paramiko
+from paramiko import Message
+from paramiko.auth_handler import AuthHandler
+
+from jupyter_slurm.transport.ssh.prompts import printable
+
+__all__ = ["Accepted", "Asked", "Expired", "KeyWanted", "Lost", "Refused", "Reply", "Userauth"]
+
+T = TypeVar("T")
+
+_SERVICE_REQUEST, _SERVICE_ACCEPT = 5, 6
+_REQUEST, _FAILURE, _SUCCESS, _BANNER, _SIXTY, _INFO_RESPONSE = 50, 51, 52, 53, 60, 61
+_PATIENCE: Final = 120.0  # seconds for an answer of the server: some wait a while after a wrong password
+_PUSH: Final = 600.0  # seconds: it may wait for a telephone in somebody's pocket
+_TICK: Final = 0.2  # seconds between two looks whether the connection is there
+_MOST_QUESTIONS: Final = 32
+
+
+class Lost(Exception):
+    """The connection ended, with what the server said last."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The server let us in, or goes on to the authentication."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Not this; ``methods`` can go on, and ``partial``: the last one was right, and another one is wanted, too."""
+
+    methods: tuple[str, ...]
+    partial: bool
+
+
+@dataclass(frozen=True)
+class KeyWanted:
+    """The server would take that key."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The server asks: text, and whether the answer may be seen."""
+
+    title: str
+    instruction: str
+    questions: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
+class Expired:
+    """The password is right, and has to be changed."""
+
+
+Reply = Accepted | Refused | KeyWanted | Asked | Expired
+
+
+class Userauth(AuthHandler):  # type: ignore[misc]
+    """Speaks for one user on one verified transport, from a thread that may block.
+
+    Parameters
+    ----------
+    transport : paramiko.Transport
+        After the key exchange.
+    user : str
+        The name there.
+    """
+
+    def __init__(self, transport: paramiko.Transport, user: str) -> None:
+        super().__init__(transport)
+        self.username = user
+        self.notice = ""
+        self._link = transport
+        self._method = ""
+        self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        self._said = ""
+        # paramiko only logs why a server hangs up, and that is what a person has to know ("Too many authentication …").
+        transport._parse_disconnect = self._disconnected
+
+    # In the thread of the transport
+
+    @property
+    def _handler_table(self) -> dict[int, Callable[[Message], None]]:
+        return {
+            _SERVICE_ACCEPT: lambda _: self._replies.put(Accepted()),
+            _SUCCESS: self._succeeded,
+            _FAILURE: self._failed,
+            _BANNER: self._banner,
+            _SIXTY: self._sixty,
+        }
+
+    def _succeeded(self, _: Message) -> None:
+        self.authenticated = True
+        self._link._auth_trigger()
+        self._replies.put(Accepted())
+
+    def _failed(self, message: Message) -> None:
+        methods = tuple(printable(message.get_binary(), 1024).split(","))
+        self._replies.put(Refused(methods, message.get_boolean()))
+
+    def _banner(self, message: Message) -> None:
+        self.notice = printable(f"{self.notice}{printable(message.get_binary())}\n")
+
+    def _sixty(self, message: Message) -> None:
+        """Read the message whose meaning depends on the method."""
+        if self._method == "publickey":
+            self._replies.put(KeyWanted())
+        elif self._method == "password":
+            self._replies.put(Expired())
+        else:
+            title, instruction = printable(message.get_binary()), printable(message.get_binary())
+            message.get_binary()  # the language
+            count = message.get_int()
+            if count > _MOST_QUESTIONS:
+                raise paramiko.SSHException(f"{count} questions at once")
+            asked = tuple((printable(message.get_binary(), 1024), message.get_boolean()) for _ in range(count))
+            self._replies.put(Asked(title, instruction, asked))
+
+    def _disconnected(self, message: Message) -> None:
+        message.get_int()
+        self._said = printable(message.get_binary(), 500)
+
+    def abort(self) -> None:
+        """Wake whoever waits: the transport has ended."""
+        self._replies.put(None)
+
+    # In the thread of the log-in
+
+    def begin(self) -> None:
+        """Ask for the service.
+
+        Raises
+        ------
+        Lost
+        """
+        self._link.auth_handler = self
+        message = Message()
+        message.add_byte(bytes([_SERVICE_REQUEST]))
+        message.add_string("ssh-userauth")
+        self._send(message)
+        self._reply(_PATIENCE)
+
+    def request(self, method: str, *fields: str | bytes | bool) -> Reply:
+        """Try a method, and return what the server says.
+
+        Raises
+        ------
+        Lost
+        """
+        self._method = method
+        self._send(self._request(method, fields))
+        return self._reply(_PUSH if method == "keyboard-interactive" else _PATIENCE)
+
+    def signed_text(self, algorithm: str, blob: bytes) -> bytes:
+        """Return what the signature of a key is made over (RFC 4252, section 7)."""
+        message = Message()
+        message.add_string(self._link.session_id)
+        return bytes(message.asbytes() + self._request("publickey", (True, algorithm, blob)).asbytes())
+
+    def answer(self, answers: Sequence[str], meanwhile: Callable[[], None] = lambda: None) -> Reply:
+        """Answer what was asked; ``meanwhile`` is called now and then while the server thinks, and may raise.
+
+        Raises
+        ------
+        Lost
+        """
+        message = Message()
+        message.add_byte(bytes([_INFO_RESPONSE]))
+        message.add_int(len(answers))
+        for text in answers:
+            message.add_string(text)
+        self._send(message)
+        return self._reply(_PUSH, meanwhile)
+
+    def wait(self, future: Future[T]) -> T:
+        """Wait for somebody else while the connection lives.
+
+        Raises
+        ------
+        Lost
+        """
+        while True:
+            try:
+                return future.result(_TICK)
+            except TimeoutError:
+                if future.done():
+                    return future.result()
+                if not self._link.is_active():
+                    future.cancel()
+                    raise self._lost() from None
+
+    def _request(self, method: str, fields: Sequence[str | bytes | bool]) -> Message:
+        message = Message()
+        message.add_byte(bytes([_REQUEST]))
+        for text in (self.username, "ssh-connection", method):
+            message.add_string(text)
+        for field in fields:
+            if isinstance(field, bool):
+                message.add_boolean(field)
+            else:
+                message.add_string(field)
+        return message
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._link._send_message(message)
+        except (OSError, EOFError, paramiko.SSHException):
+            raise self._lost() from None
+
+    def _reply(self, patience: float, meanwhile: Callable[[], None] = lambda: None) -> Reply:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                reply = self._replies.get(timeout=_TICK)
+            except queue.Empty:
+                meanwhile()
+                if not self._link.is_active():
+                    raise self._lost() from None
+                if time.monotonic() > deadline:
+                    raise Lost(f"no answer within {patience:.0f} s") from None
+                continue
+            if reply is None:
+                raise self._lost()
+            return reply
+
+    def _lost(self) -> Lost:
+        if self._said:
+            return Lost(f"it hung up: {self._said}")
+        reason: Any = self._link.get_exception()
+        return Lost(f"the connection ended ({reason})" if str(reason or "") else "it hung up")
