@@ -16,6 +16,7 @@
     ├── TransportError           the way to the login node failed
     │   ├── CommandMissing       the program is not on the PATH there
     │   ├── CommandTimeout       no answer within the time allowed
+    │   ├── NotConnected         nobody is logged in there
     │   ├── HostKeyError         a host did not prove to be the one that is meant
     │   │   ├── HostKeyUnknown   nobody has said yes to its key
     │   │   ├── HostKeyChanged   another key is known for it
@@ -66,6 +67,7 @@ __all__ = [
     "LoginDeclined",
     "LoginFailed",
     "MissingPackages",
+    "NotConnected",
     "OptionError",
     "ParseError",
     "PromptGone",
@@ -198,6 +200,12 @@ class CommandTimeout(TransportError):
     """No answer within the time allowed."""
 
     code, status = "command-timeout", 504
+
+
+class NotConnected(TransportError):
+    """Nobody is logged in to that cluster."""
+
+    code, status = "not-connected", 409
 
 
 class HostKeyError(TransportError):

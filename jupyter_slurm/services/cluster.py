@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import getpass
 import itertools
 import logging
-import posixpath
 import secrets as random_bytes
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,7 +19,6 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, JobNotFound, ParseError, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services import output
-from jupyter_slurm.services.about import cluster_id
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.intake import Intake
@@ -31,7 +28,6 @@ from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
 from jupyter_slurm.services.slurm import (
     SlurmClient,
-    base_environment,
     cluster_name,
     next_step,
     printable,
@@ -40,6 +36,7 @@ from jupyter_slurm.services.slurm import (
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
+from jupyter_slurm.services.where import Where
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Cluster"]
@@ -55,14 +52,15 @@ class Cluster:
 
     Parameters
     ----------
-    slurm_conf, path : str or None
-        SLURM_CONF and PATH of the front door that named it.
+    where : Where
+        Its place.
+    transport : Transport
+        The way there.
     """
 
     def __init__(
         self,
-        slurm_conf: str | None,
-        path: str | None,
+        where: Where,
         *,
         transport: Transport,
         settings: Settings,
@@ -70,24 +68,23 @@ class Cluster:
         bus: Bus,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.id, self.name = cluster_id(slurm_conf), ""
-        self.slurm_conf, self.path = slurm_conf, path
+        self.id, self.name, self.where = where.id, "", where
         self._settings, self._transport, self._clock = settings, transport, clock
-        self.folder = ClusterFolder(posixpath.join(settings.job_root, self.id))
-        self.client = SlurmClient(transport, base_environment(slurm_conf, path), settings.command_timeout)
+        self.folder = ClusterFolder(where.folder)
+        self.client = SlurmClient(transport, where, settings.command_timeout)
         self.tracker = Tracker(self.id, self.client, self.folder, store, bus, clock)
         self.watcher = Watcher(
             self._look,
             needed=lambda: any(e.id is not None for e in self.tracker.active()) or bool(self.tracker.unverified()),
             waited_for=self.tracker.is_listened_to,
-            shortest=settings.poll_shortest,
-            longest=settings.poll_longest,
+            shortest=where.poll_shortest,
+            longest=max(where.poll_shortest, settings.poll_longest),
             told=lambda: bus.publish("cluster", self.as_dict()),
         )
         self.settler = Settler(self.tracker, self.client, self.watcher, settings.submit_timeout)
         self.shelf = Shelf(self.tracker, self.settler.resume)
         self.signs = Signs(self.tracker, self.shelf)
-        self._intake = Intake(self.about, settings, self.client, self.shelf, self.settler, self.tracker)
+        self._intake = Intake(self.about, where, settings, self.client, self.shelf, self.settler, self.tracker)
         self._bus = bus
         self._watching: asyncio.Task[None] | None = None
 
@@ -122,14 +119,15 @@ class Cluster:
 
     def about(self) -> dict[str, Any]:
         """Return what stands in cluster.json: how the cluster is found again."""
-        return {"format": FORMAT, "id": self.id, "name": self.name, "slurm_conf": self.slurm_conf, "path": self.path}
+        where = self.where
+        return {"format": FORMAT, "id": self.id, "name": self.name, "slurm_conf": where.slurm_conf, "path": where.path}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cluster as the API tells it."""
         return {
             "id": self.id,
             "name": self.name or self.id,
-            "slurm_conf": self.slurm_conf,
+            "slurm_conf": self.where.slurm_conf,
             "folder": self.folder.path,
             "active": len(self.tracker.active()),
             "poll": self.watcher.status(),
@@ -181,7 +179,7 @@ class Cluster:
                 f"there is no job {printable(reference)}", hint="`jupyter_slurm.jobs()` lists yours."
             ) from None
         records = await self.client.look_up(job) or await self._remembered(job)
-        mine = [record for record in records if not record.user or record.user == getpass.getuser()]
+        mine = [record for record in records if not record.user or record.user == self.where.user]
         if not mine:
             raise JobNotFound(
                 f"you have no job {job}" + (" (it belongs to somebody else)" if records else ""),

@@ -12,12 +12,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import SlurmError, TransportError, UsageError
+from jupyter_slurm.errors import PromptGone, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import clean
+from jupyter_slurm.services.site import Site
 from jupyter_slurm.services.store import Store
+from jupyter_slurm.services.where import Where, here
+from jupyter_slurm.sites.profile import load_profile
+from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local import LocalTransport
 
 __all__ = ["Core"]
@@ -43,6 +47,7 @@ class Core:
         self.bus = Bus()
         self._clock = clock
         self._clusters: dict[str, Cluster] = {}
+        self._sites: dict[str, Site] = {}
         self._transport = LocalTransport()
         self._store: Store | None = None
         self._registering = asyncio.Lock()
@@ -62,6 +67,8 @@ class Core:
             self._daily.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._daily
+        for site in self._sites.values():
+            await site.disconnect()
         for cluster in self._clusters.values():
             await cluster.stop()
         self.bus.close()
@@ -71,15 +78,23 @@ class Core:
 
     def holds(self) -> dict[str, int]:
         """Return what would be lost, or have to wait, if the agent went now."""
-        under_way = sum(cluster.settler.under_way for cluster in self._clusters.values())
-        return {"submissions": under_way} if under_way else {}
+        held = {
+            "submissions": sum(cluster.settler.under_way for cluster in self._reached()),
+            "connections": sum(site.is_connected for site in self._sites.values()),
+        }
+        return {kind: number for kind, number in held.items() if number}
 
     def clusters(self) -> list[dict[str, Any]]:
         """Return the clusters known."""
-        return [cluster.as_dict() for cluster in self._clusters.values()]
+        local = [cluster.as_dict() for cluster in self._clusters.values()]
+        return local + [site.as_dict() for site in self._sites.values()]
 
-    async def register_cluster(self, slurm_conf: str | None, path: str | None) -> dict[str, Any]:
-        """Know the Slurm that a front door sees with its SLURM_CONF and PATH."""
+    async def register_cluster(
+        self, slurm_conf: str | None, path: str | None, profile: str | None = None
+    ) -> dict[str, Any]:
+        """Know the Slurm that a front door sees with its SLURM_CONF and PATH, or that of a site profile."""
+        if profile is not None:
+            return self._site(profile).as_dict()
         if slurm_conf is not None and not posixpath.isabs(slurm_conf):
             raise UsageError(
                 f"SLURM_CONF must be an absolute path, not {slurm_conf!r}", hint="export SLURM_CONF=/…/slurm.conf"
@@ -88,6 +103,32 @@ class Core:
             cluster = await self._known(slurm_conf, path)
         await cluster.identify()
         return cluster.as_dict()
+
+    async def connect(self, cluster: str) -> dict[str, Any]:
+        """Log in to the cluster of a profile, unless that is done; see :meth:`Site.connect`."""
+        if (site := self._sites.get(cluster)) is None:
+            return self._cluster(cluster).as_dict()
+        await (await site.connect()).identify()
+        return site.as_dict()
+
+    async def disconnect(self, cluster: str) -> dict[str, Any]:
+        """End the log-in to the cluster of a profile."""
+        if (site := self._sites.get(cluster)) is None:
+            return self._cluster(cluster).as_dict()
+        await site.disconnect()
+        return site.as_dict()
+
+    def prompts(self) -> list[dict[str, Any]]:
+        """Return what hosts want to know from the person."""
+        return [prompt for site in self._sites.values() for prompt in site.desk.waiting()]
+
+    def answer(self, prompt: str, answers: list[str] | None) -> None:
+        """Answer a prompt, or decline; see :meth:`Desk.answer`."""
+        for site in self._sites.values():
+            if site.desk.has(prompt):
+                site.desk.answer(prompt, answers)
+                return
+        raise PromptGone("This question is settled: it was answered somewhere else, or the log-in ended.")
 
     async def submit(self, cluster: str, submission: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Cluster.submit`."""
@@ -130,13 +171,15 @@ class Core:
         days = self.settings.retention_days if older_than_days is None else older_than_days
         removed: list[str] = []
         kept = 0
-        for cluster in self._clusters.values():
+        for cluster in self._reached():
             gone, left = await clean(cluster.tracker, cluster.watcher, self._clock() - days * _DAY, dry_run=dry_run)
             removed += gone
             kept += left
         return {"removed": removed, "kept": kept}
 
     def _cluster(self, name: str) -> Cluster:
+        if name in self._sites:
+            return self._sites[name].cluster
         try:
             return self._clusters[name]
         except KeyError:
@@ -147,21 +190,36 @@ class Core:
         if name in self._clusters:
             self._clusters[name].client.use_path(path)
             return self._clusters[name]
-        if self._store is None:
-            raise RuntimeError("the core has not been started")
-        cluster = Cluster(
-            slurm_conf,
-            path,
-            transport=self._transport,
-            settings=self.settings,
-            store=self._store,
-            bus=self.bus,
-            clock=self._clock,
-        )
-        await cluster.start()
+        cluster = await self._new_cluster(here(self.settings, slurm_conf, path), self._transport)
         self._clusters[name] = cluster
         self.bus.publish("cluster", cluster.as_dict())
         return cluster
+
+    async def _new_cluster(self, where: Where, transport: Transport) -> Cluster:
+        if self._store is None:
+            raise RuntimeError("the core has not been started")
+        cluster = Cluster(
+            where, transport=transport, settings=self.settings, store=self._store, bus=self.bus, clock=self._clock
+        )
+        await cluster.start()
+        return cluster
+
+    def _site(self, name: str) -> Site:
+        """Return the cluster of a profile, which is read anew as long as nobody is logged in there."""
+        if name not in self._sites or self._sites[name].is_idle:
+            profile = load_profile(name, self.settings.sites)
+            self._sites[name] = Site(
+                profile,
+                self._new_cluster,
+                self.bus,
+                poll_shortest=self.settings.poll_shortest,
+                clock=self._clock,
+            )
+        return self._sites[name]
+
+    def _reached(self) -> list[Cluster]:
+        """Return the clusters that can be asked now."""
+        return [*self._clusters.values(), *(site.cluster for site in self._sites.values() if site.is_connected)]
 
     async def _find_again(self, name: str) -> None:
         try:

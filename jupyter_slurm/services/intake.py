@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import posixpath
-import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
@@ -22,6 +21,7 @@ from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
 from jupyter_slurm.services.submission import Answer, Plan
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
+from jupyter_slurm.services.where import Where
 from jupyter_slurm.transport.base import Context, Once
 
 __all__ = ["Intake"]
@@ -36,6 +36,8 @@ class Intake:
     ----------
     about : callable
         Returns what cluster.json is to say.
+    where : Where
+        The place of the cluster.
     settings : Settings
         What the person chose.
     client, shelf, settler, tracker
@@ -45,13 +47,14 @@ class Intake:
     def __init__(
         self,
         about: Callable[[], dict[str, Any]],
+        where: Where,
         settings: Settings,
         client: SlurmClient,
         shelf: Shelf,
         settler: Settler,
         tracker: Tracker,
     ) -> None:
-        self._about, self._settings, self._client = about, settings, client
+        self._about, self._where, self._settings, self._client = about, where, settings, client
         self._shelf, self._settler, self._tracker = shelf, settler, tracker
         self._folder, self._transport = tracker.folder, client.transport
         self._is_prepared = False
@@ -82,6 +85,7 @@ class Intake:
         table = await self._client.options("sbatch")
         version = await self._client.version()
         plan = submission.make_plan(self._folder, runner, table, asked, context, self._tracker.clock(), version)
+        plan.record["user"] = self._where.user
         warnings = await self._doubts(asked.get("python")) if asked["kind"] == "python" else []
         if asked.get("dry_run"):
             return {
@@ -183,7 +187,7 @@ class Intake:
 
     async def _doubts(self, python: str | None) -> list[str]:
         """Say what speaks against a Python on the nodes; never a reason not to submit."""
-        if not python:
+        if not python or not posixpath.isabs(python):  # what is looked for on the node's PATH
             return []
         try:
             if self._hosts is None:
@@ -191,5 +195,5 @@ class Intake:
             mounts = text_of(await self._transport.read("/proc/self/mounts"))
         except (SlurmError, FileNotFoundError):
             return []
-        doubt = doubt_about(python, self._hosts, socket.gethostname(), mounts)
+        doubt = doubt_about(python, self._hosts, self._where.host, mounts)
         return [doubt] if doubt else []

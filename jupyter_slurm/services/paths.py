@@ -70,7 +70,7 @@ def _expanded(
         job=job,
         raw_id=raw_id if job.task is not None else None,
         name=(latest.name if latest else None) or record.get("name") or "",
-        user=getpass.getuser(),
+        user=record.get("user") or (latest.user if latest else "") or getpass.getuser(),
         node=node,
         work_dir=record.get("work_dir") or (latest.work_dir if latest else None) or "/",
         restarts=(latest.restarts if latest else None) or 0,

@@ -42,6 +42,10 @@ class Desk:
         """Return the questions that wait for an answer, the oldest first."""
         return [told for told, _ in self._open.values()]
 
+    def has(self, key: str) -> bool:
+        """Whether a prompt waits here."""
+        return key in self._open
+
     async def ask(self, prompt: Prompt) -> list[str] | None:
         """Wait for the answers to a prompt; None: the person declined, or nobody came."""
         key = secrets.token_hex(8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import math
 import os
 import re
@@ -19,11 +18,11 @@ from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, TransportError
 from jupyter_slurm.services.throttle import Bucket
+from jupyter_slurm.services.where import Where
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
 __all__ = [
     "SlurmClient",
-    "base_environment",
     "cluster_name",
     "is_silence",
     "printable",
@@ -71,16 +70,17 @@ class SlurmClient:
     ----------
     transport : Transport
         Where the commands run.
-    environment : mapping
-        What the commands need to find that Slurm: PATH, SLURM_CONF, HOME …
+    where : Where
+        The place of that Slurm, and what its commands need to find it: PATH, SLURM_CONF …
     timeout : float
         Seconds that a question may take.
     """
 
-    def __init__(self, transport: Transport, environment: Mapping[str, str], timeout: float) -> None:
+    def __init__(self, transport: Transport, where: Where, timeout: float) -> None:
         self.transport = transport
-        self._env = dict(environment)
+        self._where, self._env = where, dict(where.environment)
         self._timeout = timeout
+        self._seen: set[str] = set()
         self._tables: dict[str, tuple[OptionTable, str]] = {}
         self._version: tuple[int, int] | None = None
         # A person may ask ten things at once; a loop gets a question every ten seconds (a question is two RPCs).
@@ -116,10 +116,11 @@ class SlurmClient:
     async def _check_configuration(self, env: Mapping[str, str]) -> None:
         """Say at once that slurm.conf is missing: a command of Slurm would wait a minute for it."""
         path = env.get("SLURM_CONF")
-        if not path:
+        if not path or path in self._seen:
             return
         try:
             await self.transport.stat(path)
+            self._seen.add(path)
         except FileNotFoundError:
             raise ConfigError(
                 f"SLURM_CONF names {printable(path)}, and there is no such file.",
@@ -206,7 +207,7 @@ class SlurmClient:
             There is no accounting here.
         """
         mark = secrets.token_hex(8)
-        argv = accounting.submissions_argv(getpass.getuser(), int(since), mark)
+        argv = accounting.submissions_argv(self._where.user, int(since), mark)
         return accounting.parse_submissions(await self.ask(argv), mark, script)
 
     async def configuration(self) -> dict[str, str]:
@@ -241,7 +242,7 @@ class SlurmClient:
         env = asked.get("env")
         limits = asked.get("limits") or {}
         return Context(
-            cwd=asked.get("cwd"),
+            cwd=asked.get("cwd") or self._where.home,
             env=submission_environment(self._env if env is None else env),
             umask=asked.get("umask"),
             limits={
@@ -259,7 +260,7 @@ class SlurmClient:
             env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
         elif is_inside_job(env):
             env = submission_environment(env)
-        context = Context(cwd=asked.get("cwd") or "/", env=env, umask=asked.get("umask"))
+        context = Context(cwd=asked.get("cwd") or self._where.home, env=env, umask=asked.get("umask"))
         tries = _TRIES if argv[0] in REPEATABLE else 1
         for left in range(tries - 1, -1, -1):
             done = await self.transport.run(argv, context=context, timeout=self._timeout)
@@ -267,18 +268,6 @@ class SlurmClient:
                 break
             await asyncio.sleep(_CONTROLLER_RESTART)  # right after a restart the first call may fail
         return done
-
-
-def base_environment(slurm_conf: str | None, path: str | None) -> dict[str, str]:
-    """Return the agent's own environment, turned to the Slurm that a front door named."""
-    env = submission_environment(dict(os.environ))
-    if path:
-        env["PATH"] = path
-    if slurm_conf:
-        env["SLURM_CONF"] = slurm_conf
-    else:
-        env.pop("SLURM_CONF", None)
-    return env
 
 
 def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:

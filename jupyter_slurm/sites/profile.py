@@ -37,8 +37,10 @@ class Profile:
     user : str or None
     port : int or None
         None: as ``~/.ssh/config`` says.
+    ssh_config : str or None
+        File to read instead of ``~/.ssh/config``.
     carrier : str
-        ``paramiko`` or ``openssh``.
+        ``paramiko``.
     max_age : float or None
         After which a log-in ends.
     prelude : str
@@ -60,6 +62,7 @@ class Profile:
     jump: tuple[str, ...] | None = None
     user: str | None = None
     port: int | None = None
+    ssh_config: str | None = None
     carrier: str = "paramiko"
     max_age: float | None = None
     prelude: str = ""
@@ -144,6 +147,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         raise ConfigError(f"{path}: tunnels.ports: {first} is after {last}.", hint="The first port comes first.")
     chosen = {
         "jump": tuple(login["jump"]) if "jump" in login else None,
+        "ssh_config": os.path.expanduser(login["ssh_config"]) if "ssh_config" in login else None,
         **{key: login[key] for key in ("user", "port", "carrier", "max_age") if key in login},
         **{key: shell[key] for key in ("prelude", "login_shell") if key in shell},
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from jupyter_slurm.errors import ConfigError
@@ -14,7 +16,8 @@ host = "arandu"
 jump = ["gateway", "me@second:2222"]
 user = "ana"
 port = 2200
-carrier = "openssh"
+ssh_config = "~/.ssh/arandu"
+carrier = "paramiko"
 max_age = 3600
 [shell]
 prelude = "module load slurm"
@@ -35,7 +38,8 @@ def test_every_key_arrives():
         ("gateway", "me@second:2222"),
         "ana",
         2200,
-        "openssh",
+        os.path.expanduser("~/.ssh/arandu"),
+        "paramiko",
         3600,
         "module load slurm",
         True,

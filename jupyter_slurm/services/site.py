@@ -1,0 +1,186 @@
+"""A cluster behind SSH: its log-in, and what is known of the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
+from jupyter_slurm.services.bus import Bus
+from jupyter_slurm.services.cluster import Cluster
+from jupyter_slurm.services.prompting import Desk
+from jupyter_slurm.services.where import Where, at_site
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.carrier import Carried
+
+__all__ = ["Site"]
+
+log = logging.getLogger(__name__)
+
+_NOBODY = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
+_FACTS = r'printf "%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)"'
+
+
+class Site:
+    """One cluster of a profile. While nobody is logged in there, there is nothing but its name.
+
+    Parameters
+    ----------
+    profile : Profile
+        How it is reached.
+    new_cluster : callable
+        Makes and starts the cluster, given its place and the transport there.
+    bus : Bus
+        Who is told.
+    poll_shortest : float
+        Seconds, as the person set them; the profile may say more.
+    clock : callable, optional
+        Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        new_cluster: Callable[[Where, Transport], Awaitable[Cluster]],
+        bus: Bus,
+        *,
+        poll_shortest: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.profile, self.desk = profile, Desk(profile.name, bus, clock=clock)
+        self._new_cluster, self._bus, self._poll_shortest, self._clock = new_cluster, bus, poll_shortest, clock
+        self._carried: Carried | None = None
+        self._cluster: Cluster | None = None
+        self._connecting: asyncio.Task[Cluster] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._state, self._since, self._message = "disconnected", clock(), ""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a person is logged in; the link itself may be down for the moment."""
+        return self._cluster is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is logged in, or about to be."""
+        return self._cluster is None and self._connecting is None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, as long as a person is logged in."""
+        if self._cluster is None:
+            name = self.profile.name
+            raise NotConnected(
+                f"Nobody is logged in to {name}.",
+                hint=f"`%slurm use {name}` in a notebook, or `jupyter slurm connect {name}`.",
+            )
+        return self._cluster
+
+    async def connect(self) -> Cluster:
+        """Log in, unless it is done; all who call meanwhile wait for the same log-in.
+
+        Raises
+        ------
+        SlurmError
+            It failed; whoever asks again tries again.
+        """
+        if self._cluster is not None:
+            if self._carried is not None:
+                await self._carried.connect()  # at once when the link is up
+            return self._cluster
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._log_in(), name=f"log in to {self.profile.name}")
+            self._connecting.add_done_callback(self._over)
+        return await asyncio.shield(self._connecting)
+
+    async def disconnect(self, message: str = "") -> None:
+        """End the log-in; jobs go on."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        cluster, self._cluster = self._cluster, None
+        carried, self._carried = self._carried, None
+        if cluster is not None:
+            await cluster.stop()
+        if carried is not None:
+            carried.transport.close()
+        self._become("disconnected", message)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the cluster as the API tells it."""
+        told = (
+            {
+                "id": self.profile.name,
+                "name": self.profile.title,
+                "slurm_conf": self.profile.slurm_conf,
+                "poll": _NOBODY,
+            }
+            if self._cluster is None
+            else self._cluster.as_dict()
+        )
+        hosts = list(self._carried.hosts) if self._carried else [self.profile.host]
+        connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
+        return {**told, "profile": self.profile.name, "connection": connection}
+
+    async def _log_in(self) -> Cluster:
+        from jupyter_slurm.services.carrier import carry  # paramiko takes a while, and who stays here needs none
+
+        self._become("connecting", "")
+        carried = await carry(self.profile, self.desk, self._told)
+        try:
+            await carried.connect()
+            where = await self._look(carried.transport)
+            cluster = await self._new_cluster(where, carried.transport)
+        except BaseException:
+            carried.transport.close()
+            raise
+        self._carried, self._cluster = carried, cluster
+        if self.profile.max_age is not None:
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(self.profile.max_age, self._expire)
+        self._become("connected", "")
+        return cluster
+
+    async def _look(self, transport: Transport) -> Where:
+        """Learn who we are there."""
+        done = await transport.run(["/bin/sh", "-c", _FACTS])
+        facts = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+        if done.exit_code or len(facts) < 3 or not facts[1].startswith("/"):
+            raise TransportError(
+                f"The shell on {self.profile.host} does not say who we are there.",
+                hint=f"`ssh {self.profile.host} 'id -un; echo $HOME'` shows what it does.",
+            )
+        user, home, host = facts[:3]
+        return at_site(self.profile, user, home, host, self._poll_shortest)
+
+    def _over(self, task: asyncio.Task[Cluster]) -> None:
+        self._connecting = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._become("disconnected", error.message if isinstance(error, SlurmError) else repr(error))
+
+    def _expire(self) -> None:
+        hours = (self.profile.max_age or 0) / 3600
+        ending = asyncio.ensure_future(self.disconnect(f"the log-in was {hours:.3g} h old"))
+        ending.add_done_callback(lambda task: task.exception())
+
+    def _told(self, message: str, is_up: bool) -> None:
+        """Hear what becomes of the link."""
+        log.info("%s", message)
+        if self._cluster is not None:
+            self._become("connected" if is_up else "lost", message)
+
+    def _become(self, state: str, message: str) -> None:
+        if state != self._state:
+            self._since = self._clock()
+        self._state, self._message = state, message
+        with contextlib.suppress(SlurmError):
+            self._bus.publish("cluster", self.as_dict())

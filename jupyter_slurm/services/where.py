@@ -1,0 +1,90 @@
+"""Where a cluster is, as far as its services must know: who we are there, and what its commands need."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import posixpath
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.domain.environment import submission_environment
+from jupyter_slurm.services.about import cluster_id
+from jupyter_slurm.sites.profile import Profile
+
+__all__ = ["Where", "at_site", "here"]
+
+
+@dataclass(frozen=True)
+class Where:
+    """The place of one cluster.
+
+    Attributes
+    ----------
+    id : str
+        Of the cluster, in the API.
+    folder : str
+        Its folder of job directories.
+    user, home, host : str
+        Who we are there, our home directory, and the machine that runs the Slurm commands.
+    environment : mapping
+        What the commands need to find that Slurm; over SSH, in addition to what the far shell has.
+    slurm_conf, path : str or None
+        SLURM_CONF and PATH of the front door that named it.
+    poll_shortest : float
+        Seconds between two looks at the queue.
+    """
+
+    id: str
+    folder: str
+    user: str
+    home: str
+    host: str
+    environment: Mapping[str, str] = field(repr=False)
+    slurm_conf: str | None = None
+    path: str | None = None
+    poll_shortest: float = 10.0
+
+
+def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
+    """Return the place of a Slurm of this machine."""
+    env = submission_environment(dict(os.environ))
+    if path:
+        env["PATH"] = path
+    if slurm_conf:
+        env["SLURM_CONF"] = slurm_conf
+    else:
+        env.pop("SLURM_CONF", None)
+    name = cluster_id(slurm_conf)
+    return Where(
+        name,
+        posixpath.join(settings.job_root, name),
+        getpass.getuser(),
+        os.path.expanduser("~"),
+        socket.gethostname(),
+        env,
+        slurm_conf,
+        path,
+        settings.poll_shortest,
+    )
+
+
+def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: float) -> Where:
+    """Return the place of a cluster behind SSH.
+
+    The folder is that of an agent on the login node itself: both know the same jobs.
+    """
+    root = posixpath.join(home, profile.job_root[2:]) if profile.job_root.startswith("~/") else profile.job_root
+    return Where(
+        profile.name,
+        posixpath.join(root, cluster_id(profile.slurm_conf)),
+        user,
+        home,
+        host,
+        {"SLURM_CONF": profile.slurm_conf} if profile.slurm_conf else {},
+        profile.slurm_conf,
+        None,
+        max(profile.poll_shortest, poll_shortest),
+    )
