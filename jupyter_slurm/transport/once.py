@@ -24,6 +24,7 @@ class Workers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle = 0
+        self._closed = False
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def run(self, work: Callable[[], None]) -> None:
@@ -36,8 +37,9 @@ class Workers:
         self._work.put(work)
 
     def close(self) -> None:
-        """Let the threads go that have nothing to do."""
+        """Let the threads go that have nothing to do, and the others when they are done."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._work.put(None)
@@ -46,6 +48,8 @@ class Workers:
         while (work := self._work.get()) is not None:
             work()
             with self._lock:
+                if self._closed:
+                    return
                 self._idle += 1
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import paramiko
 
-from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
 __all__ = ["PACKET", "WINDOW", "Chain", "Gate", "LinkLost", "open_chain"]
@@ -73,7 +74,13 @@ class Chain:
         return bool(self._hops) and all(hop.is_active() for hop in self._hops)
 
     def close(self) -> None:
-        """End it from the near end, so that no goodbye has to travel; may be called from any thread, and again."""
+        """End it from the near end, so that no goodbye has to travel; may be called from any thread, and again.
+
+        What was sent and has not arrived is taken back: a command must not begin when everybody has given it up.
+        """
+        if self._hops and isinstance(self._hops[0].sock, socket.socket):
+            with contextlib.suppress(OSError):
+                self._hops[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         for hop in self._hops:
             with contextlib.suppress(Exception):  # paramiko may be in the middle of dying
                 hop.close()
@@ -158,7 +165,8 @@ def _tune(transport: paramiko.Transport, host: Host, known: Sequence[str]) -> No
     options.kex = _allowed(options.kex, host.kex)
     keys = _allowed(options.key_types, host.host_key_algorithms)
     # The key that is known is asked for first, as OpenSSH does: a host has several.
-    options.key_types = tuple(dict.fromkeys([*(name for name in known if name in keys), *keys]))
+    certified = (name for name in known if name in keys or name.endswith("-cert-v01@openssh.com"))
+    options.key_types = tuple(dict.fromkeys([*certified, *keys]))
 
 
 def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
@@ -182,11 +190,11 @@ def open_chain(way: Sequence[Host], gate: Gate) -> Chain:
             chain.extend(host, gate)
         except BaseException as error:
             chain.close()
-            if isinstance(error, SlurmError) or not isinstance(error, Exception):
-                raise
             if isinstance(error, paramiko.AuthenticationException):
                 raise TransportError(f"{host.label} did not let us in: {error}", host=host.name) from error
-            raise _unreachable(host, error) from error
+            if isinstance(error, OSError | paramiko.SSHException | EOFError):
+                raise _unreachable(host, error) from error
+            raise
     return chain
 
 

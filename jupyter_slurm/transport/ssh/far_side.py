@@ -67,7 +67,7 @@ js_reap() {
   for js_ghost do
     js_pid=${js_ghost%%:*} js_ghost=${js_ghost#*:}
     if LC_ALL=C grep -aq "JUPYTER_SLURM_SHELL=${js_ghost#*:}" "/proc/$js_pid/environ" 2>/dev/null; then
-      kill -KILL -- "-${js_ghost%%:*}"
+      kill -s KILL -- "-${js_ghost%%:*}"
     fi
   done 2>/dev/null
   js_end 0
@@ -87,7 +87,10 @@ js_begin() {
   ( js_how=check; js_here "$@" ) 6>&- 7>&- 9>&- || { js_state=refused; return 0; }
   if [ -n "$js_first" ]; then
     { js_keep; } 8<>"$js_draft/$js_first" 6>&- 7>&- 9>&-
-    LC_ALL=C mv -T -- "$js_draft" "$js_folder" 6>&- 7>&- 9>&- || { [ ! -d "$js_folder" ] || js_state=taken; return 0; }
+    js_said=$(LC_ALL=C mv -T -- "$js_draft" "$js_folder" 2>&1 6>&- 7>&- 9>&-) || {
+      if [ -d "$js_folder" ]; then js_state=taken; else printf '%s\n' "$js_said" >&2; fi
+      return 0
+    }
   fi
   ( js_how=once; js_here "$@" ) 6>&- &
   js_state=started
@@ -108,11 +111,13 @@ js_once() {
     [ -n "$js_first" ] || js_base=
   fi
   if [ -n "$js_base" ]; then
-    set -C
-    [ ! -e "$js_base.out" ] || js_state=taken
-    { js_begin "$@"; } 9>"$js_base.out" 7>"$js_base.err" 6>"$js_base.once" || :
-    set +C
-    umask "$js_umask"
+    if [ -e "$js_base.out" ]; then
+      js_state=taken
+    else
+      set -C
+      { js_begin "$@"; } 9>"$js_base.out" 7>"$js_base.err" 6>"$js_base.once" || :
+      set +C
+    fi
   fi
   umask "$js_umask"
   if [ "$js_state" = started ]; then

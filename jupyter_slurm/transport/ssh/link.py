@@ -60,8 +60,9 @@ class Link:
         self._ping, self._deadline, self._pause = ping, deadline, pause
         self._chain: Chain | None = None
         self._connecting: asyncio.Task[Chain] | None = None
-        self._refused: SlurmError | None = None
+        self._refused: BaseException | None = None
         self._closed = False
+        self._listeners: list[Callable[[], None]] = []
         self.generation = 0  # how many connections there have been
         self.threads = Threads()
 
@@ -74,6 +75,15 @@ class Link:
     def is_alive(self) -> bool:
         """Whether there is a connection, as far as that is known."""
         return self._chain is not None and self._chain.is_alive
+
+    def when_connected(self, act: Callable[[], None]) -> None:
+        """Do a thing whenever there is a new connection."""
+        self._listeners.append(act)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a connection that broke is made again."""
+        return self.generation > 0 and not self._closed
 
     async def connect(self) -> None:
         """Connect now, also after a refusal; a first failure is told and not tried again."""
@@ -188,14 +198,16 @@ class Link:
             return
         error = task.exception()
         if error is not None:
-            if self.generation and isinstance(error, SlurmError):
+            if self.generation:
                 self._refused = error
-                self._told(f"{self.name}: {error.message}")
+                self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else error}")
             return
         self._chain = chain = task.result()
         self.generation += 1
         if self.generation > 1:
             self._told(f"{self.name}: connected again")
+        for act in self._listeners:
+            act()
         loop = asyncio.get_running_loop()
 
         def lost() -> None:

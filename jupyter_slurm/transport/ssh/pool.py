@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import paramiko
 
@@ -42,7 +42,11 @@ class Pool:
         self._count = 0  # lent, idle and being opened
         self._generation = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._alive: set[Shell] = set()
+        self._dying: set[Shell] = set()
+        self._ghosts: list[Shell] = []
         self.holding: dict[Shell, int] = {}
+        link.when_connected(self._wake)
 
     @property
     def is_wanted(self) -> bool:
@@ -77,6 +81,16 @@ class Pool:
     def put(self, shell: Shell) -> None:
         """Give a shell back that :meth:`idle` gave."""
         self._give(shell)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all shells that there are have been given up."""
+        return self._count == len(self._dying)
+
+    def bury(self, shell: Shell) -> None:
+        """Note that a shell that was given up has ended."""
+        if shell in self._dying:
+            self._forget(shell)
 
     def close(self) -> None:
         """Let the idle ones go."""
@@ -115,6 +129,9 @@ class Pool:
         """Forget what belonged to an earlier connection, and what died while nobody looked."""
         if self._generation != self._link.generation:
             self._generation = self._link.generation
+            self._ghosts += self._alive
+            self._alive.clear()
+            self._dying.clear()
             self._idle.clear()
             self.holding.clear()
             self._count = 0
@@ -127,6 +144,8 @@ class Pool:
         patience = _left(deadline)
         await self._link.transport(patience)  # a new connection forgets the count: it comes first
         self._renew()
+        if self._count >= self._limit:
+            return None
         generation = self._generation
         self._count += 1
         shell: Shell | None = None
@@ -134,8 +153,10 @@ class Pool:
             channel = await self._link.open_session(_left(deadline))
             shell = self._make(channel)
             shell.generation = generation
-            fresh = shell
-            await self._link.threads.call(lambda: _start(self._link, fresh))
+            ready = shell
+            ghosts, self._ghosts = self._ghosts, []
+            await self._link.threads.call(lambda: _start(self._link, ready, ghosts))
+            self._alive.add(shell)
             return shell
         except paramiko.ChannelException as error:
             self._uncount(generation)
@@ -170,8 +191,14 @@ class Pool:
             self._waiting.remove(waiter)
 
     def _give(self, shell: Shell) -> None:
-        if shell.generation != self._link.generation or not shell.usable:
+        if shell.generation != self._link.generation or not self._link.is_alive:
+            self._drop(shell)  # the next connection ends it
+        elif shell.given_up:
+            self._dying.add(shell)  # its session counts until it is ended there
+            self._drop(shell)
+        elif not shell.usable:
             self._forget(shell)
+            self._ghosts.append(shell)
             self._drop(shell)
         else:
             self._idle.append(shell)
@@ -179,6 +206,8 @@ class Pool:
 
     def _forget(self, shell: Shell) -> None:
         self.holding.pop(shell, None)
+        self._alive.discard(shell)
+        self._dying.discard(shell)
         self._uncount(shell.generation)
 
     def _uncount(self, generation: int) -> None:
@@ -201,9 +230,12 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def _start(link: Link, shell: Shell) -> None:
+def _start(link: Link, shell: Shell, ghosts: Sequence[Shell]) -> None:
+    """Start a shell; it ends those of a broken connection first, which may still live there and hold files."""
     with link.told_apart():
         shell.start(_START)
+        if ghosts:
+            shell.call(["js_reap", *(f"{ghost.pid}:{ghost.group}:{ghost.token}" for ghost in ghosts)], timeout=_START)
 
 
 def _close(shell: Shell) -> None:

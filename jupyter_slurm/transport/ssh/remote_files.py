@@ -85,11 +85,11 @@ class RemoteFiles:
             if answer.value != "0":
                 raise failure(answer, "read", path)
             data += answer.stdout
-            if len(answer.stdout) < want:
-                break
-            if total < 0:
+            if total < 0 and len(answer.stdout) == _CHUNK and self._progress is not None:
                 total = min((await self.stat(path)).size - offset, limit or 1 << 62)
             self._tell(path, len(data), total)
+            if len(answer.stdout) < want:
+                break
         return bytes(data)
 
     async def write(self, path: str, data: bytes, mode: int) -> None:

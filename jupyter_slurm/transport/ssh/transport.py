@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import paramiko
 
 from jupyter_slurm.domain.commands import REPEATABLE
+from jupyter_slurm.domain.script import quote_argv
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold
 from jupyter_slurm.transport.ssh.chain import LinkLost
@@ -25,6 +27,7 @@ __all__ = ["SshTransport"]
 
 _PATIENCE = 60.0  # seconds that a file operation waits for a connection
 _KILL = 20.0
+_TRIES = 20
 
 
 class SshTransport:
@@ -76,7 +79,13 @@ class SshTransport:
         When the connection breaks, what only asks is asked again; of anything else it is not known whether it ran.
         """
         words = ["js_feed" if stdin else "js_run", *context_words(context), *argv]
-        answer = await self._call(words, timeout=timeout, stdin=stdin or None, again=argv[0] in REPEATABLE)
+        try:
+            answer = await self._call(words, timeout=timeout, stdin=stdin or None, again=argv[0] in REPEATABLE)
+        except CommandTimeout as error:
+            raise CommandTimeout(f"{argv[0]} gave no answer within {timeout:g} s", argv=list(argv)) from error
+        except LinkLost as error:
+            hint = error.hint or "Whether it ran is not known: have a look before you repeat it."
+            raise LinkLost(f"{argv[0]}: {error.message}", hint=hint, argv=list(argv)) from error
         _judge(answer, argv, context)
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
 
@@ -106,7 +115,7 @@ class SshTransport:
                     hold = self._hold(shell, holder)
                     break
             except LinkLost:
-                if time.monotonic() >= deadline:
+                if self._is_over(deadline):
                     raise
         if files is not None and hold is None:  # the answer was lost, and with that connection the lock
             with contextlib.suppress(FileNotFoundError):
@@ -167,7 +176,7 @@ class SshTransport:
                         raise failure(answer, "lock", path)
                     return self._hold(shell, int(process))
             except LinkLost:
-                if time.monotonic() >= deadline:
+                if self._is_over(deadline):
                     raise
 
     def _hold(self, shell: Shell, process: int | None) -> RemoteHold | None:
@@ -209,15 +218,20 @@ class SshTransport:
     ) -> Answer:
         """Call a function of the far shell; ``again``: it may be called twice."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
+        for tries in itertools.count():
             sent = False
             try:
                 async with self._pool.lend(_left(deadline)) as shell:
                     sent = True
                     return await self._in_shell(shell, words, _left(deadline), stdin)
             except LinkLost:
-                if (sent and not again) or (deadline is not None and time.monotonic() >= deadline):
+                if (sent and not again) or tries >= _TRIES or self._is_over(deadline):
                     raise
+        raise AssertionError
+
+    def _is_over(self, deadline: float | None) -> bool:
+        """Whether waiting for another connection is of no use."""
+        return not self._link.is_kept or (deadline is not None and time.monotonic() >= deadline)
 
     async def _in_shell(
         self, shell: Shell, words: Sequence[str], timeout: float | None, stdin: bytes | memoryview | None = None
@@ -226,31 +240,44 @@ class SshTransport:
             return await self._link.threads.call(lambda: shell.call(words, timeout=timeout, stdin=stdin))
         except (asyncio.CancelledError, CommandTimeout):
             shell.usable, shell.given_up = False, True
-            self._later(self._end(shell.group))
+            self._later(self._end(shell))
             raise
 
-    async def _end(self, group: int) -> None:
-        """End a process group on the far side."""
-        if group <= 1:
-            return
-        with contextlib.suppress(TransportError, paramiko.ChannelException):
-            shell = self._pool.idle()
-            if shell is not None:
-                try:
-                    words = ["kill", "-KILL", "--", f"-{group}"]
-                    await self._link.threads.call(lambda: shell.call(["js_do", *words], timeout=_KILL))
-                finally:
-                    self._pool.put(shell)
+    async def _end(self, shell: Shell) -> None:
+        """End a shell that nobody listens to any more, and all that it started; by another one, or a new session."""
+        for _ in range(_TRIES):
+            if shell.generation != self._link.generation or not self._link.is_alive:
+                return  # the next connection does it
+            try:
+                await self._kill(shell.group)
+            except (TransportError, paramiko.ChannelException):
+                if self._pool.is_stuck:
+                    break
+                await asyncio.sleep(0.5)
+            else:
+                self._pool.bury(shell)
                 return
-            channel = await self._link.open_session(_KILL)
-            await self._link.threads.call(lambda: _kill(channel, group))
+        self._link.drop()  # all sessions hang, and the server allows no more: the next connection ends them
+
+    async def _kill(self, group: int) -> None:
+        words = ["kill", "-s", "KILL", "--", f"-{group}"]
+        shell = self._pool.idle()
+        if shell is not None:
+            try:
+                await self._link.threads.call(lambda: shell.call(["js_do", *words], timeout=_KILL))
+            finally:
+                self._pool.put(shell)
+            return
+        channel = await self._link.open_session(_KILL)
+        await self._link.threads.call(lambda: _execute(channel, words))
 
 
-def _kill(channel: paramiko.Channel, group: int) -> None:
+def _execute(channel: paramiko.Channel, words: Sequence[str]) -> None:
+    """Run a command by the login shell, and wait for its end."""
     with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
-        channel.exec_command(f"/bin/kill -KILL -- -{group}")
         channel.settimeout(_KILL)
-        channel.recv(1)  # it ends
+        channel.exec_command(f"/bin/{quote_argv(words)}")
+        channel.recv(1)
         channel.close()
 
 

@@ -1,0 +1,392 @@
+"""The transport over SSH where the far side is odd, slow, small or gone. All of it against a real sshd."""
+
+import asyncio
+import logging
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
+from jupyter_slurm.transport.base import Completed, Context
+from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.transport import SshTransport
+
+pytestmark = pytest.mark.root
+
+NOISE = "echo welcome; echo oops >&2; "
+
+# Login shell, start-up files.
+SHELLS = {
+    "bash": ("bash", {}),
+    "bash-noisy": ("bash", {".bashrc": NOISE}),
+    "bash-reads": ("bash", {".bashrc": "read line; echo got $line"}),
+    "bash-becomes-zsh": ("bash", {".bashrc": "echo hello; exec zsh"}),
+    "bash-slow": ("bash", {".bashrc": "sleep 4; echo at last"}),
+    "zsh-noisy": ("zsh", {".zshenv": NOISE + "setopt noglob nullglob"}),
+    "fish-noisy": ("fish", {".config/fish/config.fish": NOISE}),
+    "tcsh-noisy": ("tcsh", {".tcshrc": 'echo welcome; sh -c "echo oops >&2"'}),
+    "tcsh-reads": ("tcsh", {".tcshrc": "set line = $<"}),
+    "dash": ("dash", {}),
+}
+
+LOGIN_FILES = {
+    "bash": {".bash_profile": "echo hi; export PATH=$PATH:$HOME/far FAR=y"},
+    "zsh": {".zprofile": "echo hi; export PATH=$PATH:$HOME/far FAR=y"},
+    "fish": {
+        ".config/fish/config.fish": "status is-login; and set -gx PATH $PATH $HOME/far; and set -gx FAR y; echo hi"
+    },
+    "tcsh": {".login": "echo hi; setenv PATH ${PATH}:$HOME/far; setenv FAR y"},
+    "dash": {".profile": "echo hi; PATH=$PATH:$HOME/far; export PATH FAR=y"},
+}
+
+
+@pytest.fixture(scope="module")
+def shell_host(ssh_host, new_user):
+    users = {name: new_user(shell=shell, files=files) for name, (shell, files) in SHELLS.items()}
+    users |= {f"login-{shell}": new_user(shell=shell, files=files) for shell, files in LOGIN_FILES.items()}
+    return ssh_host(name="shells", users=list(users.values())), users
+
+
+@pytest.fixture
+def own_host(ssh_host, common):
+    """A host that the test may break."""
+    host = ssh_host(name="fragile", shared=[common])
+    yield host
+    host.close()
+
+
+# Login shells ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHELLS)
+async def test_any_login_shell_and_whatever_its_files_print(shell_host, connect, name):
+    host, users = shell_host
+    transport = connect(host, user=users[name]).transport
+    odd = ["a b", "$HOME", "!!", "*", "'", '"', "\\", "\n", "~", "\udcff", "{a,b}", "%d"]
+    done = await transport.run(["printf", "%s\\0", *odd])
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in odd]
+    done = await transport.run(
+        ["sh", "-c", "cat; echo $JUPYTER_SLURM_SHELL >&2; exit 5"], stdin=bytes(range(256)) * 1000
+    )
+    assert done == Completed(5, bytes(range(256)) * 1000, b"\n")
+
+
+@pytest.mark.parametrize("shell", LOGIN_FILES)
+async def test_a_path_that_only_a_login_shell_sets(shell_host, connect, shell):
+    host, users = shell_host
+    plain = connect(host, user=users[f"login-{shell}"]).transport
+    assert (await plain.run(["sh", "-c", "echo $FAR"])).stdout == b"\n"
+    login = connect(host, user=users[f"login-{shell}"], login_shell=True).transport
+    done = await login.run(["sh", "-c", "echo $FAR; echo $PATH"])
+    assert done.stderr == b""
+    assert done.stdout.startswith(b"y\n")
+    assert done.stdout.endswith(b"/far\n")
+
+
+async def test_a_prelude_is_run_once_and_what_it_prints_is_nobodys_answer(login_node, connect, new_folder):
+    folder = new_folder(login_node.user)
+    prelude = (
+        f"module() {{ echo loading $2 >&2; export PATH=$PATH:/opt/$2; }}\necho x >>{folder}/runs; module load slurm"
+    )
+    transport = connect(login_node, prelude=prelude).transport
+    for _ in range(3):
+        done = await transport.run(["sh", "-c", "echo $PATH"])
+        assert (done.stderr, done.stdout.endswith(b":/opt/slurm\n")) == (b"", True)
+    assert (folder / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("prelude", ["exit 3", "echo 'half"])
+async def test_a_prelude_that_ends_the_shell_is_named(login_node, connect, prelude):
+    with pytest.raises(TransportError, match="prelude"):
+        await connect(login_node, prelude=prelude).transport.run(["true"])
+
+
+async def test_start_up_files_that_end_the_login_shell_are_named(ssh_host, new_user, connect):
+    user = new_user(files={".bashrc": "echo 'no quota left' >&2; exit 1"})
+    host = ssh_host(name="ending", users=[user])
+    with pytest.raises(TransportError, match=r"login shell ended.*no quota left"):
+        await connect(host).transport.run(["true"])
+
+
+# What runs there -------------------------------------------------------------------------------------------------
+
+
+async def test_both_streams_at_once_and_more_than_a_window(login_node, connect):
+    script = "head -c 9000000 /dev/zero >&2 & head -c 20000000 /dev/zero; wait"
+    done = await connect(login_node).transport.run(["sh", "-c", script])
+    assert (len(done.stdout), len(done.stderr)) == (20_000_000, 9_000_000)
+
+
+async def test_a_command_that_does_not_read_its_input_ends(login_node, connect):
+    transport = connect(login_node).transport
+    assert (await transport.run(["true"], stdin=bytes(30_000_000))).exit_code == 0
+    assert (await transport.run(["sh", "-c", "exec <&-; sleep 0.1; exit 4"], stdin=bytes(30_000_000))).exit_code == 4
+    with pytest.raises(CommandMissing):
+        await transport.run(["no-such-program"], stdin=b"x")
+
+
+async def test_signals_are_told_as_such(login_node, connect):
+    assert (await connect(login_node).transport.run(["sh", "-c", "kill -TERM $$"])).exit_code == -15
+
+
+async def test_the_connection_and_its_shells_are_shared(login_node, connect):
+    one = connect(login_node, shells=3)
+    await asyncio.gather(*(one.transport.run(["sleep", "0.05"]) for _ in range(30)))
+    assert one.link.generation == 1
+    done = await one.transport.run(["sh", "-c", "ps -o args= -u $(id -u) | grep -c '^/bin/sh -s$'"])
+    assert 1 <= int(done.stdout) <= 3
+
+
+@pytest.mark.parametrize("sessions", [1, 2])
+async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_folder, sessions):
+    host = ssh_host(name=f"small{sessions}", shared=[common], options={"MaxSessions": sessions}, sftp=False)
+    folder = new_folder(host.user)
+    transport = connect(host).transport
+    many = [transport.run(["sh", "-c", f"sleep 0.1; echo {number}"]) for number in range(8)]
+    starts = [transport.start_once(f"{folder}/{number}/run", ["echo", "y"], files={"a": b"1"}) for number in range(5)]
+    done, onces = await asyncio.gather(asyncio.gather(*many), asyncio.gather(*starts))
+    assert [one.stdout for one in done] == [b"%d\n" % number for number in range(8)]
+    for once in onces:
+        assert await once.result(30) == Completed(0, b"y\n", b"")
+    data = random.Random(1).randbytes(9_000_000)
+    await transport.write(f"{folder}/big", data)
+    assert await transport.read(f"{folder}/big") == data
+
+
+async def test_sessions_that_all_hang_are_freed(ssh_host, connect):
+    host = ssh_host(name="stuck", options={"MaxSessions": 2})
+    transport = connect(host).transport
+    stuck = [transport.run(["sleep", "1000"], timeout=0.5) for _ in range(2)]
+    for one in await asyncio.gather(*stuck, return_exceptions=True):
+        assert isinstance(one, CommandTimeout)
+        assert one.message == "sleep gave no answer within 0.5 s"
+    assert (await transport.run(["echo", "again"])).stdout == b"again\n"
+    async with asyncio.timeout(10):
+        while "sleep" in host.processes().values():
+            await asyncio.sleep(0.05)
+
+
+async def test_a_shell_that_holds_files_is_not_ended_with_a_command(login_node, connect, new_folder):
+    folder = new_folder(login_node.user)
+    transport = connect(login_node).transport
+    once = await transport.start_once(f"{folder}/d/run", ["true"], files={"a": b"1"})
+    with pytest.raises(CommandTimeout):
+        await transport.run(["sleep", "1000"], timeout=0.3)
+    assert await connect(login_node).transport.hold(f"{folder}/d/a") is None
+    once.hold.release()
+
+
+async def test_values_are_never_in_a_command_line_or_a_log(login_node, connect, caplog):
+    caplog.set_level(logging.DEBUG)
+    secret = "s3cret-value"
+    transport = connect(login_node).transport
+    task = asyncio.create_task(transport.run(["sleep", "2"], context=Context(env={"TOKEN": secret}), timeout=1))
+    seen = []
+    while not task.done():
+        for pid in login_node.processes():
+            try:
+                seen.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+            except OSError:
+                continue
+        await asyncio.sleep(0.05)
+    assert any(b"sleep" in line for line in seen)
+    assert not any(secret.encode() in line for line in seen)
+    error = task.exception()
+    assert secret not in f"{error!r} {error} {error.__cause__!r} {error.to_problem()} {caplog.text}"
+
+
+# The way there ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["jump", "command"])
+async def test_through_another_host(login_node, connect, kind):
+    one = connect(login_node)
+    last = Host("inner", "127.0.0.1", login_node.port, login_node.user, through=(login_node.name,))
+    if kind == "jump":
+        way = [*one.link._way, last]
+    else:
+        command = f"ssh -F {login_node.ssh_config} -W 127.0.0.1:{login_node.port} {login_node.name}"
+        way = [Host("inner", "inner", 22, login_node.user, proxy_command=command)]
+    through = SshTransport(Link(way, one.link._gate))
+    done = await through.run(["sh", "-c", "echo $SSH_CONNECTION; hostname"])
+    assert done.stdout.split()[0] == b"127.0.0.1"
+    assert done.stdout.split()[-1] == b"login"
+    through.close()
+
+
+async def test_a_host_that_cannot_be_reached_is_told_at_once(login_node, connect):
+    begin = time.monotonic()
+    gate = connect(login_node).link._gate
+    for way, words in [
+        ([Host("shut", login_node.address, 1, "x")], "shut.*refused"),
+        ([Host("nobody", "no-such-host.invalid", 22, "x")], "nobody.*not known"),
+        ([*connect(login_node).link._way, Host("inner", "127.0.0.1", 1, "x")], "inner.*onnect"),
+    ]:
+        with pytest.raises(TransportError, match=words):
+            await SshTransport(Link(way, gate)).run(["true"])
+    assert time.monotonic() - begin < 10
+
+
+# When it breaks --------------------------------------------------------------------------------------------------
+
+
+async def test_what_only_asks_is_asked_again_and_the_rest_is_told(own_host, connect, new_folder):
+    folder = new_folder(own_host.user)
+    one = connect(own_host)
+    for name in ("squeue", "other"):
+        await one.transport.write(
+            f"{folder}/{name}", f"#!/bin/sh\necho x >>{folder}/{name}.runs\nsleep 1; echo y".encode(), 0o700
+        )
+    context = Context(env={"PATH": f"{folder}:/usr/bin:/bin"})
+    for name, runs in (("squeue", 2), ("other", 1)):
+        task = asyncio.create_task(one.transport.run([name], context=context))
+        while not (folder / f"{name}.runs").exists():
+            await asyncio.sleep(0.01)
+        own_host.kill_sessions()
+        if name == "squeue":
+            assert (await task).stdout == b"y\n"
+        else:
+            with pytest.raises(TransportError, match=r"other: the connection.*broke"):
+                await task
+        assert (folder / f"{name}.runs").read_text() == "x\n" * runs
+    await one.transport.run(["true"])
+    lines = [line.partition(": ")[2] for line in one.told]
+    assert lines == ["connection lost, connecting again", "connected again"] * 2
+
+
+async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, new_folder):
+    folder = new_folder(own_host.user)
+    one = connect(own_host)
+    assert await one.transport.hold(f"{folder}/a") if (folder / "a").exists() else True
+    once = await one.transport.start_once(f"{folder}/d/run", ["sleep", "600"], files={"a": b"1"})
+    task = asyncio.create_task(one.transport.run(["sleep", "700"]))
+    while list(own_host.processes().values()).count("sleep") < 3:
+        await asyncio.sleep(0.05)
+    own_host.kill_sessions()
+    with pytest.raises(TransportError):
+        await task
+    again = await one.transport.hold(f"{folder}/d/a")
+    assert again is not None
+    assert await once.result(0.2) is None
+    names = [name for name in own_host.processes().values() if name == "sleep"]
+    assert len(names) == 2  # the detached one, and the one that holds
+    assert await one.transport.hold(f"{folder}/d/run.out") is None
+
+
+async def test_dead_link_is_found_out_and_the_loop_goes_on(own_host, connect):
+    one = connect(own_host)
+    await one.transport.run(["true"])
+    own_host.drop()
+    begin, worst = time.monotonic(), 0.0
+    task = asyncio.create_task(one.transport.run(["sinfo-not-there"], timeout=60))
+    while not one.told:
+        before = time.monotonic()
+        await asyncio.sleep(0.01)
+        worst = max(worst, time.monotonic() - before)
+        assert time.monotonic() - begin < 20
+    with pytest.raises(TransportError):
+        await task
+    own_host.restore()
+    assert (await one.transport.run(["echo", "back"])).stdout == b"back\n"
+    assert worst < 0.5
+
+
+async def test_a_refusal_is_not_asked_for_again_and_again(own_host, connect):
+    one = connect(own_host)
+    await one.transport.run(["true"])
+    own_host.new_host_key()
+    own_host.kill_sessions()
+    while len(one.told) < 2:
+        await asyncio.sleep(0.01)
+    for _ in range(2):
+        with pytest.raises(TransportError, match="not that host"):
+            await one.transport.run(["true"])
+    assert len(one.told) == 2
+
+
+async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, connect, new_folder):
+    folder = new_folder(own_host.user)
+    one = connect(own_host)
+    rng, cuts = random.Random(3), 0
+    await one.transport.run(["true"])
+
+    async def cut() -> None:
+        nonlocal cuts
+        while True:
+            await asyncio.sleep(rng.uniform(0.05, 0.4))
+            cuts += await asyncio.to_thread(own_host.kill_sessions) > 0
+
+    knife = asyncio.create_task(cut())
+    script = 'echo x >>"$1"; sleep 0.05; echo job; echo warn >&2; exit 3'
+    for number in range(30):
+        prefix = f"{folder}/{number}/run"
+        files = {"script": b"\0\\n%s" * 500, "job.json": b"{}"}
+        once = await one.transport.start_once(
+            prefix, ["sh", "-c", script, "sh", f"{folder}/runs.{number}"], files=files
+        )
+        assert await once.result(30) == Completed(3, b"job\n", b"warn\n")
+        assert (folder / str(number) / "script").read_bytes() == files["script"]
+    knife.cancel()
+    assert [(folder / f"runs.{number}").read_text() for number in range(30)] == ["x\n"] * 30
+    assert cuts >= 5
+    with pytest.raises(FileExistsError):
+        await one.transport.start_once(f"{folder}/0/run", ["true"], files={"script": b"x"})
+    assert [name for name in os.listdir(folder) if name.startswith(".")] == []
+
+
+async def test_transfers_go_on_where_they_were(own_host, connect, new_folder):
+    folder = new_folder(own_host.user)
+    steps = []
+    one = connect(own_host, progress=lambda path, done, total: steps.append((done, total)))
+    data = random.Random(2).randbytes(50_000_000)
+
+    async def cut_after(step: int) -> None:
+        while len(steps) < step:
+            await asyncio.sleep(0.001)
+        await asyncio.to_thread(own_host.kill_sessions)
+
+    for verb in ("write", "read"):
+        steps.clear()
+        knives = asyncio.gather(cut_after(2), cut_after(6))
+        if verb == "write":
+            await one.transport.write(f"{folder}/big", data, 0o640)
+        else:
+            assert await one.transport.read(f"{folder}/big") == data
+        await knives
+        assert (len({done for done, _ in steps}), steps[-1]) == (len(steps), (50_000_000, 50_000_000))
+    assert (folder / "big").read_bytes() == data
+    assert (folder / "big").stat().st_mode & 0o777 == 0o640
+    assert os.listdir(folder) == ["big"]
+    assert one.link.generation >= 3
+
+
+async def test_a_sleeping_command_does_not_keep_the_interpreter(login_node):
+    script = textwrap.dedent(f"""
+        import asyncio, paramiko
+        from jupyter_slurm.transport.ssh.chain import Gate
+        from jupyter_slurm.transport.ssh.link import Link
+        from jupyter_slurm.transport.ssh.ssh_config import Host
+        from jupyter_slurm.transport.ssh.transport import SshTransport
+        key = paramiko.Ed25519Key.from_private_key_file({str(login_node.key)!r})
+        gate = Gate(lambda host, key: None, lambda host, transport: transport.auth_publickey(host.user, key))
+        way = [Host("login", {login_node.address!r}, {login_node.port}, {login_node.user!r})]
+        async def main():
+            transport = SshTransport(Link(way, gate))
+            await transport.run(["true"])
+            asyncio.ensure_future(transport.run(["sleep", "1000"]))
+            await asyncio.sleep(0.3)
+            print("leaving")
+        asyncio.run(main())
+    """)
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "leaving\n", "")
