@@ -197,8 +197,13 @@ class _Login:
                 return
 
     def _answer(self, asked: Asked, attempt: int) -> Reply:
-        questions = tuple(Question(text.strip() or "Answer", echo) for text, echo in asked.questions)
-        instruction = "\n".join(part for part in (self._notice(attempt), asked.instruction) if part)
+        # sshd puts what PAM says in front of the next question: only the last line is what is asked.
+        texts = [text.strip().rpartition("\n") for text, _ in asked.questions]
+        questions = tuple(
+            Question(last or "Answer", echo) for (_, _, last), (_, echo) in zip(texts, asked.questions, strict=True)
+        )
+        parts = (self._notice(attempt), asked.instruction, *(head for head, _, _ in texts))
+        instruction = "\n".join(part for part in parts if part)
         prompt = Prompt(self._host.label, "keyboard-interactive", asked.title, instruction, questions)
         if questions:
             return self._auth.answer(self._ask(prompt))

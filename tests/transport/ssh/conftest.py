@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -20,6 +22,9 @@ class PipedSshd:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.etc = folder / "etc"  # what it has as /etc/ssh
+        self.etc.mkdir()
+        self._pam: Path | None = None
         self._config = folder / "sshd_config"
         self._running: list[subprocess.Popen[bytes]] = []
         self.configure()
@@ -46,8 +51,18 @@ class PipedSshd:
         )
         return self.folder / f"{name}{suffix}-cert.pub"
 
-    def configure(self, *lines: str, host_keys: tuple[str, ...] = ("host",), certificate: Path | None = None) -> None:
-        """Write its configuration."""
+    def configure(
+        self,
+        *lines: str,
+        host_keys: tuple[str, ...] = ("host",),
+        certificate: Path | None = None,
+        pam: str | None = None,
+    ) -> None:
+        """Write its configuration; ``pam``: the text of its PAM service, which it sees instead of the machine's."""
+        self._pam = None
+        if pam is not None:
+            self._pam = self.folder / "pam"
+            self._pam.write_text(pam)
         text = [f"HostKey {self.key(name)}" for name in host_keys]
         text += [f"HostCertificate {certificate}"] if certificate else []
         text += ["StrictModes no", "LogLevel VERBOSE", *lines]
@@ -57,22 +72,31 @@ class PipedSshd:
     @property
     def command(self) -> str:
         """What OpenSSH takes as ProxyCommand."""
-        return shlex.join([str(SSHD), "-i", "-f", str(self._config), "-E", str(self.folder / "sshd.log")])
+        sshd = shlex.join([str(SSHD), "-i", "-f", str(self._config), "-E", str(self.folder / "sshd.log")])
+        if self._pam is None:
+            return sshd
+        mounts = f"mount --bind {self._pam} /etc/pam.d/sshd && mount --bind {self.etc} /etc/ssh && exec {sshd}"
+        return shlex.join(["unshare", "--mount", "sh", "-c", mounts])
 
     def connect(self) -> socket.socket:
         """Start one, and return our end of it."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._running.append(subprocess.Popen(shlex.split(self.command), stdin=theirs, stdout=theirs))
+            # A leader of its group, as a listening sshd makes it: so it ends its children with itself.
+            argv = shlex.split(self.command)
+            self._running.append(subprocess.Popen(argv, stdin=theirs, stdout=theirs, start_new_session=True))
         return ours
 
     def log(self) -> str:
         return (self.folder / "sshd.log").read_text()
 
     def close(self) -> None:
+        """End those that are left."""
         for process in self._running:
-            process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        self._running.clear()
 
 
 @pytest.fixture
