@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-import paramiko
-
 from jupyter_slurm.domain.queue import SCRUBBED_FORMATS
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.chain import Gate
-from jupyter_slurm.transport.ssh.known_hosts import host_key_order, verify
+from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.login import log_in
-from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
-from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
+from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.ssh.ssh_config import way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
 __all__ = ["Carried", "carry"]
@@ -54,19 +49,8 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
         jump=profile.jump,
         config_file=profile.ssh_config,
     )
-    link = Link(way, _gate(Asker(prompter, asyncio.get_running_loop())), told=lambda line: told(line, link.is_alive))
+    link = Link(way, personal_gate(prompter), told=lambda line: told(line, link.is_alive))
     # What a person sets for their own eyes must not change what we read.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"
     transport = SshTransport(link, prelude=prelude, login_shell=profile.login_shell)
     return Carried(transport, [host.label for host in way], link.connect)
-
-
-def _gate(asker: Asker) -> Gate:
-    def check(host: Host, key: paramiko.PKey) -> None:
-        verify(host, key.asbytes(), asker.ask)
-
-    return Gate(verify=check, login=lambda host, transport: log_in(transport, host, asker), key_types=_key_types)
-
-
-def _key_types(host: Host) -> Sequence[str]:
-    return host_key_order(host, paramiko.Transport._preferred_keys)

@@ -39,11 +39,19 @@ def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> None:
     Raises
     ------
     LoginDeclined
-        The person did not want to answer.
+        The person did not want to answer, or not in time.
     LoginFailed
-        The host did not let us in; says what was tried, and what to do.
+        The host did not let us in; says what was tried, and what to do. ``reason`` in the details: it hung up.
     """
-    _Login(transport, host, asker).run()
+    try:
+        _Login(transport, host, asker).run()
+    except LoginFailed as error:
+        failed = error
+    else:
+        return
+    # Whoever keeps the error must not keep the frames in which a password was at hand.
+    failed.__context__ = None
+    raise failed.with_traceback(None)
 
 
 class _Login:
@@ -229,6 +237,8 @@ class _Login:
             answers = self._auth.wait(self._asker.start(prompt))
         except CancelledError:
             answers = None
+        except Lost as lost:
+            raise self._declined(f" before {lost}") from None
         if answers is None:
             raise self._declined()
         return answers
@@ -239,9 +249,9 @@ class _Login:
 
     # What is told when it fails --------------------------------------------------------------------------------------
 
-    def _declined(self) -> LoginDeclined:
+    def _declined(self, when: str = "") -> LoginDeclined:
         return LoginDeclined(
-            f"the log-in to {self._host.label} was not answered",
+            f"the log-in to {self._host.label} was not answered{when}",
             hint="Connect again when you have the answer at hand.",
             host=self._host.name,
             tried=self._tried,
@@ -254,8 +264,6 @@ class _Login:
                 "It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
                 f"~/.ssh/config: Host {self._host.name}, IdentityFile …, IdentitiesOnly yes."
             )
-        elif self._attempts:
-            hint = "It waits only so long for an answer (LoginGraceTime). Connect again."
         return LoginFailed(
             f"{self._host.label} ended the log-in after {self._attempts} attempts: {reason}{self._list()}",
             hint=hint,

@@ -1,18 +1,28 @@
-"""A real sshd without a port or a network: one for each connection, on its standard input and output."""
+"""A real sshd without a port or a network, one for each connection, and who logs in there."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import os
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import paramiko
 import pytest
+
+from jupyter_slurm.errors import LoginFailed, from_problem
+from jupyter_slurm.transport.ssh.login import log_in
+from jupyter_slurm.transport.ssh.prompts import Asker
+from jupyter_slurm.transport.ssh.ssh_config import Host
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
@@ -100,12 +110,126 @@ class PipedSshd:
 
 
 @pytest.fixture
-def piped_sshd(tmp_path: Path, unavailable) -> Iterator[PipedSshd]:
+def piped_sshd(short_tmp: Path, unavailable) -> Iterator[PipedSshd]:
     if SSHD is None or shutil.which("ssh") is None:
         unavailable("needs OpenSSH's client and server")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    (folder := tmp_path / "sshd").mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="sshd", dir=short_tmp))
+    folder.chmod(0o755)  # the user's authorized_keys are read as the user
     sshd = PipedSshd(folder)
     yield sshd
     sshd.close()
+
+
+class Person:
+    """Answers prompts in turn; each answer is a list, None (declines), or a function that makes it."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked, self.taken_back = list(answers), [], []
+
+    async def ask(self, prompt):
+        self.asked.append(prompt)
+        if not prompt.questions:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.taken_back.append(prompt)
+        answer = self.answers.pop(0)
+        if callable(answer):
+            answer = answer()
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    @property
+    def kinds(self):
+        return [prompt.kind for prompt in self.asked]
+
+
+class Door:
+    """One host, one user of it, and whoever is asked."""
+
+    person = Person
+    password = "correct horse 7 Ω"
+
+    def __init__(self, sshd, user):
+        self.sshd, self.user = sshd, user
+        self.host = Host("login", "login.example", user=user, through=("gate",))
+        self.authorized = sshd.folder / "authorized_keys"
+        self.authorized.write_text("")
+        self.configure()
+        self.transport = None
+
+    def configure(self, *lines, pam=None, certificate=None):
+        """Set words of sshd_config; keys alone open it where they do not say more."""
+        keys_only = ("PasswordAuthentication no", "KbdInteractiveAuthentication no")  # the first value wins
+        self.sshd.configure(
+            f"AuthorizedKeysFile {self.authorized}", *lines, *keys_only, pam=pam, certificate=certificate
+        )
+
+    def allow(self, *names, kind="ed25519"):
+        with self.authorized.open("a") as file:
+            file.writelines(f"{self.sshd.public(name, kind)} {name}\n" for name in names)
+
+    def key(self, name, kind="ed25519", *options, allow=True):
+        path = str(self.sshd.key(name, kind, *options))
+        if allow:
+            self.allow(name, kind=kind)
+        return path
+
+    async def open(self, person, **changes):
+        host = replace(self.host, **changes)
+        self.transport = paramiko.Transport(self.sshd.connect())
+        asker = Asker(person, asyncio.get_running_loop())
+
+        def work():
+            self.transport.start_client(timeout=30)
+            log_in(self.transport, host, asker)
+
+        await asyncio.to_thread(work)
+        assert self.transport.is_authenticated()
+        channel = await asyncio.to_thread(self.transport.open_session)
+        channel.exec_command("id -un")
+        assert (await asyncio.to_thread(channel.makefile().read)).decode().split() == [self.user]
+
+    async def refused(self, person, kind=LoginFailed, **changes):
+        with pytest.raises(kind) as caught:
+            await self.open(person, **changes)
+        error = caught.value
+        assert "login" in error.message
+        assert error.hint
+        assert error.details["host"] == "login"
+        assert type(from_problem(error.to_problem())) is kind
+        assert not self.transport.is_authenticated()
+        return error
+
+
+@functools.cache
+def _user(new_user) -> str:
+    """Make one account for all tests here."""
+    return new_user(password=Door.password)
+
+
+@pytest.fixture
+def door(piped_sshd, new_user):
+    door = Door(piped_sshd, _user(new_user))
+    yield door
+    if door.transport is not None:
+        door.transport.close()
+
+
+@pytest.fixture
+def agent(tmp_path):
+    """A real ssh-agent: ``agent(*keys)`` adds keys and returns its socket."""
+    path = tmp_path / "agent.sock"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
+        while not path.exists():
+            assert process.poll() is None
+
+        def add(*keys, options=()):
+            env = {**os.environ, "SSH_AUTH_SOCK": str(path)}
+            if keys:
+                subprocess.run(["ssh-add", "-q", *options, *keys], env=env, check=True, capture_output=True)
+            return str(path)
+
+        yield add
+        process.terminate()
