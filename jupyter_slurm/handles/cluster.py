@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
     from jupyter_slurm.domain.options import OptionTable
 
-__all__ = ["Cluster", "context", "current", "settings"]
+__all__ = ["Cluster", "context", "current", "known", "settings"]
 
 _lock = threading.Lock()
 _settings: Settings | None = None
@@ -82,6 +82,11 @@ def current() -> Cluster:
             answer = _client.post("/v1/clusters", json={"slurm_conf": named[0], "path": named[1]})
             _clusters[named] = Cluster(_client, str(answer["id"]))
         return _clusters[named]
+
+
+def known() -> list[Cluster]:
+    """Return the clusters that were used in this process, the latest first. It waits for nobody who is being asked."""
+    return list(_clusters.values())[::-1]
 
 
 def context() -> dict[str, Any]:
