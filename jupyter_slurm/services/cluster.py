@@ -153,9 +153,16 @@ class Cluster:
         """Return the jobs of this user, newest first; as fresh as the shortest interval allows."""
         with contextlib.suppress(SlurmError):
             await self.watcher.fresh()
+            await self._learn_names()
         entries = self.tracker.active() if active else self.tracker.everybody()
         newest_first = sorted(entries, key=lambda e: e.submit_time or 0.0, reverse=True)
         return [told for entry in newest_first if (told := self.tracker.told(entry)) is not None]
+
+    async def _learn_names(self) -> None:
+        """Ask once what the jobs are called that others than we submitted: the poll asks for no free text."""
+        if self.tracker.nameless() and self.client.singles.is_ready():
+            await self.client.singles.take()
+            self.tracker.name_them(await self.client.scripts())
 
     async def job(self, reference: str) -> dict[str, Any]:
         """Return one job, or one task of an array (``12_3``)."""
@@ -261,9 +268,16 @@ class Cluster:
                 lambda: (self.tracker.find(reference) or entry).of_task(task),
                 positions,
                 changed,
+                lambda: self._has_begun(entry),
             )
             async for event in follow:
                 yield event
+
+    def _has_begun(self, entry: Entry) -> None:
+        """Take output in the job directory of a job that never ran before for the sign that it does."""
+        own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
+        if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
+            self.tracker.tell(entry)
 
     # -- commands
 
