@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 _SIGNS_EVERY = 0.5
 _SIGNS_UNWATCHED = 10
+_GLANCE = 1.0
 
 
 class Cluster:
@@ -90,6 +91,7 @@ class Cluster:
         self._intake = Intake(self.about, settings, self.client, self.shelf, self.settler, self.tracker)
         self._bus = bus
         self._watching: asyncio.Task[None] | None = None
+        self._glancing: asyncio.Task[None] | None = None
 
     # -- life
 
@@ -106,10 +108,11 @@ class Cluster:
         await self.settler.stop()
         await self.watcher.stop()
         await self.tracker.stop()
-        if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
+        for task in (self._watching, self._glancing):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def identify(self) -> None:
         """Learn the cluster's own name; while it does not answer, the id stands for it."""
@@ -167,7 +170,24 @@ class Cluster:
     async def job(self, reference: str) -> dict[str, Any]:
         """Return one job, or one task of an array (``12_3``)."""
         entry = await self.entry(reference)
+        if entry.is_finished:  # nobody looks at the queue for its sake any more, and it may have been requeued
+            await self._glance()
         return entry.of_task(_task_of(reference, entry)).as_dict()
+
+    async def _glance(self) -> None:
+        """Look at the queue if that is due; a controller that is slow is not waited for."""
+        if self._glancing is None:
+            self._glancing = asyncio.create_task(self._look_once(), name="glance")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GLANCE):
+                await asyncio.shield(self._glancing)
+
+    async def _look_once(self) -> None:
+        try:
+            with contextlib.suppress(SlurmError):
+                await self.watcher.fresh()
+        finally:
+            self._glancing = None
 
     async def entry(self, reference: str) -> Entry:
         """Return a job by key or Slurm id; a job that is not known yet is asked for.
