@@ -102,7 +102,7 @@ POLL_FIELDS: Final = (
     "exit_code",
     "restartcnt",
 )
-_LOOKUP_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "command")
+_LOOKUP_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "name", "command")
 
 
 def poll_argv(mark: str) -> list[str]:
@@ -158,6 +158,7 @@ def queue_record(field: Mapping[str, str]) -> JobRecord | None:
         exit_code=exit_code,
         signal=signal,
         restarts=parse_count(field.get("restartcnt", "")),
+        name=field.get("name"),
         command=present(field.get("command", "")) or None,
     )
 
@@ -168,15 +169,15 @@ def _state(text: str) -> JobState:
 
 
 def lookup_argv(mark: str) -> list[str]:
-    """Return the question that finds a job by the path of its script.
+    """Return the question that finds a job by the path of its script, and tells what jobs are called.
 
-    Asked only when a submission's answer was lost: the path is free text.
+    Asked when a submission's answer was lost, or when a person lists jobs that we did not submit: both are free text.
     """
     return [*_QUESTION, f"--Format={long_format(_LOOKUP_FIELDS, mark)}"]
 
 
 def parse_lookup(output: bytes, mark: str) -> list[JobRecord]:
-    """Read the answer to :func:`lookup_argv`: id, state, submit time, exit code and command are filled.
+    """Read the answer to :func:`lookup_argv`: id, state, submit time, exit code, name and command are filled.
 
     Raises
     ------

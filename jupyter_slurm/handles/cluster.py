@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
     from jupyter_slurm.domain.options import OptionTable
 
-__all__ = ["Cluster", "context", "current", "disconnect", "named", "overview", "settings", "use"]
+__all__ = ["Cluster", "context", "current", "disconnect", "known", "named", "overview", "settings", "use"]
 
 _lock = threading.Lock()
 _settings: Settings | None = None
@@ -138,6 +138,11 @@ def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -
             answer = _client.post("/v1/clusters", json=asked)
             _clusters[key] = Cluster(_client, str(answer["id"]), is_remote=profile is not None)
         return _clusters[key]
+
+
+def known() -> list[Cluster]:
+    """Return the clusters that were used in this process, the latest first. It waits for nobody who is being asked."""
+    return list(_clusters.values())[::-1]
 
 
 def context(cluster: Cluster) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Job:
         """All that the agent knows of the job; see the schema ``Job`` of its API."""
         follower = self._follower
         if follower is not None and follower.started and not follower.trouble and not follower.error:
-            self._data = follower.data
+            if not (follower.ended.is_set() and is_finished(self._data)):
+                self._data = follower.data
         elif not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
             self.refresh()
         return self._data
@@ -170,6 +171,8 @@ class Job:
         """Ask the agent now what it knows."""
         self._data = self._cluster.client.get(self._path())
         self._asked = time.monotonic()
+        if self._follower is not None and self._follower.ended.is_set() and not is_finished(self._data):
+            self._follower = None  # it was requeued: whoever follows it now begins anew
         return self
 
     def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.domain.options import Arity, OptionSpec, OptionTable
-from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.cluster import Cluster, known
 
-__all__ = ["option_table"]
+__all__ = ["known_table", "option_table"]
 
 _ARITY = {"yes": Arity.REQUIRED, "optional": Arity.OPTIONAL, "no": Arity.NONE}
 
@@ -18,6 +18,14 @@ def option_table(cluster: Cluster, command: str) -> OptionTable:
     if command not in cluster.tables:
         cluster.tables[command] = OptionTable(command, [_spec(entry) for entry in cluster.options(command)["options"]])
     return cluster.tables[command]
+
+
+def known_table(command: str) -> OptionTable:
+    """Return the options of a command without asking: those there if they are known, else those of all versions."""
+    for cluster in known():
+        if command in cluster.tables:
+            return cluster.tables[command]
+    return OptionTable.for_command(command)
 
 
 def _spec(entry: Mapping[str, Any]) -> OptionSpec:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import IPython
+
 __all__ = ["COMMANDS", "register", "unregister"]
 
 COMMANDS = (
@@ -22,6 +24,8 @@ COMMANDS = (
 )
 """Commands of Slurm that have a line magic of their own."""
 
+_COMPLETED = (["%%sbatch"], ["%sbatch"], *([f"%{command}"] for command in COMMANDS))
+
 _Magic = Callable[..., Any]
 
 
@@ -31,6 +35,9 @@ def register(shell: Any) -> None:
     shell.register_magic_function(_slurm_magic(), "line", "slurm")
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
+    _forget_matcher(shell)
+    if IPython.version_info >= (8, 6):  # before, a matcher was another thing
+        shell.Completer.custom_matchers.append(_matcher)
 
 
 def unregister(shell: Any) -> None:
@@ -39,6 +46,26 @@ def unregister(shell: Any) -> None:
         for name in ("sbatch", "slurm", *COMMANDS):
             if getattr(table.get(name), "__module__", None) == __name__:
                 del table[name]
+    _forget_matcher(shell)
+
+
+def _forget_matcher(shell: Any) -> None:
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [matcher for matcher in matchers if getattr(matcher, "matcher_identifier", "") != __name__]
+
+
+def _matcher(context: Any) -> dict[str, Any]:
+    """Complete the line of one of our magics (IPython's Matcher API, version 2); other lines are not ours."""
+    if context.text_until_cursor.split(None, 1)[:1] in _COMPLETED:
+        from jupyter_slurm.magics.completion import complete
+
+        return complete(context.text_until_cursor, context.token)
+    return {"completions": []}
+
+
+# What IPython's @context_matcher sets; importing it is not worth a function that may never be called.
+_matcher.matcher_api_version = 2  # type: ignore[attr-defined]
+_matcher.matcher_identifier = __name__  # type: ignore[attr-defined]
 
 
 def _batch_magic(shell: Any) -> _Magic:

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _SIGNS_EVERY = 0.5
 _SIGNS_UNWATCHED = 10
+_GLANCE = 1.0
 
 
 class Cluster:
@@ -87,6 +88,7 @@ class Cluster:
         self._intake = Intake(self.about, where, settings, self.client, self.shelf, self.settler, self.tracker)
         self._bus = bus
         self._watching: asyncio.Task[None] | None = None
+        self._glancing: asyncio.Task[None] | None = None
 
     # -- life
 
@@ -103,10 +105,11 @@ class Cluster:
         await self.settler.stop()
         await self.watcher.stop()
         await self.tracker.stop()
-        if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
+        for task in (self._watching, self._glancing):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def identify(self) -> None:
         """Learn the cluster's own name; while it does not answer, the id stands for it."""
@@ -151,14 +154,38 @@ class Cluster:
         """Return the jobs of this user, newest first; as fresh as the shortest interval allows."""
         with contextlib.suppress(SlurmError):
             await self.watcher.fresh()
+            await self._learn_names()
         entries = self.tracker.active() if active else self.tracker.everybody()
         newest_first = sorted(entries, key=lambda e: e.submit_time or 0.0, reverse=True)
         return [told for entry in newest_first if (told := self.tracker.told(entry)) is not None]
 
+    async def _learn_names(self) -> None:
+        """Ask once what the jobs are called that others than we submitted: the poll asks for no free text."""
+        if self.tracker.nameless() and self.client.singles.is_ready():
+            await self.client.singles.take()
+            self.tracker.name_them(await self.client.scripts())
+
     async def job(self, reference: str) -> dict[str, Any]:
         """Return one job, or one task of an array (``12_3``)."""
         entry = await self.entry(reference)
+        if entry.is_finished:  # nobody looks at the queue for its sake any more, and it may have been requeued
+            await self._glance()
         return entry.of_task(_task_of(reference, entry)).as_dict()
+
+    async def _glance(self) -> None:
+        """Look at the queue if that is due; a controller that is slow is not waited for."""
+        if self._glancing is None:
+            self._glancing = asyncio.create_task(self._look_once(), name="glance")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GLANCE):
+                await asyncio.shield(self._glancing)
+
+    async def _look_once(self) -> None:
+        try:
+            with contextlib.suppress(SlurmError):
+                await self.watcher.fresh()
+        finally:
+            self._glancing = None
 
     async def entry(self, reference: str) -> Entry:
         """Return a job by key or Slurm id; a job that is not known yet is asked for.
@@ -259,9 +286,16 @@ class Cluster:
                 lambda: (self.tracker.find(reference) or entry).of_task(task),
                 positions,
                 changed,
+                lambda: self._has_begun(entry),
             )
             async for event in follow:
                 yield event
+
+    def _has_begun(self, entry: Entry) -> None:
+        """Take output in the job directory of a job that never ran before for the sign that it does."""
+        own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
+        if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
+            self.tracker.tell(entry)
 
     # -- commands
 

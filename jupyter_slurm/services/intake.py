@@ -94,9 +94,8 @@ class Intake:
                 "warnings": warnings,
             }
         await self._prepare()
-        entry = known or await self._begin(plan, context, warnings)
-        if isinstance(entry, tuple):
-            entry, once = entry
+        entry, once = (known, None) if known is not None else await self._begin(plan, context, warnings)
+        if once is not None:
             answer = await submission.answer_of(once, plan, self._settings.submit_timeout)
         elif await self._settler.take_back(entry):
             answer = await self._execute(entry, plan, context)
@@ -104,8 +103,8 @@ class Intake:
             return await self._of_another(entry)
         return await self._judge(entry, answer, plan, context)
 
-    async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Once] | Entry:
-        """Make the job directory and start sbatch; where the directory is there already, return whose it is."""
+    async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Once | None]:
+        """Make the job directory and start sbatch; else it is another agent's job."""
         entry = Entry(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
         entry.submit_time = plan.record["created"]
         self._tracker.add(entry)  # known before others can see its directory
@@ -123,7 +122,7 @@ class Intake:
             raise SubmissionUnknown(
                 f"another agent submits {plan.folder.key}", hint="It is found with jupyter_slurm.jobs() in a moment."
             )
-        return found
+        return found, None
 
     async def _start(self, plan: Plan, context: Context) -> Once | None:
         try:

@@ -48,11 +48,12 @@ async def follow(
     look: Callable[[], Entry],
     offsets: dict[str, int],
     changed: asyncio.Event,
+    printed: Callable[[], None],
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     """Yield what a job prints and becomes, until it is over and everything has been said.
 
     ``offsets`` says how much of each stream the listener has already. A negative one asks for the end only: the first
-    event says where that begins.
+    event says where that begins. ``printed`` is called when there was something.
     """
     told: dict[str, Any] | None = None
     pause = _QUICK
@@ -67,6 +68,8 @@ async def follow(
             async for part in _news(transport, paths[stream], stream, offsets):
                 quiet = False
                 yield "output", part
+        if not quiet:
+            printed()
         now = entry.as_dict()
         if now != told:
             told, quiet = now, False

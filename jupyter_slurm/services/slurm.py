@@ -7,6 +7,7 @@ import math
 import os
 import re
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from jupyter_slurm.domain.environment import is_inside_job, question_environment
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, TransportError
+from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, SlurmError, TransportError
 from jupyter_slurm.services.throttle import Bucket
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.transport.base import Completed, Context, Transport
@@ -31,7 +32,8 @@ __all__ = [
 
 _TRIES = 3
 _CONTROLLER_RESTART = 2.0
-_QUEUE = 45.0  # seconds that a person's question may stand in line
+_QUEUE = 45.0  # seconds that a question about a job that a person names may stand in line
+_NOTICED = 0.5  # seconds that a command of a person's may wait without a word
 
 # With these words a command answers by itself.
 _ASKS_NOBODY = frozenset({"--help", "--usage", "--version", "-V"})
@@ -44,6 +46,15 @@ _SILENCE = re.compile(
     rb"|in standby mode|Slurm backup controller",
     re.IGNORECASE,
 )
+
+_NOWHERE = re.compile(
+    rb"could not establish a configuration source|unable to establish configuration source|resolve_ctls_from_dns_srv",
+    re.IGNORECASE,
+)
+
+_NO_HISTORY = "There is no history here (no slurmdbd); `jupyter_slurm.jobs()` lists your own."
+
+_MISTYPED = re.compile(rb"(unrecognized|invalid|ambiguous) option|requires an argument", re.IGNORECASE)
 
 
 def text_of(raw: bytes) -> str:
@@ -83,8 +94,11 @@ class SlurmClient:
         self._seen: set[str] = set()
         self._tables: dict[str, tuple[OptionTable, str]] = {}
         self._version: tuple[int, int] | None = None
-        # A person may ask ten things at once; a loop gets a question every ten seconds (a question is two RPCs).
-        self.people = Bucket(rate=0.1, burst=10)
+        # A notebook that is run from top to bottom may ask thirty things; a loop gets a question every ten seconds (a
+        # question is two RPCs).
+        self.people = Bucket(rate=0.1, burst=30)
+        # Who cancels means it now, and cancelling ends work for the controller; only a loop gone wild is slowed down.
+        self.cancels = Bucket(rate=2, burst=200)
         # Questions about single jobs: our own beside the poller's, and those about jobs that a person names.
         self.singles = Bucket(rate=0.05, burst=6)
         self.named = Bucket(rate=0.05, burst=6)
@@ -133,14 +147,10 @@ class SlurmClient:
         """Return ``done`` when it is well, raise what it means otherwise."""
         if done.exit_code == 0:
             return done
-        said = text_of(done.stderr).strip() or f"exit code {done.exit_code}"
-        details: dict[str, Any] = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
-        if is_silence(done.stderr, argv):
-            raise ControllerError(
-                f"Slurm does not answer: {said}",
-                hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",
-                **details,
-            )
+        if (error := unanswered(argv, done)) is not None:
+            raise error
+        said = _said(done)
+        details = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
         raise CommandError(said, hint=next_step(argv[0], said), **details)
 
     async def queue(self) -> list[JobRecord]:
@@ -251,11 +261,19 @@ class SlurmClient:
         )
 
     async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
-        """Run a command as a person typed it; in a loop it is slowed down."""
+        """Run a command as a person typed it.
+
+        Raises
+        ------
+        Throttled
+            It comes too early: in a loop, a question is asked every ten seconds.
+        ControllerError, ConfigError
+            Slurm does not answer, or is not found.
+        """
         env = self._env if asked.get("env") is None else asked["env"]
         await self._check_configuration(env)
         if not _ASKS_NOBODY.intersection(argv):
-            await self.people.take(longest=_QUEUE)
+            await (self.cancels if argv[0] == "scancel" else self.people).take(longest=_NOTICED)
         if parsed:  # by us, but read by a person
             env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
         elif is_inside_job(env):
@@ -263,11 +281,40 @@ class SlurmClient:
         context = Context(cwd=asked.get("cwd") or self._where.home, env=env, umask=asked.get("umask"))
         tries = _TRIES if argv[0] in REPEATABLE else 1
         for left in range(tries - 1, -1, -1):
+            begun = time.monotonic()
             done = await self.transport.run(argv, context=context, timeout=self._timeout)
-            if not left or done.exit_code == 0 or not is_silence(done.stderr, argv):
+            is_slow = time.monotonic() - begun > _CONTROLLER_RESTART  # it has waited for an answer itself
+            if not left or done.exit_code == 0 or is_slow or not is_silence(done.stderr, argv):
                 break
             await asyncio.sleep(_CONTROLLER_RESTART)  # right after a restart the first call may fail
+        if done.exit_code and _MISTYPED.search(done.stderr):
+            self.people.give_back()  # it asked nobody
+        if done.exit_code and (error := unanswered(argv, done)) is not None:
+            raise error
         return done
+
+
+def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
+    """Return what it means that a command could not ask Slurm at all; None when its complaint is another."""
+    said = _said(done)
+    details = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
+    if _NOWHERE.search(done.stderr):
+        return ConfigError(
+            f"Slurm is not found: {said.splitlines()[-1]}.",
+            hint="Set SLURM_CONF to the path of the cluster's slurm.conf, or use a machine on which Slurm is set up.",
+            **details,
+        )
+    if is_silence(done.stderr, argv):
+        return ControllerError(
+            f"Slurm does not answer: {said}",
+            hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",
+            **details,
+        )
+    return None
+
+
+def _said(done: Completed) -> str:
+    return printable(text_of(done.stderr)).strip() or f"exit code {done.exit_code}"
 
 
 def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
@@ -279,20 +326,18 @@ def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
 def next_step(command: str, said: str) -> str:
     """Return what a person can do about a refusal of a command."""
     low = said.lower()
+    help_of = "`%%sbatch?`" if command == "sbatch" else f"`%{command} --help`"
     rules = [
-        ("invalid job id", "Is it still in the queue? `%squeue --me` shows what is; `%sacct -j ID` what was."),
-        (
-            "accounting storage is disabled",
-            "There is no history here (no slurmdbd); `jupyter_slurm.jobs()` lists your own.",
-        ),
+        ("invalid job id", "Is it still in the queue? `%squeue --me` shows what is; `jupyter_slurm.jobs()` lists yours."),
+        ("accounting storage is disabled", _NO_HISTORY),
+        ("not running a supported accounting_storage", _NO_HISTORY),
         ("invalid user", "Check the user's name."),
         ("invalid partition", "`%sinfo -s` lists the partitions."),
         ("access/permission denied", "That belongs to somebody else, or needs an operator."),
-        ("unrecognized option", f"`%{command} --help` lists the options of this version."),
-        ("invalid option", f"`%{command} --help` lists the options of this version."),
-        ("unable to establish configuration source", "Set SLURM_CONF, or use a machine on which Slurm is set up."),
+        ("unrecognized option", f"{help_of} lists the options of this version."),
+        ("invalid option", f"{help_of} lists the options of this version."),
     ]
-    return next((hint for sign, hint in rules if sign in low), f"`%{command} --help` says what it takes.")
+    return next((hint for sign, hint in rules if sign in low), f"{help_of} says what it takes.")
 
 
 def printable(text: str) -> str:

@@ -41,6 +41,10 @@ class Bucket:
         """Tell whether ``cost`` tokens could be had without waiting."""
         return self._level + (self._clock() - self._at) * self._rate >= cost
 
+    def give_back(self, cost: float = 1.0) -> None:
+        """Put back what was taken and not used."""
+        self._level = min(self._burst, self._level + cost)
+
     async def take(self, cost: float = 1.0, *, longest: float = math.inf) -> None:
         """Wait until ``cost`` tokens are there. Who gives up waiting gives them back.
 
@@ -51,7 +55,7 @@ class Bucket:
         """
         delay = self.reserve(cost)
         if delay > longest:
-            self._level += cost
+            self.give_back(cost)
             seconds = math.ceil(delay)
             raise Throttled(
                 "Slurm was asked too much in too short a time, and is not asked this.",
@@ -62,5 +66,5 @@ class Bucket:
             if delay:
                 await asyncio.sleep(delay)
         except asyncio.CancelledError:
-            self._level += cost
+            self.give_back(cost)
             raise

@@ -82,6 +82,17 @@ class Tracker:
             if other is None or _comes_after(entry, other):
                 self._by_number[entry.id.job] = entry
 
+    def nameless(self) -> list[Entry]:
+        """Jobs that the queue showed and of which nobody has told the name."""
+        return [e for e in self._by_number.values() if e.folder is None and e.latest and e.latest.name is None]
+
+    def name_them(self, records: Iterable[JobRecord]) -> None:
+        """Take in names; who is not among the records has none that anybody still knows."""
+        names = {record.id.job: record.name for record in records}
+        for entry in self.nameless():
+            if entry.id is not None and entry.latest is not None:
+                entry.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
+
     def drop(self, entry: Entry) -> None:
         """Forget a job."""
         entry.let_go()

@@ -134,7 +134,7 @@ def test_the_context_of_the_cell_travels(kernel: Any, tmp_path: Path) -> None:
 
 def test_inside_a_job_what_slurm_set_for_it_stays_there(kernel: Any) -> None:
     kernel.ok(
-        "os.environ.update(SLURM_JOB_ID='7', SLURM_CPUS_PER_TASK='3', SLURM_MEM_PER_NODE='1', SBATCH_COMMENT='mine')"
+        "import os\nos.environ.update(SLURM_JOB_ID='7', SLURM_CPUS_PER_TASK='3', SLURM_MEM_PER_NODE='1', SBATCH_COMMENT='mine')"
     )
     kernel.ok("%%sbatch wait as=nested\n#!/bin/sh\necho [$SLURM_CPUS_PER_TASK] [$SLURM_JOB_ID] [$SBATCH_COMMENT]")
     kernel.ok(
@@ -257,6 +257,14 @@ def test_any_job_of_mine_can_be_adopted(kernel: Any, cluster: Any, tmp_path: Pat
     ran = kernel.run("jupyter_slurm.job(99999999)")
     assert ran.error == "JobNotFound"
     assert "squeue" in ran.traceback
+
+
+def test_a_requeued_job_is_told_as_such_after_its_end(kernel: Any, cluster: Any, wait_for: WaitFor) -> None:
+    kernel.ok("%%sbatch as=again wait\n#!/bin/sh\necho once\n")
+    number = kernel.ok("print(again.id)").stdout.strip()
+    cluster.run("scontrol", "requeuehold", number)
+    wait_for(lambda: "PENDING" in kernel.ok("print(again.refresh().state)").stdout, "the requeue to be seen")
+    kernel.ok("again.cancel()")
 
 
 def test_awaiting_leaves_the_loop_free(kernel: Any) -> None:

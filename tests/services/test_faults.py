@@ -141,13 +141,18 @@ async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_clus
 
 
 async def test_trouble_while_a_submission_is_looked_for_is_no_refusal(own_cluster, faulty, tmp_path):
-    """The commands of Slurm are away for a while: nothing is known, so nothing is said."""
+    """For a while the question is refused: nothing is known, so nothing is said, and the job is found later."""
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
+    squeue = tmp_path / "bad" / "squeue"
+    squeue.parent.mkdir()
+    squeue.write_text("#!/bin/sh\necho 'squeue: error: not today' >&2\nexit 1\n")
+    squeue.chmod(0o755)
     job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
     conf = str(own_cluster.slurm_conf)
-    await faulty.core.register_cluster(conf, "/nowhere")
+    await faulty.core.register_cluster(conf, f"{squeue.parent}:{faulty.env['PATH']}")
     await asyncio.sleep(6)
-    assert (await faulty.job(job["key"]))["finished"] is False
+    told = await faulty.job(job["key"])
+    assert (told["finished"], told["known"]) == (False, False)
     await faulty.core.register_cluster(conf, faulty.env["PATH"])
     await once(faulty, job)
 

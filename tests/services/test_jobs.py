@@ -75,6 +75,33 @@ async def test_requeued_job_is_not_over(desk, text):
     await desk.core.cancel(desk.id, job["key"])
 
 
+async def test_a_job_that_prints_is_running(desk):
+    """The queue is looked at every ten seconds; what lies in the job's own folder is seen at once."""
+    job = await desk.submit("#!/bin/sh\necho hello\nuntil [ -e go ]; do sleep 0.1; done\n")
+    printed = False
+    async for event, data in desk.core.stream(desk.id, job["key"], {}):
+        printed = printed or event == "output"
+        if event == "job" and printed:
+            assert data["state"] == "RUNNING"
+            break
+    Path(desk.folder, "go").touch()
+    assert (await desk.finished(job["key"]))["state"] == "COMPLETED"
+
+
+async def test_jobs_of_others_hands_have_their_names(desk):
+    """Also one that would break a row; asked once, not with every look at the list."""
+    names = ["hand made", "a\nb|c"]
+    for name in names:
+        command = ["sbatch", "--hold", "--output=/dev/null", f"--job-name={name}", "--wrap", "true"]
+        subprocess.run(command, env=desk.env, check=True, stdout=subprocess.DEVNULL)
+    async with asyncio.timeout(60):
+        while {job["name"] for job in await desk.core.jobs(desk.id, active=True)} < set(names):
+            await asyncio.sleep(0.5)
+    for job in await desk.core.jobs(desk.id, active=True):
+        if job["name"] in names:
+            await desk.core.cancel(desk.id, job["id"])
+
+
 async def test_what_slurm_says_of_an_end_holds_against_the_runner(cluster, open_desk, tmp_path):
     """The runner's marker comes first; killed processes and what happens after it are Slurm's to tell."""
     async with open_desk(cluster, tmp_path) as desk:
