@@ -53,4 +53,4 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
     # What a person sets for their own eyes must not change what we read.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"
     transport = SshTransport(link, prelude=prelude, login_shell=profile.login_shell)
-    return Carried(transport, [host.label for host in way], link.connect)
+    return Carried(transport, [host.name for host in way], link.connect)

@@ -1,0 +1,210 @@
+"""The services over SSH: a gateway with a one-time code, a login node with a real Slurm, nothing of it here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_hosts import Site as RealSite
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused
+from jupyter_slurm.services.core import Core
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+
+def write_profile(folder: Path, site: RealSite, more: str = "") -> None:
+    """Write the profile ``far`` of a site, and nothing else."""
+    folder.mkdir(exist_ok=True)
+    login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\n'
+    (folder / "far.toml").write_text(login + more)
+
+
+class Person:
+    """Who answers what hosts ask."""
+
+    def __init__(self, core: Core, site: RealSite) -> None:
+        self.core, self.site, self.asked = core, site, list[dict[str, Any]]()
+        self.code = site.codes.next
+
+    async def answer(self) -> None:
+        while True:
+            for prompt in self.core.prompts():
+                if prompt not in self.asked:
+                    self.asked.append(prompt)
+                    self.core.answer(prompt["id"], [self.code() for _ in prompt["questions"]])
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def core(tmp_path: Path, ssh_site: RealSite) -> AsyncIterator[Core]:
+    write_profile(tmp_path / "sites", ssh_site)
+    settings = Settings(
+        job_root=str(tmp_path / "jobs"), state_dir=str(tmp_path / "state"), sites=[str(tmp_path / "sites")]
+    )
+    core = Core(settings)
+    await core.start()
+    yield core
+    await core.stop()
+
+
+@pytest.fixture
+async def person(core: Core, ssh_site: RealSite) -> AsyncIterator[Person]:
+    there = Person(core, ssh_site)
+    answering = asyncio.create_task(there.answer())
+    yield there
+    answering.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await answering
+
+
+def asked(text: str, *options: str) -> dict[str, Any]:
+    """A submission from a laptop: nothing of this machine is named in it."""
+    import secrets
+    import time
+
+    key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+    kind = "script" if text.startswith("#!") else "python"
+    python = "python3" if kind == "python" else None
+    return {
+        "key": key,
+        "kind": kind,
+        "text": text,
+        "options": list(options),
+        "args": [],
+        "context": {},
+        "python": python,
+    }
+
+
+async def finished(core: Core, job: dict[str, Any]) -> dict[str, Any]:
+    async with asyncio.timeout(120):
+        async for _ in core.stream("far", job["key"], {}):
+            pass
+    return await core.job("far", job["key"])
+
+
+async def text(core: Core, job: dict[str, Any], stream: str = "stdout") -> str:
+    return (await core.output("far", job["key"], stream, 0, None))[0].decode()
+
+
+async def test_cells_run_behind_two_hops_and_a_code(core: Core, person: Person, ssh_site: RealSite) -> None:
+    told = await core.register_cluster(None, None, "far")
+    assert told["connection"]["state"] == "disconnected"
+    with pytest.raises(NotConnected, match="far"):
+        await core.jobs("far", active=True)
+    told = await core.connect("far")
+    assert told["connection"]["state"] == "connected"
+    assert told["connection"]["hosts"] == ["gateway", "login"]
+    assert len(person.asked) == 1
+    assert person.asked[0]["questions"][0]["echo"] is False
+    script = await core.submit("far", asked("#!/bin/sh\nid -un; uname -n; echo sorry >&2\n"))
+    cell = await core.submit("far", asked("import os\nprint(os.uname().nodename)\n6 * 7"))
+    for job in (script, cell):
+        assert (await finished(core, job))["state"] == "COMPLETED"
+    user, node = (await text(core, script)).split()
+    assert (user, node[:4]) == (ssh_site.user, "node")
+    assert await text(core, script, "stderr") == "sorry\n"
+    assert (await text(core, cell)).split()[1:] == ["42"]
+    assert len(person.asked) == 1  # one log-in serves everything
+    assert {job["id"] for job in await core.jobs("far", active=False)} >= {script["id"], cell["id"]}
+    squeue = await core.command("far", ["squeue", "--all"], table=True, context={})
+    assert squeue["table"]["columns"][0] == "JOBID"
+    with pytest.raises(SubmitRefused, match="partition"):
+        await core.submit("far", asked("#!/bin/sh\n", "-p", "nowhere"))
+
+
+async def test_a_job_folder_is_private_and_lies_with_the_person(core: Core, person: Person, ssh_site: RealSite) -> None:
+    await core.connect((await core.register_cluster(None, None, "far"))["id"])
+    job = await core.submit("far", asked("#!/bin/sh\npwd\n"))
+    assert (await finished(core, job))["state"] == "COMPLETED"
+    home = Path(f"~{ssh_site.user}").expanduser()
+    assert (await text(core, job)).strip() == str(home)
+    folder = Path(job["folder"])
+    assert folder.is_relative_to(home)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_uid for path in folder.iterdir()} == {home.stat().st_uid}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir() if path.name not in ("stdout", "stderr"))
+
+
+async def test_a_connection_that_breaks_loses_nothing(core: Core, person: Person, ssh_site: RealSite) -> None:
+    """Both login hosts lose their sessions in the middle; the log-in needs another code, and the job is followed on."""
+    await core.connect((await core.register_cluster(None, None, "far"))["id"])
+    job = await core.submit("far", asked("#!/bin/sh\nfor i in 1 2 3 4 5 6; do echo line $i; sleep 1; done\n"))
+    received = b""
+    broken = False
+    import base64
+
+    while True:
+        try:
+            async for event, data in core.stream("far", job["key"], {"stdout": len(received)}):
+                if event == "output" and data["stream"] == "stdout":
+                    assert data["offset"] == len(received)
+                    received += base64.b64decode(data["data"])
+                if b"line 2" in received and not broken:
+                    broken = True
+                    ssh_site.gateway.kill_sessions()
+                if event == "end":
+                    break
+            break
+        except Exception as error:
+            logging.getLogger(__name__).info("asked again: %r", error)
+    assert broken
+    assert received == b"".join(b"line %d\n" % number for number in range(1, 7))
+    assert (await core.job("far", job["key"]))["state"] == "COMPLETED"
+
+
+async def test_after_a_restart_the_jobs_are_there(core: Core, person: Person, tmp_path: Path) -> None:
+    await core.connect((await core.register_cluster(None, None, "far"))["id"])
+    job = await core.submit("far", asked("#!/bin/sh\necho kept\n"))
+    await finished(core, job)
+    assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
+    with pytest.raises(NotConnected):
+        await core.job("far", job["key"])
+    await core.connect("far")
+    assert (await core.job("far", job["key"]))["state"] == "COMPLETED"
+    assert await text(core, job) == "kept\n"
+
+
+async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: RealSite) -> None:
+    await core.register_cluster(None, None, "far")
+    connecting = asyncio.create_task(core.connect("far"))
+    async with asyncio.timeout(30):
+        while not core.prompts():
+            await asyncio.sleep(0.05)
+    core.answer(core.prompts()[0]["id"], None)
+    with pytest.raises(LoginDeclined):
+        await connecting
+    assert core.clusters()[-1]["connection"]["state"] == "disconnected"
+
+
+async def test_no_secret_is_told_or_logged(
+    core: Core, person: Person, ssh_site: RealSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    codes: list[str] = []
+
+    def code() -> str:
+        codes.append(ssh_site.codes.next())
+        return codes[-1]
+
+    person.code = code
+    await core.connect((await core.register_cluster(None, None, "far"))["id"])
+    assert codes
+    said = caplog.text + repr(core.clusters()) + repr(person.asked)
+    assert not any(code in said for code in codes)
+
+
+async def test_only_profiles_say_where_a_cluster_is(core: Core, tmp_path: Path, ssh_site: RealSite) -> None:
+    for name in ("login", "elsewhere", "../sites/far"):
+        with pytest.raises(ConfigError):
+            await core.register_cluster(None, None, name)
+    write_profile(tmp_path / "sites", ssh_site, "[shell]\nprelude = 7\n")
+    with pytest.raises(ConfigError, match=r"shell\.prelude"):
+        await core.register_cluster(None, None, "far")
