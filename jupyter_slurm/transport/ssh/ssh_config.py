@@ -9,6 +9,7 @@ import contextlib
 import os
 import pwd
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -156,12 +157,15 @@ class _Way:
         settings = await _ask(name, user, port, jump, self._config_file)
         host = _host(name, settings)
         via = settings.get("proxyjump", ["none"])[0]
+        if host.proxy_command and (same := _as_jump(host.proxy_command, self._config_file)):
+            via = same
         if via.lower() == "none":
-            return [host]
+            return [replace(host, proxy_command=host.proxy_command and _expand(host.proxy_command, host))]
+        host = replace(host, proxy_command=None)
         extra, _, last = _expand(via, host).rpartition(",")
         jump_user, jump_name, jump_port = _parse_jump(last)
         before = await self.hops(jump_name, jump_user, jump_port, extra or None)
-        return [*before, replace(host, through=tuple(hop.name for hop in before), proxy_command=None)]
+        return [*before, replace(host, through=tuple(hop.name for hop in before))]
 
 
 def _check(name: str, user: str | None) -> None:
@@ -194,8 +198,6 @@ async def _ask(
         raise ConfigError(
             f"ProxyUseFdpass of {name} cannot be followed", hint="Take it out of ~/.ssh/config for this host."
         )
-    if "proxycommand" in settings:
-        settings["proxycommand"] = [_expand(settings["proxycommand"][0], _host(name, settings))]
     return settings
 
 
@@ -263,6 +265,33 @@ def _expand(text: str, host: Host) -> str:
         return values[match[1]]
 
     return re.sub(r"%(.?)", value, text, flags=re.DOTALL)
+
+
+def _as_jump(command: str, config_file: str | None) -> str | None:
+    """Return the jump host of ``ssh -W %h:%p HOST``, the way of older guides; None: it is something else.
+
+    OpenSSH turns ProxyJump into that very command. Taken as a jump, its questions reach the person: a process without a
+    terminal can ask nobody.
+    """
+    try:
+        words = [word for word in shlex.split(command) if word != "2>/dev/null"]
+    except ValueError:
+        return None
+    if not words or os.path.basename(words[0]) != "ssh":
+        return None
+    found: dict[str, str] = {}
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-l", "-p", "-W", "-F"):
+            found[word] = next(rest, "")
+        elif word not in ("-q", "-x", "-a", "-T"):
+            if word.startswith("-") or "host" in found:
+                return None
+            found["host"] = word
+    if found.get("-W") not in ("%h:%p", "[%h]:%p") or "host" not in found or found.get("-F") != config_file:
+        return None
+    user = f"{found['-l']}@" if "-l" in found else ""
+    return f"{user}{found['host']}" + (f":{found['-p']}" if "-p" in found else "")
 
 
 def _parse_jump(text: str) -> tuple[str | None, str, int | None]:

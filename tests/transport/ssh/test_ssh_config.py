@@ -43,6 +43,8 @@ CONFIGS = {
     "command-wins-if-first": ("Host t\n ProxyCommand /bin/false %h %p\n ProxyJump gate\n", ["t"]),
     "command-tokens": ("Host t\n HostName i\n HostKeyAlias k\n ProxyCommand /bin/false '%h' %p %r %n %k %% x # y\n", ["t"]),
     "command-of-a-jump": ("Host t\n ProxyJump gate\nHost gate\n ProxyCommand /bin/false %h:%p %r\n", ["t"]),
+    "command-that-jumps": ("Host t\n ProxyCommand ssh -F CONFIG -W %h:%p gate 2>/dev/null\nHost gate\n User g\n", ["t"]),
+    "command-jumps-on": ("Host t\n ProxyCommand /usr/bin/env true\nHost u\n ProxyCommand ssh -q -l ann -p 24 b -F CONFIG -W [%h]:%p\nHost b\n ProxyJump a\n", ["u", "t"]),
     "command-none": ("Host t\n ProxyCommand none\nHost *\n ProxyCommand /bin/false\n", ["t"]),
     "keys": ("Host t\n IdentityFile /k/%r_%n_%h_%p_%C_%u_%d\n IdentityFile ${HOME}/%%x\n IdentityFile ~/y\n" + DEAD, ["t"]),
     "keys-quoted": ('Host t\n IdentityFile "/k k/\\"%r\\""\n' + DEAD, ["t"]),
@@ -86,12 +88,14 @@ def recorded(home, monkeypatch):
 
 def _options(arguments):
     """Take ``-l``, ``-p``, ``-J``, ``-F`` and ``-W`` of an OpenSSH command line, and its host."""
-    found, rest = {}, list(arguments)
-    while rest and rest[0] != "--" and rest[0].startswith("-"):
+    found, name, rest = {}, "", list(arguments)
+    while rest:
         word = rest.pop(0)
         if word in ("-l", "-p", "-J", "-F", "-W", "-o"):
             found[word] = rest.pop(0)
-    return found, rest[-1]
+        elif not word.startswith("-"):
+            name = word
+    return found, name
 
 
 def _settings(arguments):
@@ -105,7 +109,7 @@ def _settings(arguments):
 async def test_way_is_the_one_openssh_takes(case, home, recorded):
     text, names = CONFIGS[case]
     config = home / "config"
-    config.write_text(text.replace("Include more", f"Include {home}/more"))
+    config.write_text(text.replace("Include more", f"Include {home}/more").replace("CONFIG", str(config)))
     for name in names:
         way = await way_to(name, config_file=str(config))
         calls, said = recorded(config, name)
@@ -118,7 +122,7 @@ async def test_way_is_the_one_openssh_takes(case, home, recorded):
             assert hop.through == tuple(before.name for before in way[: len(way) - place - 1])
             if place:
                 behind = way[len(way) - place]
-                assert _options(call)[0]["-W"] == f"[{behind.hostname}]:{behind.port}"
+                assert _options(call)[0]["-W"].replace("[", "").replace("]", "") == f"{behind.hostname}:{behind.port}"
         commands = [
             line.split("proxy command: exec ", 1)[1] for line in said.splitlines() if "proxy command: exec " in line
         ]
@@ -138,6 +142,46 @@ def _same_files(way, said):
             ours += [path] if hop.certificate_files else [path, f"{path}-cert"]
         ours += hop.certificate_files
     assert looked == [path for path in ours if "_xmss" not in path or path in looked]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ssh -W %h:%p gate",  # reads ~/.ssh/config, and we were told another file
+        "ssh -F {config} gate nc %h %p",
+        "ssh -F {config} -i /key -W %h:%p gate",
+        "ssh -F {config} -W other:22 gate",
+        "ssh -F {config} -W %h:%p",
+        "sshuttle -F {config} -W %h:%p gate",
+    ],
+)
+async def test_commands_that_are_no_jump_stay_commands(home, command):
+    config = home / "config"
+    command = command.replace("{config}", str(config))
+    config.write_text(f"Host t\n ProxyCommand {command}\n")
+    (host,) = await way_to("t", config_file=str(config))
+    assert host.proxy_command == command.replace("%h", "t").replace("%p", "22")
+
+
+@pytest.mark.root
+async def test_canonical_names_are_those_of_openssh(home, monkeypatch):
+    """With an /etc/hosts of its own, in which the name stands as OpenSSH looks it up."""
+    (home / "hosts").write_text("127.0.0.1 localhost\n127.0.0.2 login.cluster.example.\n")
+    (home / "bin").mkdir()
+    ssh = home / "bin" / "ssh"
+    mount = f'mount --bind {home}/hosts /etc/hosts && exec {REAL_SSH} "$@"'
+    ssh.write_text(f"#!/bin/sh\nexec unshare --mount sh -c '{mount}' ssh \"$@\"\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
+    (home / "config").write_text(
+        "CanonicalizeHostname yes\nCanonicalDomains other.example cluster.example\nCanonicalizeFallbackLocal no\n"
+        "Match canonical host *.cluster.example\n User canonical\n IdentityFile /k/%h\n"
+    )
+    (host,) = await way_to("login", config_file=str(home / "config"))
+    assert (host.name, host.hostname, host.user) == ("login", "login.cluster.example", "canonical")
+    assert host.identity_files == ("/k/login.cluster.example",)
+    with pytest.raises(ConfigError, match="Could not resolve"):
+        await way_to("nowhere", config_file=str(home / "config"))
 
 
 async def test_settings_of_a_host(home, monkeypatch):
@@ -268,7 +312,7 @@ def no_openssh(home, monkeypatch):
 
 
 PLAIN = [case for case in CONFIGS if case not in ("include", "match-exec", "canonical-fallback", "match-final", "jump-tokens",
-         "keys", "keys-quoted", "certificates", "keys-of-hops", "command-tokens", "command-wins-if-first", "nothing")]  # fmt: skip
+         "command-that-jumps", "command-jumps-on", "keys", "keys-quoted", "certificates", "keys-of-hops", "command-tokens", "command-wins-if-first", "nothing")]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", PLAIN)
