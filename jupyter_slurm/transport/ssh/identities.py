@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jupyter_slurm.transport.ssh.private_keys import public_part
+from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.public_keys import CERTIFICATE, bare_key, certificate, fault, key_type, read_line
 from jupyter_slurm.transport.ssh.ssh_agent import AgentRefusal, SshAgent
 from jupyter_slurm.transport.ssh.ssh_config import Host
@@ -64,7 +65,9 @@ def identities(
             files.remove(ours)
             chosen.append(replace(ours, agent_key=blob, label=f"{ours.label} by the agent"))
         elif not host.identities_only:
-            others.append(Identity(f"key {comment or key_type(blob)!r} of the agent", blob, agent_key=blob))
+            others.append(
+                Identity(f"key {printable(comment, 100) or key_type(blob)} of the agent", blob, agent_key=blob)
+            )
     return [_with_signer(found, held, host) for found in (*chosen, *others, *files)], remarks
 
 

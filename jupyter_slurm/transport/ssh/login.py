@@ -41,7 +41,8 @@ def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> None:
     LoginDeclined
         The person did not want to answer, or not in time.
     LoginFailed
-        The host did not let us in; says what was tried, and what to do. ``reason`` in the details: it hung up.
+        The host did not let us in; says what was tried, and what to do. ``reason`` in the details: the connection
+        broke meanwhile, and may be better in a moment.
     """
     try:
         _Login(transport, host, asker).run()
@@ -79,7 +80,7 @@ class _Login:
                     methods = self._fresh()
                 reply = self._next(methods, reply)
         except Lost as lost:
-            raise self._hung_up(str(lost)) from None
+            raise self._hung_up(lost) from None
         finally:
             self._loaded.clear()
 
@@ -196,7 +197,7 @@ class _Login:
                 reply = self._answer(reply, attempt if rounds == 0 else 0)
                 rounds += 1
                 if rounds > _MOST_ROUNDS:
-                    raise Lost("it never stops asking")
+                    raise Lost("it never stops asking", refusal=True)
             wrong = isinstance(reply, Refused) and not reply.partial
             if rounds:
                 self._tried.append(f"questions of the host: {'not accepted' if wrong else 'accepted'}")
@@ -257,19 +258,20 @@ class _Login:
             tried=self._tried,
         )
 
-    def _hung_up(self, reason: str) -> LoginFailed:
+    def _hung_up(self, lost: Lost) -> LoginFailed:
         hint = "Try again in a moment."
-        if "Too many authentication failures" in reason or self._attempts >= 3:
+        if "Too many authentication failures" in str(lost) or self._attempts >= 3:
             hint = (
                 "It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
                 f"~/.ssh/config: Host {self._host.name}, IdentityFile …, IdentitiesOnly yes."
             )
+        accident = {} if lost.refusal else {"reason": str(lost)}
         return LoginFailed(
-            f"{self._host.label} ended the log-in after {self._attempts} attempts: {reason}{self._list()}",
+            f"{self._host.label} ended the log-in after {self._attempts} attempts: {lost}{self._list()}",
             hint=hint,
             host=self._host.name,
             tried=self._tried,
-            reason=reason,
+            **accident,
         )
 
     def _failed(self, methods: tuple[str, ...]) -> LoginFailed:

@@ -36,7 +36,11 @@ _MOST_QUESTIONS: Final = 32
 
 
 class Lost(Exception):
-    """The connection ended, with what the server said last."""
+    """The connection ended; ``refusal``: not by an accident, the server said why."""
+
+    def __init__(self, reason: str, *, refusal: bool = False) -> None:
+        super().__init__(reason)
+        self.refusal = refusal
 
 
 @dataclass(frozen=True)
@@ -244,6 +248,6 @@ class Userauth(AuthHandler):  # type: ignore[misc]
 
     def _lost(self) -> Lost:
         if self._said:
-            return Lost(f"it hung up: {self._said}")
+            return Lost(f"it hung up: {self._said}", refusal=True)
         reason: Any = self._link.get_exception()
         return Lost(f"the connection ended ({reason})" if str(reason or "") else "it hung up")

@@ -58,6 +58,7 @@ async def test_server_that_allows_fewer_attempts(passwords):
     assert "after 2 attempts" in error.message
     assert "Too many authentication failures" in error.message
     assert "MaxAuthTries" in error.hint
+    assert "reason" not in error.details, "it is no accident, and must not be tried again by itself"
 
 
 async def test_keys_come_before_passwords(door):
