@@ -189,8 +189,9 @@ def open_chain(way: Sequence[Host], gate: Gate) -> Chain:
         try:
             chain.extend(host, gate)
         except BaseException as error:
+            broken = not chain.is_alive
             chain.close()
-            if isinstance(error, paramiko.AuthenticationException):
+            if isinstance(error, paramiko.AuthenticationException) and not broken:
                 raise TransportError(f"{host.label} did not let us in: {error}", host=host.name) from error
             if isinstance(error, OSError | paramiko.SSHException | EOFError):
                 raise _unreachable(host, error) from error

@@ -39,16 +39,18 @@ js_feed() { js_note begin; ( js_here "$@" ); js_end $?; exit; }
 _LOCK: Final = r"""
 js_holders=
 trap 'kill $js_holders 2>/dev/null' EXIT
-js_lock() { if command -v flock >/dev/null 2>&1; then flock -n 8 2>/dev/null; js_code=$?; else js_code=2; fi; }
+js_able() { command -v flock >/dev/null && command -v setsid >/dev/null || { js_end lacking; return 1; }; }
+js_lock() { flock -n 8 2>/dev/null; js_code=$?; }
 js_keep() {
   js_lock
   [ "$js_code" -le 1 ] || js_code=0
   [ "$js_code" = 0 ] || return 0
-  sleep 2147483647 </dev/null >/dev/null 2>&1 &
-  js_holder=$!
+  # Nobody's child: bash loses the exit code of a command that ends together with one in the background.
+  js_holder=$(sleep 2147483647 </dev/null >/dev/null 2>&1 & printf %s "$!")
   js_holders="$js_holders $js_holder"
 }
 js_hold() {
+  js_able || return
   js_code=3 js_holder=
   if [ -L "$1" ]; then echo 'Too many levels of symbolic links' >&2
   elif [ -e "$1" ]; then { js_keep; } 8<>"$1"
@@ -83,19 +85,21 @@ js_begin() {
   set +C
   js_state=failed
   printf '%s\n' "$js_token" >&6 || return 0
-  { js_lock; } 8>&9 6>&-
+  { js_lock; } 8>&9 6>&- 7>&-
   ( js_how=check; js_here "$@" ) 6>&- 7>&- 9>&- || { js_state=refused; return 0; }
   if [ -n "$js_first" ]; then
     { js_keep; } 8<>"$js_draft/$js_first" 6>&- 7>&- 9>&-
-    js_said=$(LC_ALL=C mv -T -- "$js_draft" "$js_folder" 2>&1 6>&- 7>&- 9>&-) || {
-      if [ -d "$js_folder" ]; then js_state=taken; else printf '%s\n' "$js_said" >&2; fi
+    # A look first: mv would complain, and that is not what the command says.
+    [ ! -e "$js_folder" ] && LC_ALL=C mv -T -- "$js_draft" "$js_folder" 6>&- 7>&- 9>&- || {
+      [ ! -d "$js_folder" ] || js_state=taken
       return 0
     }
   fi
-  ( js_how=once; js_here "$@" ) 6>&- &
+  ( ( js_how=once; js_here "$@" ) & ) 6>&-
   js_state=started
 }
 js_once() {
+  js_able || return
   js_prefix=$1 js_token=$2 js_draft=$3 js_wait=$4 js_n=$5
   shift 5
   js_first= js_holder= js_base=$js_prefix js_folder=${js_prefix%/*} js_state=failed
@@ -137,8 +141,7 @@ js_once() {
 js_tell() {
   js_code=
   if [ -e "$js_prefix.out" ] && [ ! -s "$js_prefix.exit" ]; then
-    { if command -v flock >/dev/null 2>&1; then flock -w "$1" 8; else sleep "$1"; false; fi; } 8<>"$js_prefix.out" &&
-    js_code=died
+    { flock -w "$1" 8; } 2>/dev/null 8<>"$js_prefix.out" && js_code=died
   fi
   [ ! -s "$js_prefix.exit" ] || read -r js_code <"$js_prefix.exit"
   if [ -n "$js_code" ]; then

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import paramiko
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import LoginFailed, SlurmError
 from jupyter_slurm.transport.ssh.chain import PACKET, WINDOW, Chain, Gate, LinkLost, open_chain
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.threads import Threads
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _PING = "keepalive@openssh.com"  # every server answers a request, if only to say that it does not know it
 _CHANNEL = 30.0  # seconds
+_LOG_INS = 3  # that a server may hang up on, before it is taken for a refusal
 
 
 class Link:
@@ -140,12 +142,13 @@ class Link:
 
     @contextlib.contextmanager
     def told_apart(self) -> Iterator[None]:
-        """Map what paramiko and the system raise when a connection breaks."""
+        """Map what paramiko and the system raise when a connection breaks, and give it up."""
         try:
             yield
         except paramiko.ChannelException:
             raise
         except (paramiko.SSHException, OSError, EOFError) as error:
+            self.drop()
             raise LinkLost(f"the connection to {self.name} broke", host=self.name) from error
 
     def drop(self) -> None:
@@ -157,7 +160,8 @@ class Link:
         """End the connection for good."""
         self._closed = True
         if self._connecting is not None:
-            self._connecting.cancel()
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
+                self._connecting.cancel()
         self.drop()
         self.threads.close()
 
@@ -176,9 +180,15 @@ class Link:
     async def _make(self, again: bool) -> Chain:
         if not again:  # whoever asks is told at once what is wrong
             return await self._open()
-        async for attempt in AsyncRetrying(
-            wait=wait_random_exponential(self._pause, max=60), retry=retry_if_exception_type(LinkLost)
-        ):
+        hung_up = itertools.count(1)
+
+        def may_be_better(error: BaseException) -> bool:
+            # Log-ins end with a connection that breaks meanwhile, or since the server has had enough of them.
+            cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _LOG_INS
+            return cut or isinstance(error, LinkLost)
+
+        pause = wait_random_exponential(self._pause, max=60)
+        async for attempt in AsyncRetrying(wait=pause, retry=retry_if_exception(may_be_better)):
             with attempt:
                 chain = await self._open()
         return chain

@@ -12,7 +12,7 @@ from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.remote_files import failure, percent_b
 from jupyter_slurm.transport.ssh.shell import Answer, Shell
 
-__all__ = ["RemoteHold", "RemoteOnce", "exit_code", "once_words", "started"]
+__all__ = ["RemoteHold", "RemoteOnce", "draft_of", "exit_code", "once_words", "started"]
 
 _LOOK = 1.0  # seconds for which a shell waits for a command's end; another command may want it
 _GLANCE = 0.05
@@ -83,8 +83,14 @@ class RemoteOnce:
         return self._done
 
 
+def draft_of(prefix: str) -> str:
+    """Return where the folder of ``prefix`` is made before it gets its name."""
+    folder = posixpath.dirname(prefix)
+    return posixpath.join(posixpath.dirname(folder), f".{posixpath.basename(folder)}.{secrets.token_hex(4)}")
+
+
 def once_words(
-    prefix: str, token: str, wait: float, files: Mapping[str, bytes] | None, command: Sequence[str]
+    prefix: str, token: str, draft: str, wait: float, files: Mapping[str, bytes] | None, command: Sequence[str]
 ) -> list[str]:
     """Return the words of the call that starts a command once.
 
@@ -94,6 +100,8 @@ def once_words(
         See :meth:`jupyter_slurm.transport.base.Transport.start_once`.
     token : str
         By which we know later that it was us who started it.
+    draft : str
+        Where the folder is made.
     wait : float
         Seconds to wait for its end.
     command : sequence of str
@@ -101,8 +109,6 @@ def once_words(
     """
     if files is not None and not files:
         raise ValueError("a folder without files cannot be held")
-    folder = posixpath.dirname(prefix)
-    draft = posixpath.join(posixpath.dirname(folder), f".{posixpath.basename(folder)}.{secrets.token_hex(4)}")
     given = [word for name, data in (files or {}).items() for word in (name, percent_b(data))]
     return ["js_once", prefix, token, draft, f"{wait:g}", str(len(files or {})), *given, *command]
 

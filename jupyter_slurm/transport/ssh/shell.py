@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,6 +76,14 @@ def line_of(words: Sequence[str]) -> bytes:
     return b"{ " + quote_argv(words).encode("utf-8", "surrogateescape") + b"\n}\n"
 
 
+def _take(receive: Callable[[int], bytes]) -> bytes | None:
+    """Return what came, nothing at the end, None when it takes a while."""
+    try:
+        return receive(_CHUNK)
+    except socket.timeout:  # noqa: UP041 - paramiko's name for it
+        return None
+
+
 @dataclass(eq=False)
 class Shell:
     """A shell over a channel, for blocking calls from one thread at a time.
@@ -127,7 +135,7 @@ class Shell:
         try:
             answer = self._collect(deadline, "the shell")
         except LinkLost:
-            raise self._silent("or the cluster's prelude ended the shell") from None
+            raise self._ended("or the cluster's prelude ended the shell") from None
         pid, _, group = answer.value.partition(".")
         self.pid, self.group = int(pid), int(group)
 
@@ -158,18 +166,14 @@ class Shell:
     # Beneath ----------------------------------------------------------------------------------------------------
 
     def _send(self, data: bytes) -> None:
-        try:
+        with self._told():
             self.channel.sendall(data)
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            self.usable = False
-            raise LinkLost("the connection broke") from error
 
     def _await_ready(self, ready: bytes, again: bytes, deadline: float) -> None:
         nudge = time.monotonic() + _NUDGE
         while ready not in self._out:
             if not self._receive():
-                self.usable = False
-                raise self._silent("ended")
+                raise self._ended("ended")
             if len(self._out) > _NOISE or time.monotonic() > deadline:
                 self.usable = False
                 raise self._silent("did not come up" if len(self._out) <= _NOISE else "printed without end")
@@ -178,6 +182,13 @@ class Shell:
                 self._send(again)
         # After the nudge the same line may be met twice; the second time nothing happens.
         del self._out[: self._out.index(ready) + len(ready)]
+
+    def _ended(self, what: str) -> TransportError:
+        """Return why a shell ended that had not begun: the connection goes first, or a moment later."""
+        self.usable = False
+        transport = self.channel.get_transport()
+        transport.join(1.0)
+        return self._silent(what) if transport.is_active() else LinkLost("the connection broke")
 
     def _silent(self, what: str) -> TransportError:
         said = bytes(self._err[-400:]).decode("utf-8", "replace").strip()
@@ -188,22 +199,29 @@ class Shell:
 
     def _receive(self) -> bool:
         """Take in what is there, after a while of waiting; False: there will be no more."""
+        with self._told():
+            data = _take(self.channel.recv)
+            self._out += data or b""
+            while self.channel.recv_stderr_ready():  # one window for both streams: the other one must not fill it
+                self._err += self.channel.recv_stderr(_CHUNK)
+        return data != b""
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Map what paramiko raises when it cannot tell the far side that something arrived."""
         try:
-            data = self.channel.recv(_CHUNK)
-            self._out += data
-            alive = bool(data)
-        except socket.timeout:  # noqa: UP041 - paramiko's name for it
-            alive = True
-        while self.channel.recv_stderr_ready():  # one window for both streams: the other one must not fill it
-            self._err += self.channel.recv_stderr(_CHUNK)
-        return alive
+            yield
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            self.usable = False
+            raise LinkLost("the connection broke") from error
 
     def _discard(self) -> None:
         """Drop what somebody left in the background printed meanwhile."""
-        while self.channel.recv_ready():
-            self.channel.recv(_CHUNK)
-        while self.channel.recv_stderr_ready():
-            self.channel.recv_stderr(_CHUNK)
+        with self._told():
+            while self.channel.recv_ready():
+                self.channel.recv(_CHUNK)
+            while self.channel.recv_stderr_ready():
+                self.channel.recv_stderr(_CHUNK)
         self._out.clear()
         self._err.clear()
 
@@ -263,9 +281,9 @@ class Shell:
             if self.given_up or (deadline is not None and time.monotonic() > deadline):
                 self.usable = False
                 raise CommandTimeout(f"{who} gave no answer")
-            try:
-                data = self.channel.recv_stderr(_CHUNK)
-            except socket.timeout:  # noqa: UP041
+            with self._told():
+                data = _take(self.channel.recv_stderr)
+            if data is None:
                 continue
             if not data:
                 self.usable = False

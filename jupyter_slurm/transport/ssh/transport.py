@@ -13,12 +13,11 @@ from typing import Any
 import paramiko
 
 from jupyter_slurm.domain.commands import REPEATABLE
-from jupyter_slurm.domain.script import quote_argv
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold
 from jupyter_slurm.transport.ssh.chain import LinkLost
 from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.once import RemoteHold, RemoteOnce, exit_code, once_words, started
+from jupyter_slurm.transport.ssh.once import RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
 from jupyter_slurm.transport.ssh.pool import Pool
 from jupyter_slurm.transport.ssh.remote_files import Progress, RemoteFiles, failure
 from jupyter_slurm.transport.ssh.shell import Answer, Shell, context_words
@@ -28,6 +27,7 @@ __all__ = ["SshTransport"]
 _PATIENCE = 60.0  # seconds that a file operation waits for a connection
 _KILL = 20.0
 _TRIES = 20
+_BREATH = 0.05  # seconds that a connection may take to be seen as broken
 
 
 class SshTransport:
@@ -63,6 +63,9 @@ class SshTransport:
 
     def close(self) -> None:
         """Let the connection go; commands under way end with it, but for the detached ones."""
+        for task in tuple(self._tasks):
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
+                task.cancel()
         self._pool.close()
         self._link.close()
 
@@ -102,11 +105,12 @@ class SshTransport:
         It is one remote execution. A start whose answer is lost is made again under the same token: the far side
         starts nothing a second time, and knows by the token whether the first was ours.
         """
-        token = secrets.token_hex(16)
+        token, drafts = secrets.token_hex(16), []
         deadline = time.monotonic() + _PATIENCE
         while True:
             wait = 0.05 if self._pool.is_wanted else 1.0
-            words = once_words(prefix, token, wait, files, [*context_words(context), *argv])
+            drafts.append(draft_of(prefix))
+            words = once_words(prefix, token, drafts[-1], wait, files, [*context_words(context), *argv])
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
                     answer = await self._in_shell(shell, words, _left(deadline))
@@ -117,6 +121,9 @@ class SshTransport:
             except LinkLost:
                 if self._is_over(deadline):
                     raise
+                await asyncio.sleep(_BREATH)
+        if drafts[1:]:
+            self._later(self._tidy(drafts[:-1]))
         if files is not None and hold is None:  # the answer was lost, and with that connection the lock
             with contextlib.suppress(FileNotFoundError):
                 hold = await self._lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
@@ -163,12 +170,18 @@ class SshTransport:
 
     # Beneath ----------------------------------------------------------------------------------------------------
 
+    async def _tidy(self, drafts: Sequence[str]) -> None:
+        """Remove what starts left that were cut off; one that is still at work finds the folder taken."""
+        with contextlib.suppress(TransportError):
+            await self._call(["js_do", "rm", "-rf", "--", *drafts], timeout=_PATIENCE, again=True)
+
     async def _lock(self, path: str) -> RemoteHold | None:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
                     answer = await self._in_shell(shell, ["js_hold", path], _left(deadline))
+                    _judge(answer, ["flock"], None)
                     code, _, process = answer.value.partition(" ")
                     if code == "1":
                         return None
@@ -178,6 +191,7 @@ class SshTransport:
             except LinkLost:
                 if self._is_over(deadline):
                     raise
+                await asyncio.sleep(_BREATH)
 
     def _hold(self, shell: Shell, process: int | None) -> RemoteHold | None:
         if process is None:
@@ -227,6 +241,7 @@ class SshTransport:
             except LinkLost:
                 if (sent and not again) or tries >= _TRIES or self._is_over(deadline):
                     raise
+                await asyncio.sleep(_BREATH * tries)
         raise AssertionError
 
     def _is_over(self, deadline: float | None) -> bool:
@@ -260,23 +275,24 @@ class SshTransport:
         self._link.drop()  # all sessions hang, and the server allows no more: the next connection ends them
 
     async def _kill(self, group: int) -> None:
-        words = ["kill", "-s", "KILL", "--", f"-{group}"]
         shell = self._pool.idle()
         if shell is not None:
             try:
-                await self._link.threads.call(lambda: shell.call(["js_do", *words], timeout=_KILL))
+                await self._link.threads.call(
+                    lambda: shell.call(["js_do", "kill", "-s", "KILL", "--", f"-{group}"], timeout=_KILL)
+                )
             finally:
                 self._pool.put(shell)
             return
         channel = await self._link.open_session(_KILL)
-        await self._link.threads.call(lambda: _execute(channel, words))
+        await self._link.threads.call(lambda: _execute(channel, f"kill -s KILL -- -{group}"))
 
 
-def _execute(channel: paramiko.Channel, words: Sequence[str]) -> None:
-    """Run a command by the login shell, and wait for its end."""
+def _execute(channel: paramiko.Channel, text: str) -> None:
+    """Run a few plain words by a shell of their own, and wait for its end."""
     with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
         channel.settimeout(_KILL)
-        channel.exec_command(f"/bin/{quote_argv(words)}")
+        channel.exec_command(f"exec /bin/sh -c '{text}'")
         channel.recv(1)
         channel.close()
 
@@ -287,6 +303,12 @@ def _judge(answer: Answer, argv: Sequence[str], context: Context | None) -> None
         raise TransportError(
             f"the working directory {context.cwd if context else ''} is not there",
             hint="Change to a folder that exists (%cd), on the cluster.",
+        )
+    if answer.value == "lacking":
+        raise CommandMissing(
+            "flock and setsid (util-linux) are not on the PATH there",
+            hint="Commands that must run once need them: ask the administrators for util-linux, or set a prelude.",
+            argv=list(argv),
         )
     if "missing" in answer.notes:
         raise CommandMissing(

@@ -1,0 +1,108 @@
+"""A cluster behind SSH from a notebook and from a terminal: the log-in is asked for where the person is, once."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_hosts import Site
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def environment(home: Path, settings_of: Callable[..., dict[str, str]], ssh_site: Site) -> Iterator[dict[str, str]]:
+    """The environment of a laptop: no Slurm of its own, and a site profile; the agent ends with the module."""
+    (home / "sites").mkdir()
+    (home / "sites" / "far.toml").write_text(f'[login]\nhost = "login"\nssh_config = "{ssh_site.ssh_config}"\n')
+    yield {**os.environ, **settings_of(home, sites=[str(home / "sites")])}
+    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.config import Settings
+
+    folders = {"job_root": str(home / "jobs"), "runtime_dir": str(home / "run"), "state_dir": str(home / "state")}
+    AgentClient.connect(Settings(**folders), start=False).stop_agent()
+
+
+def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> None:
+    kernel = bare_kernel
+    kernel.ok("%load_ext jupyter_slurm")
+    kernel.answer = ssh_site.codes.next
+    used = kernel.ok("%slurm use far")
+    assert "far" in used.result["text/plain"]
+    assert len(kernel.asked) == 1
+    ran = kernel.ok("%%sbatch wait as=job\nimport os\nprint('on', os.uname().nodename)")
+    assert "on node" in kernel.value("job.stdout")
+    assert ran.status == "ok"
+    assert "node1" in kernel.ok("%sinfo -N").result["text/plain"]
+    kernel.restart()
+    kernel.ok("%slurm use far")
+    assert kernel.value("__import__('jupyter_slurm').jobs()[0].state") == "COMPLETED"
+    assert len(kernel.asked) == 1, "the log-in outlives the kernel"
+    listed = kernel.ok("%slurm list").result["text/plain"]
+    assert "far  connected, in use" in listed
+    wrong = kernel.run("%slurm use nowhere")
+    assert wrong.error == "ConfigError"
+    assert "known: far" in wrong.traceback
+    assert "did you mean 'use'" in kernel.run("%slurm uses far").traceback
+
+
+def test_a_terminal_asks_without_showing_what_is_typed(
+    environment: dict[str, str], ssh_site: Site, cli: Callable[..., Any]
+) -> None:
+    assert cli("disconnect", "far").returncode == 0
+    command = [sys.executable, "-m", "jupyter_slurm.cli.main", "connect", "far"]
+    main, terminal = pty.openpty()
+    with subprocess.Popen(
+        command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+    ) as process:
+        os.close(terminal)
+        said, code = b"", ""
+        while process.poll() is None or select.select([main], [], [], 0)[0]:
+            try:
+                if select.select([main], [], [], 0.2)[0]:
+                    said += os.read(main, 4096)
+            except OSError:
+                break
+            if b"erification code" in said and not code:
+                code = ssh_site.codes.next()
+                os.write(main, code.encode() + b"\n")
+        assert process.wait(60) == 0, said
+    os.close(main)
+    assert b"Connected to far (gateway -> login)" in said
+    assert code
+    assert code.encode() not in said
+    assert "far: connected since" in cli("connect").stdout
+    assert cli("disconnect", "far").stdout == "Disconnected from far. Jobs go on.\n"
+
+
+def test_who_cannot_be_asked_is_told_what_to_do(environment: dict[str, str], cli: Callable[..., Any]) -> None:
+    cli("disconnect", "far")
+    done = cli("connect", "far", stdin=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert "jupyter slurm connect far" in done.stderr
+
+
+@pytest.fixture
+def cli(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``cli("connect", "far")``: run a subcommand, without a terminal."""
+
+    def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "jupyter_slurm.cli.main", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            start_new_session=True,
+            check=False,
+            **options,
+        )
+
+    return run
