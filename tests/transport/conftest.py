@@ -101,13 +101,19 @@ def new_folder(common: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
     return make
 
 
-@pytest.fixture(params=["local", pytest.param("ssh", marks=pytest.mark.root)])
+@pytest.fixture(scope="session")
+def bash_node(ssh_host: Callable[..., SshHost], common: Path) -> SshHost:
+    """A host whose /bin/sh is bash, as on most clusters; Debian's is dash."""
+    return ssh_host(name="bashful", shared=[common], mounts={"/bin/sh": Path("/bin/bash")})
+
+
+@pytest.fixture(params=["local", *(pytest.param(kind, marks=pytest.mark.root) for kind in ("ssh", "ssh-bash"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Each kind of transport in its place."""
     if request.param == "local":
         yield Place(tmp_path, LocalTransport, lambda pid: pid)
         return
-    host: SshHost = request.getfixturevalue("login_node")
+    host: SshHost = request.getfixturevalue({"ssh": "login_node", "ssh-bash": "bash_node"}[request.param])
     connect = request.getfixturevalue("connect")
     path = request.getfixturevalue("new_folder")(host.user)
     yield Place(path, lambda: connect(host).transport, host.pid_here)

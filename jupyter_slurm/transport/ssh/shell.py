@@ -127,7 +127,10 @@ class Shell:
         start = _START.format(token=self.token, inner=inner)
         deadline = time.monotonic() + timeout
         self.channel.settimeout(_SLICE)
-        self.channel.exec_command(start)
+        try:
+            self.channel.exec_command(start)
+        except (paramiko.SSHException, OSError, EOFError):
+            raise self._ended("was refused") from None
         self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)
         prelude = f"eval {quote_argv([self.prelude])}" if self.prelude else ":"
         setup = f"js_mark={self._mark.decode()}{FUNCTIONS}{{ {prelude}\n}} </dev/null\njs_end $$.$js_group\n"
