@@ -97,11 +97,13 @@ def load_private_key(path: str, passphrase: str | None = None) -> PrivateKey:
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
-            if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
-                raise KeyUnusable(f"others may read it: chmod 600 {path}")
             data = file.read(_LARGEST)
     except OSError as error:
         raise KeyUnusable(f"it cannot be read: {error.strerror}") from None
+    if b"PRIVATE KEY-----" not in data:
+        raise KeyUnusable("it is no private key, and the agent does not hold one for it")
+    if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+        raise KeyUnusable(f"others may read it: chmod 600 {path}")
     load = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in data else load_pem_private_key
     try:
         key = load(data, passphrase.encode() if passphrase else None)

@@ -210,8 +210,9 @@ def _user(new_user) -> str:
 
 
 @pytest.fixture
-def door(piped_sshd, new_user):
+def door(piped_sshd, new_user, unavailable):
     door = Door(piped_sshd, _user(new_user))
+    door.unavailable = unavailable
     yield door
     if door.transport is not None:
         door.transport.close()

@@ -131,6 +131,17 @@ async def test_locked_key_that_the_agent_holds_asks_nothing(door, agent):
     await door.open(door.person(), identity_agent=socket, identity_files=(path,))
 
 
+async def test_public_key_names_the_one_in_the_agent(door, agent):
+    others = [door.key(f"k{n}", allow=False) for n in range(7)]
+    path = door.key("right")
+    socket = agent(*others, path)
+    os.rename(path, f"{path}.elsewhere")
+    how = {"identity_files": (f"{path}.pub",), "identities_only": True}
+    await door.open(door.person(), identity_agent=socket, **how)
+    error = await door.refused(door.person(), **how)
+    assert "it is no private key, and the agent does not hold one for it" in error.message
+
+
 async def test_agent_that_is_gone_is_said(door):
     error = await door.refused(door.person(), identity_agent="/not/there")
     assert "agent /not/there: No such file or directory" in error.message
