@@ -404,3 +404,22 @@ async def test_a_sleeping_command_does_not_keep_the_interpreter(login_node):
         subprocess.run, [sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "leaving\n", "")
+
+
+async def test_small_things_cost_one_round_trip(ssh_host, connect, common, new_folder):
+    host = ssh_host(name="far", round_trip=0.1, shared=[common])
+    folder = new_folder(host.user)
+    transport = connect(host).transport
+    await asyncio.gather(transport.run(["true"]), transport.run(["true"]))  # one shell will hold a file
+    for work in (
+        lambda: transport.run(["true"]),
+        lambda: transport.start_once(f"{folder}/d/run", ["true"], files={"a": b"1", "b": bytes(5000)}),
+        lambda: transport.read(f"{folder}/d/b"),
+        lambda: transport.write(f"{folder}/d/c", b"2"),
+        lambda: transport.stat(f"{folder}/d/c"),
+        lambda: transport.list_dir(f"{folder}/d"),
+        lambda: transport.remove(f"{folder}/d"),
+    ):
+        begin = time.monotonic()
+        await work()
+        assert 0.1 <= time.monotonic() - begin < 0.2
