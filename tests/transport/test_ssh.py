@@ -14,6 +14,7 @@ import pytest
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
+from jupyter_slurm.transport.ssh import link as link_module
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
@@ -309,6 +310,19 @@ async def test_dead_link_is_found_out_and_the_loop_goes_on(own_host, connect):
     own_host.restore()
     assert (await one.transport.run(["echo", "back"])).stdout == b"back\n"
     assert worst < 0.5
+
+
+async def test_a_laptop_that_slept_looks_at_once(own_host, connect, monkeypatch):
+    one = connect(own_host, link={"ping": 0.5, "deadline": 60.0})
+    await one.transport.run(["true"])
+    own_host.drop()
+    monkeypatch.setattr(link_module, "_clocks", lambda: (time.time() + 3600, time.monotonic()))
+    begin = time.monotonic()
+    while not one.told:
+        await asyncio.sleep(0.01)
+        assert time.monotonic() - begin < 8
+    own_host.restore()
+    assert (await one.transport.run(["echo", "back"])).stdout == b"back\n"
 
 
 async def test_a_refusal_is_not_asked_for_again_and_again(own_host, connect):

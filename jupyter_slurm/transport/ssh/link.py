@@ -45,7 +45,7 @@ class Link:
         Seconds between two questions whether the far side is there, and how long an answer may take. A link that
         drops everything is found out within their sum.
     pause : float
-        Seconds at most before the first attempt to connect again; it doubles up to a minute.
+        Seconds at most before the first attempt to connect again; it doubles up to half a minute.
     """
 
     def __init__(
@@ -102,8 +102,10 @@ class Link:
         TransportError
             It was refused.
         """
-        if self._chain is not None and self._chain.is_alive:
-            return self._chain.last
+        if self._chain is not None:
+            if self._chain.is_alive:
+                return self._chain.last
+            self._lost(self._chain)  # seen before the watch has seen it
         self._check()
         if self._connecting is None:
             self._start(again=self.generation > 0)
@@ -135,20 +137,21 @@ class Link:
         transport = await self.transport(patience)
 
         def work() -> paramiko.Channel:
-            with self.told_apart():
+            with self.told_apart(transport):
                 return transport.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=_CHANNEL)
 
         return await self.threads.call(work)
 
     @contextlib.contextmanager
-    def told_apart(self) -> Iterator[None]:
-        """Map what paramiko and the system raise when a connection breaks, and give it up."""
+    def told_apart(self, transport: paramiko.Transport | None = None) -> Iterator[None]:
+        """Map what paramiko and the system raise when a connection breaks, and give ``transport`` up."""
         try:
             yield
         except paramiko.ChannelException:
             raise
         except (paramiko.SSHException, OSError, EOFError) as error:
-            self.drop()
+            if (chain := self._chain) is not None and chain.last is transport:
+                chain.close()
             raise LinkLost(f"the connection to {self.name} broke", host=self.name) from error
 
     def drop(self) -> None:
@@ -187,7 +190,7 @@ class Link:
             cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _LOG_INS
             return cut or isinstance(error, LinkLost)
 
-        pause = wait_random_exponential(self._pause, max=60)
+        pause = wait_random_exponential(self._pause, max=30)
         async for attempt in AsyncRetrying(wait=pause, retry=retry_if_exception(may_be_better)):
             with attempt:
                 chain = await self._open()

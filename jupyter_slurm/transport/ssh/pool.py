@@ -232,7 +232,7 @@ def _left(deadline: float | None) -> float | None:
 
 def _start(link: Link, shell: Shell, ghosts: Sequence[Shell]) -> None:
     """Start a shell; it ends those of a broken connection first, which may still live there and hold files."""
-    with link.told_apart():
+    with link.told_apart(shell.channel.get_transport()):
         shell.start(_START)
         if ghosts:
             shell.call(["js_reap", *(f"{ghost.pid}:{ghost.group}:{ghost.token}" for ghost in ghosts)], timeout=_START)
