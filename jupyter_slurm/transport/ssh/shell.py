@@ -56,13 +56,7 @@ class Answer:
 
 
 def context_words(context: Context | None) -> list[str]:
-    """Return the words that ``js_here`` takes for the circumstances of a command.
-
-    Raises
-    ------
-    TransportError
-        A variable's name cannot be written in a POSIX shell.
-    """
+    """Return the words that ``js_here`` takes for the circumstances of a command."""
     context = context or Context()
     umask = "" if context.umask is None else f"{context.umask:04o}"
     limits = [f"{letter}={value}" for letter, value in (context.limits or {}).items()]
