@@ -19,5 +19,5 @@ __all__ = ["run"]
 def run(shell: Any, command: str, line: str, local_ns: Mapping[str, Any]) -> Table | CommandText | None:
     """Run a command with the words of the line; quotes are a shell's, ``{name}`` and ``$name`` are Python's first."""
     with pointing_at(f"%{command} ", line):
-        words = command_words(line, OptionTable.for_command(command), lookup_in(shell, local_ns), variables())
+        words = command_words(line, OptionTable.for_command(command), lookup_in(shell, local_ns), variables(line))
     return run_command(current(), [command, *words])

@@ -25,9 +25,9 @@ def lookup_in(shell: Any, local_ns: Mapping[str, Any]) -> Lookup:
     return lookup
 
 
-def variables() -> dict[str, str]:
-    """Return the variables that the line may name: those that travel with a submission, so no secret of Jupyter."""
-    return submission_environment(os.environ)
+def variables(line: str) -> dict[str, str]:
+    """Return the variables that a line may name: those that travel with a submission, so no secret of Jupyter."""
+    return submission_environment(os.environ) if "$" in line or "~" in line else {}
 
 
 def _usable(name: str, value: Any) -> Any:
