@@ -130,7 +130,7 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     end_in_order()
     cluster = EmbeddedCluster(directory=Path(tempfile.mkdtemp(prefix="jupyter-slurm-demo-")))
-    what = "then JupyterLab opens" if options.lab else "then its jobs run: about a minute"
+    what = "then JupyterLab opens" if options.lab else "then the jobs of the notebook run: about half a minute"
     print(f"Slurm starts on this machine; {what} …", flush=True)
     try:
         cluster.start(until=os.getpid())
