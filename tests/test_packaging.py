@@ -61,6 +61,14 @@ def test_under_make_the_installed_wheel_is_tested() -> None:
     assert Path(jupyter_slurm.__file__).is_relative_to(sysconfig.get_path("purelib"))
 
 
+def test_a_second_make_has_nothing_to_do() -> None:
+    if "MAKELEVEL" not in os.environ:
+        pytest.skip("not run by make: what is installed may be older than the sources")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(["make", "--dry-run", "setup"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert "Nothing to be done" in done.stdout
+
+
 def test_there_is_one_version() -> None:
     front_end = json.loads((ROOT / "labextension/package.json").read_text())
     lock = json.loads((ROOT / "labextension/package-lock.json").read_text())

@@ -194,11 +194,14 @@ class OperationHandler(web.RequestHandler):
     async def _answer(self, call: Call) -> Reply | None:
         """Return the answer; None when nobody is there any more to hear it."""
         name = self._operation.operation_id
-        self._asking = asyncio.ensure_future(self.application.answers[name](call))
+        answer = self.application.answers[name](call)
+        if name not in _ENDS_WITH_CLIENT:
+            return await answer
+        self._asking = asyncio.ensure_future(answer)
         try:
             return await self._asking
         except asyncio.CancelledError:
-            if name in _ENDS_WITH_CLIENT and self.closed.done():
+            if self.closed.done():
                 return None
             raise
 
@@ -207,7 +210,7 @@ class OperationHandler(web.RequestHandler):
     def on_connection_close(self) -> None:
         """The client has gone: what it only asked for ends too."""
         self._resolve()
-        if self._asking is not None and self._operation.operation_id in _ENDS_WITH_CLIENT:
+        if self._asking is not None:
             self._asking.cancel()
 
     def on_finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
@@ -159,7 +160,11 @@ class Routes:
         return Reply(self._core.prompts())
 
     async def _list_jobs(self, call: Call) -> Reply:
-        return Reply(await self._core.jobs(call.path["cluster"], active=call.query["state"] == "active"))
+        jobs = await self._core.jobs(call.path["cluster"], active=call.query["state"] == "active")
+        if (most := call.query.get("finished")) is not None:
+            finished = itertools.count(1)  # the newest come first
+            jobs = [job for job in jobs if not job.get("finished") or next(finished) <= most]
+        return Reply(jobs)
 
     async def _submit_job(self, call: Call) -> Reply:
         submission = {

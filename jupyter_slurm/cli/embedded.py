@@ -14,14 +14,29 @@ from typing import Any
 from jupyter_slurm.embedded import packages
 from jupyter_slurm.embedded.cluster import EmbeddedCluster
 from jupyter_slurm.embedded.control import ClusterControl, ClusterStatus
-from jupyter_slurm.embedded.description import Description, load_description
+from jupyter_slurm.embedded.description import Description, default_description, load_description
 from jupyter_slurm.embedded.layout import default_directory
 from jupyter_slurm.embedded.roots import RELEASES, installation_for, slurm_root
 
 __all__ = ["add_actions", "add_parser", "run"]
 
-STATUS_EXIT = {"running": 0, "damaged": 1, "stale": 1, "stopped": 3}
+STATUS_EXIT = {"running": 0, "silent": 1, "damaged": 1, "stale": 1, "stopped": 3}
 """Exit codes of ``status``, as those of an init script (LSB, "program is running", "dead", "not running")."""
+
+_START_HELP = """\
+A description of a cluster is a TOML file. This is a small one:
+
+  name = "tiny"
+  [[nodes]]
+  names = "gpu[1-2]"
+  gpus = { a100 = 4 }       # stand-ins; also: cpus, memory, features
+  [[partitions]]
+  name = "long"
+  nodes = "gpu[1-2]"
+  default = true            # also: max_time, default_time, max_nodes, ...
+
+The one that ships, to begin from:  jupyter slurm embedded describe > my.toml
+Accounts, users, QOS and preemption are in README.md; what cannot be is refused with its name."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -34,7 +49,12 @@ def add_parser(subparsers: Any) -> None:
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """Add the actions to a parser."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    start = actions.add_parser("start", help="start it and return when all nodes are idle")
+    start = actions.add_parser(
+        "start",
+        help="start it and return when all nodes are idle",
+        epilog=_START_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     start.add_argument("--config", type=Path, metavar="FILE.toml", help="description of the cluster (default: Arandu)")
     start.add_argument("--accounting", action="store_true", help="with MariaDB and slurmdbd in any case")
     start.add_argument("--user", action="append", default=[], metavar="NAME", help="make NAME a user in accounting")
@@ -47,7 +67,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     status = actions.add_parser("status", help="show its daemons and nodes")
     status.add_argument("--json", action="store_true", help="for programs")
     stop = actions.add_parser("stop", help="end it and remove its directory")
-    for action in (start, status, stop):
+    env = actions.add_parser("env", help='what a shell has to do to use it: eval "$(jupyter slurm embedded env)"')
+    actions.add_parser("describe", help="print the description that ships (TOML), to begin one of your own from")
+    for action in (start, status, stop, env):
         action.add_argument("--dir", type=Path, metavar="DIR", help=f"where it lives (default: {default_directory()})")
     names = actions.add_parser("packages", help="print the system packages that it needs")
     names.add_argument("--missing", action="store_true", help="only those that are not installed")
@@ -56,7 +78,14 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one action and return its exit code. Raises SlurmError."""
-    actions = {"start": _start, "status": _status, "stop": _stop, "packages": _packages}
+    actions = {
+        "start": _start,
+        "status": _status,
+        "stop": _stop,
+        "env": _env,
+        "describe": _print_description,
+        "packages": _packages,
+    }
     return actions[args.action](args)
 
 
@@ -82,12 +111,30 @@ def _start(args: argparse.Namespace) -> int:
     print(f"The cluster {cluster.name} is running in {cluster.directory}.")
     for note in cluster.notes:
         print(f"Note: {note}")
-    print(f"Use it with:   export SLURM_CONF={shlex.quote(str(cluster.slurm_conf))}")
-    if cluster.installation.path:
-        print(f"               export PATH={shlex.quote(cluster.installation.path)}:$PATH")
+    print("Use it with:   " + f"\n{'':15}".join(_exports(cluster)))
     if args.foreground:
         return _stay(cluster)
     print(f"Stop it with:  jupyter slurm embedded stop{_dir_option(args)}")
+    return 0
+
+
+def _exports(cluster: ClusterControl) -> list[str]:
+    """Return the lines of a shell after which Slurm's commands speak to that cluster."""
+    lines = [f"export SLURM_CONF={shlex.quote(str(cluster.slurm_conf))}"]
+    if cluster.installation.path:
+        lines.append(f"export PATH={shlex.quote(cluster.installation.path)}:$PATH")
+    return lines
+
+
+def _env(args: argparse.Namespace) -> int:
+    cluster = ClusterControl(_directory(args))
+    assert cluster.state  # an error, in words, where there is none
+    print("\n".join(_exports(cluster)))
+    return 0
+
+
+def _print_description(args: argparse.Namespace) -> int:
+    print(default_description(), end="")
     return 0
 
 
@@ -119,7 +166,12 @@ def _print_status(status: ClusterStatus) -> None:
     if status.state == "stopped":
         print(f"No cluster in {status.directory}.")
         return
-    what = {"running": "is running", "damaged": "has lost daemons", "stale": "was ended by a restart of this machine"}
+    what = {
+        "running": "is running",
+        "silent": "runs, but its controller does not answer",
+        "damaged": "has lost daemons",
+        "stale": "was ended by a restart of this machine",
+    }
     print(f"{status.name} (Slurm {status.version}) {what[status.state]}: {status.directory}")
     print(f"SLURM_CONF={status.slurm_conf}")
     for role in sorted({*(status.daemons or {}), *(status.missing or [])}):

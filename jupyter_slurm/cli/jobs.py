@@ -86,10 +86,12 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _as_text(name: str, value: Any) -> str:
+    from jupyter_slurm.handles.card import sentences
+
     if name in _TIMES:
         return _when(value)
     if name == "error" and isinstance(value, dict):
-        return f"{value.get('detail', '')} {value.get('hint', '')}".strip()
+        return sentences(value.get("detail"), value.get("hint"))
     if isinstance(value, dict):
         return ", ".join(f"{number} {kind}" for kind, number in value.items())
     return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

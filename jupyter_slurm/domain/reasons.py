@@ -133,6 +133,18 @@ KNOWN_REASONS: Final = {
     ),
 }
 
+#: Why a job that is over never started, in place of how it ended.
+_NEVER_STARTED: Final = {
+    "BadConstraints": (
+        "No node of the partition can ever satisfy what the job asks for, so it never started.",
+        "Ask for less, or for other features: sinfo -o '%P %c %m %G %f' shows what there is.",
+    ),
+    "DependencyNeverSatisfied": (
+        "A job that it depends on ended in another way than asked, so it never started.",
+        "Submit it again with another --dependency, or without.",
+    ),
+}
+
 _SENTENCES: Final = (
     (
         re.compile(r"Nodes required for job are DOWN, DRAINED"),
@@ -194,9 +206,10 @@ def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
     words, next_step : str
         Both empty where there is nothing to say; an unknown reason is its own explanation.
     """
-    if record is not None and record.state.is_finished:
-        return explain_end(record)
     text = reason.strip().removeprefix("(").removesuffix(")").strip()
+    if record is not None and record.state.is_finished:
+        never_ran = record.state.name in ("CANCELLED", "FAILED") and not (record.exit_code or record.signal)
+        return (_NEVER_STARTED.get(text) if never_ran else None) or explain_end(record)
     if text in ("", "None", "null"):
         return "", ""
     words, step = _explain_waiting(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
         "ReturnToService=2",
         "MaxArraySize=20001",
         "MaxJobCount=60000",
+        f"FirstJobId={_first_job()}",
         "KillWait=5",
         "GresTypes=gpu",
     ]
@@ -89,6 +91,16 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
     if description.private_data:
         lines.append(f"PrivateData={','.join(description.private_data)}")
     return lines
+
+
+def _first_job() -> int:
+    """Return a number of seven digits that goes up by one a second, and starts over after a hundred days.
+
+    So a cluster that is started anew gives no number a second time, unless the one before it had more than a job a
+    second all the time: what is kept of that one, such as job directories, is told from what is new. And no file has
+    to outlive a cluster for it.
+    """
+    return 1_000_000 + int(time.time()) % 9_000_000
 
 
 def _scheduling(description: Description) -> list[str]:

@@ -35,13 +35,16 @@ __all__ = ["ClusterControl", "ClusterStatus"]
 FOREIGN = ("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 """Beginnings of variables that would speak to Slurm's commands of another cluster or an enclosing job."""
 
+ANSWERS_WITHIN = 5.0
+"""Seconds after which a controller is said not to answer."""
+
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """What :meth:`ClusterControl.status` finds. ``state`` is ``running``, ``damaged``, ``stale`` or ``stopped``.
+    """What :meth:`ClusterControl.status` finds. ``state`` is one of these: ``running``, ``stopped``, ``silent`` (the
+    controller does not answer), ``damaged`` (daemons are missing), ``stale`` (the machine was started anew since).
 
-    ``damaged``: daemons are missing. ``stale``: the machine was started anew since. ``daemons`` maps roles to process
-    ids.
+    ``daemons`` maps roles to process ids.
     """
 
     state: str
@@ -108,8 +111,9 @@ class ClusterControl:
         daemons = Daemons(self.layout, state, self.installation)
         running = {} if state.stale else daemons.running()
         missing = [role for role in state.roles if role not in running]
+        nodes = {} if "slurmctld" in missing else daemons.node_states(ANSWERS_WITHIN)
         return ClusterStatus(
-            state="stale" if state.stale else "damaged" if missing else "running",
+            state="stale" if state.stale else "damaged" if missing else "running" if nodes else "silent",
             directory=str(self.directory),
             name=state.name,
             slurm_conf=str(self.slurm_conf),
@@ -118,7 +122,7 @@ class ClusterControl:
             cgroups=state.cgroup_plugin,
             daemons={role: running[role].pid for role in sorted(running)},
             missing=missing,
-            nodes={} if "slurmctld" in missing else daemons.node_states(),
+            nodes=nodes,
         )
 
     def processes(self, state: State, node: str = "") -> list[Process]:

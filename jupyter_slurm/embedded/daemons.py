@@ -123,9 +123,9 @@ class Daemons:
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess([program, *argv], 124, "", f"no answer within {timeout:g} s")
 
-    def node_states(self) -> dict[str, str]:
-        """Return the state of each node as sinfo(1) shows it; empty when the controller does not answer."""
-        answer = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T")
+    def node_states(self, timeout: float = 20.0) -> dict[str, str]:
+        """Return the state of each node as sinfo(1) shows it; empty when the controller does not answer in time."""
+        answer = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T", timeout=timeout)
         if answer.returncode != 0:
             return {}
         return dict(line.split() for line in answer.stdout.splitlines() if len(line.split()) == 2)

@@ -23,6 +23,7 @@ __all__ = [
     "Preemption",
     "Qos",
     "User",
+    "default_description",
     "load_description",
     "parse_description",
 ]
@@ -155,6 +156,11 @@ class Description:
         return replace(self, accounting=True, accounts=accounts, users=(*self.users, *added))
 
 
+def default_description() -> str:
+    """Return the text of the description that ships with the package (TOML)."""
+    return resources.files("jupyter_slurm.embedded").joinpath("arandu.toml").read_text(encoding="utf-8")
+
+
 def load_description(path: Path | None = None) -> Description:
     """Read a description from a TOML file, or the one that ships with the package (Arandu).
 
@@ -164,10 +170,7 @@ def load_description(path: Path | None = None) -> Description:
         The file cannot be read, is not TOML, or a key or value in it cannot be right. The message names the key.
     """
     try:
-        if path is None:
-            text = resources.files("jupyter_slurm.embedded").joinpath("arandu.toml").read_text(encoding="utf-8")
-        else:
-            text = path.read_text(encoding="utf-8")
+        text = default_description() if path is None else path.read_text(encoding="utf-8")
         return parse_description(tomllib.loads(text))
     except OSError as error:
         raise ConfigError(f"The cluster description {path} cannot be read: {error.strerror}.") from error

@@ -7,10 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_slurm.domain.endings import SIGNALS
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import Screen, end_of, plain, printable, to_html
 
-__all__ = ["Pane", "as_html", "as_text", "duration", "headline", "is_finished", "notes"]
+__all__ = [
+    "Pane",
+    "advice",
+    "as_html",
+    "as_text",
+    "duration",
+    "has_run",
+    "headline",
+    "is_finished",
+    "notes",
+    "sentences",
+]
 
 _GOOD, _BAD, _BUSY, _CALM = "success-color1", "error-color1", "info-color1", "ui-font-color2"
 _FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _CALM: "#757575"}
@@ -51,6 +63,20 @@ def is_finished(data: Mapping[str, Any]) -> bool:
     return bool(data.get("finished"))
 
 
+def has_run(data: Mapping[str, Any]) -> bool:
+    """Tell whether a job that is over ever began; Slurm gives one that did not its end for its start."""
+    start, end = data.get("start_time"), data.get("end_time")
+    return bool(
+        data.get("nodes") or data.get("exit_code") or data.get("signal") or (start and end and start < end)
+    ) or (data.get("state") == "COMPLETED")
+
+
+def sentences(*parts: Any) -> str:
+    """Join what was said by several, so that each is a sentence of its own."""
+    said = [text for part in parts if (text := str(part or "").strip())]
+    return " ".join(text if text[-1] in ".!?:…" else f"{text}." for text in said)
+
+
 def duration(seconds: float) -> str:
     """Return a length of time as Slurm writes it: ``1-02:03:04``, ``2:03:04``, ``3:04``."""
     minutes, second = divmod(max(0, int(seconds)), 60)
@@ -76,19 +102,26 @@ def facts(data: Mapping[str, Any]) -> list[str]:
         said.append(f"partition {data['partition']}")
     now, start, end, submitted = time.time(), data.get("start_time"), data.get("end_time"), data.get("submit_time")
     if is_finished(data):
-        if start and end:
+        if start and end and has_run(data):
             said.append(f"ran {duration(end - start)}")
-        if data.get("signal"):
-            said.append(f"ended by signal {data['signal']}")
-        elif data.get("exit_code") is not None:
-            said.append(f"exit code {data['exit_code']}")
+        said += _end(data)
     elif start and data.get("state") != "PENDING":
         said.append(f"running for {duration(now - start)}")
     elif submitted:
         said.append(f"waiting for {duration(now - submitted)}")
+    if data.get("time_limit") and not is_finished(data):
+        said.append(f"limit {duration(data['time_limit'])}")
     if data.get("tasks"):
         said.append("tasks: " + ", ".join(f"{count} {state}" for state, count in sorted(data["tasks"].items())))
     return said
+
+
+def _end(data: Mapping[str, Any]) -> list[str]:
+    """Return exit code or signal where they say something: Slurm has an exit code 0 for whatever it ended itself."""
+    signal, code, state = data.get("signal"), data.get("exit_code"), data.get("state")
+    if signal in SIGNALS and state not in ("OUT_OF_MEMORY", "TIMEOUT"):
+        return [f"ended by signal {signal}"]
+    return [f"exit code {code}"] if code or (code == 0 and state == "COMPLETED") else []
 
 
 def headline(data: Mapping[str, Any]) -> str:
@@ -96,32 +129,42 @@ def headline(data: Mapping[str, Any]) -> str:
     return printable(f"{title(data)}: " + ", ".join([str(data.get("state")), *facts(data)])).replace("\n", "\\n")
 
 
-def notes(data: Mapping[str, Any], trouble: str = "") -> list[str]:
+def advice(data: Mapping[str, Any], *, printed: bool) -> str:
+    """Return what to do next; what is said of the last lines of the output only where there are some."""
+    step = str(data.get("next_step") or "")
+    return step if printed or not step.startswith("The last lines of its output") else ""
+
+
+def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) -> list[str]:
     """Return what else there is to say: why it waits or failed, what to do next, warnings."""
     said = [f"Warning: {text}" for text in data.get("warnings") or []]
     reason, words = data.get("reason"), data.get("reason_text")
     if reason and data.get("state") != "COMPLETED" and reason != "None":
-        said.append(f"{reason}: {words}" if words else str(reason))
-    if data.get("next_step") and data.get("state") not in ("RUNNING", "COMPLETED"):
-        said.append(str(data["next_step"]))
-    if error := data.get("error"):
+        # The words of what is over tell its end, the reason may be why it waited.
+        said.append(str(words if is_finished(data) and words else f"{reason}: {words}" if words else reason))
+    if data.get("state") not in ("RUNNING", "COMPLETED"):
+        said.append(advice(data, printed=printed))
+    error, submitting = data.get("error") or {}, data.get("state") == "SUBMITTING"
+    if submitting:
+        told = [error.get("detail"), error.get("hint")] if error else ["sbatch has not answered yet"]
+        said.append(sentences(*told))
+    else:
         said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
     if data.get("tasks"):
         said.append("Each task has its own output: job.task(N).stdout")
-    if data.get("state") == "SUBMITTING":
-        said.append("sbatch was started and has not answered yet; the job is looked for.")
-    elif not data.get("known", True) and not is_finished(data):
+    if not submitting and not data.get("known", True) and not is_finished(data):
         since = data.get("unknown_since")
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
         said.append(f"Slurm has not answered{when}; this is the last that was known.")
     if trouble and not is_finished(data):
-        said.append(f"{trouble} Trying again; the job goes on.")
+        said.append(sentences(trouble, "Trying again; the job goes on."))
     return [text for text in said if text]
 
 
 def as_text(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> str:
     """Return a job and its output as plain text."""
-    lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in notes(data, trouble))]
+    said = notes(data, trouble, printed=bool(panes))
+    lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in said)]
     for pane in panes:
         if pane.stream == "stderr":
             lines.append("-- stderr --")
@@ -142,7 +185,8 @@ def as_html(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> st
         f'<span style="color:var(--jp-ui-font-color2,GrayText)"> {escape(" · ".join(facts(data)))}</span></div>',
     ]
     parts += [
-        f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(note)}</div>' for note in notes(data, trouble)
+        f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(note)}</div>'
+        for note in notes(data, trouble, printed=bool(panes))
     ]
     for pane in panes:
         if pane.shortened:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import sys
+import time
 from collections.abc import Sequence
+from typing import Any
 
 from jupyter_slurm.domain.commands import REPEATABLE
-from jupyter_slurm.errors import CommandError
+from jupyter_slurm.errors import CommandError, Throttled
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.table import CommandText, Table
 from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["run_command"]
 
@@ -22,9 +25,12 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
     ------
     CommandError
         It failed; the message is its own.
+    ControllerError, ConfigError
+        Slurm does not answer, or is not found.
+    WaitInterrupted
+        It was interrupted; the message says what is known of the command.
     """
-    asked = {"argv": list(argv), "table": True, "context": context(cluster)}
-    answer = cluster.client.post(cluster.path("commands"), json=asked, idempotent=argv[0] in REPEATABLE)
+    answer = _answer(cluster, argv)
     said = base64.b64decode(answer["stderr"]).decode("utf-8", "surrogateescape")
     text = base64.b64decode(answer["stdout"]).decode("utf-8", "surrogateescape")
     if answer["exit_code"] != 0:
@@ -37,3 +43,31 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
         table = answer["table"]
         return Table(table["columns"], table["rows"], title=table.get("title", ""))
     return CommandText(text) if text else None
+
+
+def _answer(cluster: Cluster, argv: Sequence[str]) -> dict[str, Any]:
+    """Ask the agent, and again when it says that it is too early; who waits is told so."""
+    asked = {"argv": list(argv), "table": True, "context": context(cluster)}
+    repeatable = argv[0] in REPEATABLE
+    begun = False
+    try:
+        while True:
+            try:
+                begun = True
+                answer: dict[str, Any] = cluster.client.post(
+                    cluster.path("commands"), json=asked, idempotent=repeatable
+                )
+                return answer
+            except Throttled as error:
+                begun = False
+                seconds = max(1, int(error.details.get("retry_after") or 1))
+                sys.stderr.write(
+                    f"{argv[0]} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n"
+                )
+                sys.stderr.flush()
+                time.sleep(seconds)
+    except KeyboardInterrupt:
+        if not begun:
+            raise WaitInterrupted(f"Interrupted: {argv[0]} was not run.") from None
+        left = "" if repeatable and argv[0] != "scancel" else "; whether it was done is not known"
+        raise WaitInterrupted(f"Interrupted: {argv[0]} had not answered{left}.") from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.errors import JobFailed
-from jupyter_slurm.handles.card import headline, notes
+from jupyter_slurm.handles.card import advice, has_run, headline, notes
 from jupyter_slurm.handles.terminal import printable
 
 __all__ = ["failure"]
@@ -25,14 +25,15 @@ def failure(data: Mapping[str, Any], log: str, path: str | None) -> JobFailed:
         Where that log is.
     """
     lines = [headline(data)]
-    hint = str(data.get("next_step") or "")
-    lines += [note for note in notes(data) if note != hint]
-    if log.strip():
+    printed = bool(log.strip())
+    hint = advice(data, printed=printed)
+    lines += [note for note in notes(data, printed=printed) if note != hint]
+    if printed:
         lines.append(f"Last lines of {path}:" if path else "Its last lines:")
         lines += ["    " + line for line in printable(log).rstrip("\n").split("\n")]
     return JobFailed(
         "\n".join(lines),
-        hint=hint or f"The whole log: job.stdout, job.stderr{f' ({path})' if path else ''}.",
+        hint=hint or _where(data, printed, path),
         id=data.get("id"),
         state=data.get("state"),
         reason=data.get("reason"),
@@ -40,3 +41,10 @@ def failure(data: Mapping[str, Any], log: str, path: str | None) -> JobFailed:
         signal=data.get("signal"),
         log=log,
     )
+
+
+def _where(data: Mapping[str, Any], printed: bool, path: str | None) -> str:
+    """Say where the log of a job is, if it has one."""
+    if printed:
+        return f"The whole log: job.stdout, job.stderr{f' ({path})' if path else ''}."
+    return "Its output is empty, or not to be seen from here." if has_run(data) and not data.get("tasks") else ""

@@ -9,6 +9,7 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
+from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.job import Job, JobList
 
@@ -52,14 +53,14 @@ def jobs(*, active: bool = False) -> JobList:
 
 def queue_trouble(cluster: Cluster) -> str:
     """Return why the queue cannot be read and since when; nothing when it can."""
-    polls = (known["poll"] for known in cluster.client.get("/v1/clusters") if known["id"] == cluster.name)
+    polls = (one["poll"] for one in cluster.client.get("/v1/clusters") if one["id"] == cluster.name)
     poll: Mapping[str, Any] = next(polls, {})
     error = poll.get("error")
     if not error:
         return ""
     since = time.strftime("%H:%M:%S", time.localtime(time.time() - (poll.get("failing_for") or 0)))
-    said = " ".join(text for text in (error.get("detail"), error.get("hint")) if text)
-    return f"The queue cannot be read since {since}; this is what was known before. {said}"
+    known = f"The queue cannot be read since {since}; this is what was known before."
+    return sentences(known, error.get("detail"), error.get("hint"))
 
 
 def _age(data: Mapping[str, Any]) -> tuple[float, int]:

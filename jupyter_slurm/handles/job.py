@@ -375,6 +375,6 @@ def _row(data: Mapping[str, Any]) -> list[str]:
         str(data.get("partition") or ""),
         str(data.get("nodes") or ""),
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(submitted)) if submitted else "",
-        "" if data.get("exit_code") is None else str(data["exit_code"]),
+        str(data["exit_code"]) if data.get("exit_code") or data.get("state") == "COMPLETED" else "",
         str(data.get("reason") or ""),
     ]

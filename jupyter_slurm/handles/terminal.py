@@ -28,6 +28,9 @@ _UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _HARMLESS = re.compile(r"\x1b\[[0-9;]*[mKABCDG]|[\n\r\t\x08]")
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_STYLE = re.compile(r'(?<=<span style=")[^"]*')
+_COLOR = re.compile(r"(?<![-\w])color: (#[0-9a-fA-F]{6})")
+_BACKGROUND = re.compile(r"background(?:-color)?: #([0-9a-fA-F]{6})")
 _MAX_COLUMN = 4096  # how far a cursor movement may leave the text: "\x1b[999999999C" must not cost memory
 _MAX_PENDING = 4096  # a sequence that has not ended by then is none
 _SET = {1: "bold", 2: "bold", 3: "italic", 4: "underline", 5: "blink", 7: "reverse", 8: "hidden", 9: "strike"}
@@ -293,8 +296,20 @@ def to_html(text: str) -> str:
     """Return a screen's text as escaped HTML whose colours are inline styles."""
     from ansi2html import Ansi2HTMLConverter
 
-    converter = Ansi2HTMLConverter(inline=True, dark_bg=False, linkify=False)
-    return str(converter.convert(printable(text, keep=_SGR), full=False, ensure_trailing_newline=False))
+    converter = Ansi2HTMLConverter(inline=True, dark_bg=False, linkify=False, scheme="xterm")
+    html = str(converter.convert(printable(text, keep=_SGR), full=False, ensure_trailing_newline=False))
+    return _STYLE.sub(_readable, html)
+
+
+def _readable(style: re.Match[str]) -> str:
+    """Return colours that can be read in a light and in a dark theme: nobody here knows which one it is."""
+    if (background := _BACKGROUND.search(style[0])) is None:
+        # The text around it is dark where the theme is light: a part of that in every colour keeps it off the ground.
+        return _COLOR.sub(r"color: color-mix(in srgb, \1 50%, currentColor)", style[0])
+    if _COLOR.search(style[0]):
+        return style[0]
+    red, green, blue = bytes.fromhex(background[1])
+    return f"{style[0]}; color: {'#000000' if 299 * red + 587 * green + 114 * blue > 100_000 else '#ffffff'}"
 
 
 def printable(text: str, keep: re.Pattern[str] | None = None) -> str:

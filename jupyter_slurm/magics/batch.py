@@ -53,7 +53,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     cluster, prefix = current(), "%%sbatch "
     with pointing_at(prefix, line):
         table = option_table(cluster, "sbatch")
-        parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables())
+        parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
         _check(parsed)
     kind = classify(cell)
     header_options(cell)  # a quote left open is refused here, not by the node
@@ -76,7 +76,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
     cluster, prefix = current(), "%sbatch "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
-        parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables())
+        parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables(line, cluster))
         _check(parsed, wrap=True)
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)

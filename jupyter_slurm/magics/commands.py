@@ -18,6 +18,8 @@ __all__ = ["run"]
 
 def run(shell: Any, command: str, line: str, local_ns: Mapping[str, Any]) -> Table | CommandText | None:
     """Run a command with the words of the line; quotes are a shell's, ``{name}`` and ``$name`` are Python's first."""
+    cluster = current()
     with pointing_at(f"%{command} ", line):
-        words = command_words(line, OptionTable.for_command(command), lookup_in(shell, local_ns), variables())
-    return run_command(current(), [command, *words])
+        table, lookup = OptionTable.for_command(command), lookup_in(shell, local_ns)
+        words = command_words(line, table, lookup, variables(line, cluster))
+    return run_command(cluster, [command, *words])

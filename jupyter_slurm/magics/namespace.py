@@ -9,6 +9,7 @@ from typing import Any
 from jupyter_slurm.domain.environment import submission_environment
 from jupyter_slurm.domain.expand import MISSING, Lookup
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.handles.cluster import Cluster
 
 __all__ = ["lookup_in", "variables"]
 
@@ -25,9 +26,13 @@ def lookup_in(shell: Any, local_ns: Mapping[str, Any]) -> Lookup:
     return lookup
 
 
-def variables() -> dict[str, str]:
-    """Return the variables that the line may name: those that travel with a submission, so no secret of Jupyter."""
-    return submission_environment(os.environ)
+def variables(line: str, cluster: Cluster) -> dict[str, str]:
+    """Return the variables that a line may name: those that travel with a submission, so no secret of Jupyter.
+
+    None for a cluster behind SSH, where this machine's mean nothing: they stay as typed.
+    """
+    named = ("$" in line or "~" in line) and not cluster.is_remote
+    return submission_environment(os.environ) if named else {}
 
 
 def _usable(name: str, value: Any) -> Any:

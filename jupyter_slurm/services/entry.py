@@ -311,7 +311,8 @@ class Entry:
             "account": latest.account if latest else None,
             "qos": latest.qos if latest else None,
             "nodes": latest.nodes if latest else None,
-            "time_limit": latest.time_limit if latest else None,
+            # Before the first look at the queue, and where that tells none: what was asked for.
+            "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
             "submit_time": self.submit_time,
             "start_time": self.start_time,
             "estimated_start": latest.start_time if latest and self.state.is_pending else None,

@@ -138,7 +138,6 @@ class Settler:
         if entry.record is not None and entry.folder is not None:
             entry.record["job"] = {"id": str(job), "submit_time": None}
             self._tracker.save_soon(entry)
-        entry.let_go()
         self._after_settling(entry)
 
     async def scancel(self, entry: Entry, target: str, signal: str | None = None) -> None:

@@ -328,7 +328,10 @@ def next_step(command: str, said: str) -> str:
     low = said.lower()
     help_of = "`%%sbatch?`" if command == "sbatch" else f"`%{command} --help`"
     rules = [
-        ("invalid job id", "Is it still in the queue? `%squeue --me` shows it; `jupyter_slurm.jobs()` lists yours."),
+        (
+            "invalid job id",
+            "Is it still in the queue? `%squeue --me` shows what is; `jupyter_slurm.jobs()` lists yours.",
+        ),
         ("accounting storage is disabled", _NO_HISTORY),
         ("not running a supported accounting_storage", _NO_HISTORY),
         ("invalid user", "Check the user's name."),

@@ -18,6 +18,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import HET, OptionTable
 from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
@@ -148,6 +149,8 @@ def make_plan(
         "work_dir": _work_dir(context.cwd, chosen.get("chdir")),
         "slurm_version": list(version) if version else None,
         "array": "array" in chosen,
+        "array_tasks": chosen.get("array"),
+        "time_limit": _time_limit(chosen.get("time")),
         "events": folder.events,
         "outputs": outputs,
         "attempts": 1,
@@ -204,6 +207,14 @@ def _chosen(
                 if env.get(variable):
                     chosen[name] = env[variable]
     return chosen
+
+
+def _time_limit(text: str | None) -> int | None:
+    """Return the limit that was asked for, in seconds; sbatch refuses what is none."""
+    try:
+        return parse_time_limit(text) if text else None
+    except UsageError:
+        return None
 
 
 def _work_dir(cwd: str | None, chosen: str | None) -> str | None:

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _ACCOUNTING_LAG = 60.0
 _FEW = 3
+_ANSWER_FIRST = 0.02  # seconds in which an answer is on its way to whoever submitted
 
 
 class Tracker:
@@ -55,7 +56,7 @@ class Tracker:
         self.entries: dict[str, Entry] = {}
         self._by_number: dict[int, Entry] = {}
         self._missing: dict[int, float] = {}
-        self._saves: set[asyncio.Task[bool]] = set()
+        self._saves: set[asyncio.Task[None]] = set()
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
 
     # -- who is known
@@ -131,7 +132,7 @@ class Tracker:
         """Tell everybody that a job changed."""
         for event in self._listeners.get(id(entry), ()):
             event.set()
-        told = self.told(entry)
+        told = self.told(entry) if self.bus.listeners else None
         if told is not None:
             self.bus.publish("job", told)
 
@@ -175,10 +176,20 @@ class Tracker:
         return True
 
     def save_soon(self, entry: Entry) -> None:
-        """Write the record without letting anybody wait for it: the folder knows already what is in it."""
-        task = asyncio.create_task(self.save(entry))
+        """Write the record, and let go of the submission, when nobody waits for an answer.
+
+        The folder knows already what is in it.
+        """
+        task = asyncio.create_task(self._save_later(entry))
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
+
+    async def _save_later(self, entry: Entry) -> None:
+        await asyncio.sleep(_ANSWER_FIRST)
+        try:
+            await self.save(entry)
+        finally:
+            entry.let_go()
 
     async def stop(self) -> None:
         """Wait for what is being written."""

@@ -3,6 +3,7 @@ import { Dialog, showDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob, IJobsModel } from "./tokens";
+import { cancelBody, cancelTitle } from "./words";
 
 export const CommandIDs = {
   open: "jupyter-slurm:open",
@@ -16,8 +17,9 @@ export async function cancelJob(
   job: IJob,
 ): Promise<void> {
   const result = await showDialog({
-    title: trans.__("Cancel job %1?", job.id ?? job.name ?? ""),
-    body: trans.__("What it has not written by then is lost."),
+    title: cancelTitle(trans, job),
+    body: cancelBody(trans, job),
+    defaultButton: 0, // the one that Enter chooses
     buttons: [
       Dialog.cancelButton({ label: trans.__("Keep it") }),
       Dialog.warnButton({ label: trans.__("Cancel the job") }),

@@ -5,6 +5,7 @@ import {
   type JupyterFrontEndPlugin,
 } from "@jupyterlab/application";
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { ILauncher } from "@jupyterlab/launcher";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { listIcon } from "@jupyterlab/ui-components";
@@ -38,13 +39,14 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
   description: "The table of the person's Slurm jobs, and the commands that open and refresh it.",
   autoStart: true,
   requires: [IJobsModel],
-  optional: [ITranslator, ICommandPalette, ILayoutRestorer],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher],
   activate: (
     app: JupyterFrontEnd,
     model: IJobsModel,
     translator: ITranslator | null,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null,
+    launcher: ILauncher | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const tracker = new WidgetTracker<MainAreaWidget<JobsPanel>>({ namespace: "jupyter-slurm" });
@@ -59,8 +61,14 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
       return widget;
     };
     app.commands.addCommand(CommandIDs.open, {
-      // The palette shows the category, "Slurm", before it.
-      label: ({ isPalette }) => (isPalette ? trans.__("Show Jobs") : trans.__("Show Slurm Jobs")),
+      // The palette shows the category, "Slurm", before it; a card of the launcher has room for two words.
+      label: ({ isPalette, isCard }) =>
+        isCard
+          ? trans.__("Slurm Jobs")
+          : isPalette
+            ? trans.__("Show Jobs")
+            : trans.__("Show Slurm Jobs"),
+      icon: ({ isPalette }) => (isPalette ? undefined : listIcon),
       caption: trans.__("Open the table of one's own Slurm jobs"),
       execute: async () => {
         const widget = tracker.currentWidget ?? create();
@@ -81,6 +89,7 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
     for (const command of Object.values(CommandIDs)) {
       palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
     }
+    launcher?.add({ command: CommandIDs.open, category: "Other", args: { isCard: true } });
     if (restorer !== null) {
       void restorer.restore(tracker, { command: CommandIDs.open, name: () => "jobs" });
     }

@@ -8,8 +8,8 @@ import type { Connection, IAgentApi, ICluster, IJob, IJobsModel, IProblem } from
 /** Waits between attempts to reach the agent, in milliseconds. */
 const SHORTEST_RETRY = 2_000;
 const LONGEST_RETRY = 120_000;
-/** Finished jobs that are kept in view. */
-const FINISHED_KEPT = 50;
+/** Finished jobs that are asked for and kept in view. */
+export const FINISHED_KEPT = 1_000;
 
 /** What the model takes from its surroundings; tests pass their own. */
 export interface IModelOptions {
@@ -57,7 +57,8 @@ export class JobsModel implements IJobsModel {
   private readonly _options: Required<IModelOptions>;
   private _jobs = new Map<string, IJob>();
   private _clusters = new Map<string, ICluster>();
-  private readonly _cancelling = new Set<string>();
+  /** The state in which each job was cancelled: until another is told, it goes by that. */
+  private readonly _cancelling = new Map<string, string>();
   private _connection: Connection = "paused";
   private _problem: IProblem | null = null;
   private _watch: AbortController | null = null;
@@ -94,6 +95,10 @@ export class JobsModel implements IJobsModel {
     const rank = ({ state }: IJob): number =>
       isFinished(state) ? 2 : Number(stateKind(state) === "pending");
     return [...this._jobs.values()].sort((a, b) => rank(a) - rank(b) || newestFirst(a, b));
+  }
+
+  get older(): boolean {
+    return this._finished().length >= FINISHED_KEPT;
   }
 
   get running(): number {
@@ -134,35 +139,30 @@ export class JobsModel implements IJobsModel {
 
   refresh(): void {
     if (this._watch !== null) {
+      this._cancelling.clear();
       this.setVisible(false);
       this.setVisible(true);
     }
   }
 
-  forgetFinished(): void {
-    this._jobs = new Map([...this._jobs].filter(([, job]) => !isFinished(job.state)));
-    this._changed.emit();
-  }
-
   isCancelling(job: IJob): boolean {
-    return this._cancelling.has(identity(job));
+    return this._cancelling.get(identity(job)) === job.state;
   }
 
   async cancel(job: IJob): Promise<void> {
     const reference = job.key ?? job.id;
-    const name = identity(job);
-    if (reference === null || this._cancelling.has(name)) {
+    if (reference === null || this.isCancelling(job)) {
       return;
     }
-    this._cancelling.add(name);
+    this._cancelling.set(identity(job), job.state);
     this._changed.emit();
     try {
       this._put([await this._options.api.cancel(job.cluster, reference)]);
       this._problem = null;
     } catch (error) {
-      this._problem = toProblem(error);
+      this._cancelling.delete(identity(job));
+      this._problem = toProblem(error, "Whether the job was cancelled is not known: look again.");
     }
-    this._cancelling.delete(name);
     this._changed.emit();
   }
 
@@ -188,7 +188,7 @@ export class JobsModel implements IJobsModel {
         failures = -1;
       }).then(
         () => null, // a server that goes away in order is asked again after the shortest wait
-        toProblem,
+        (error: unknown) => toProblem(error, "The connection is tried again by itself."),
       );
       if (this._watch?.signal !== signal) {
         return;
@@ -230,7 +230,7 @@ export class JobsModel implements IJobsModel {
   private async _load(signal: AbortSignal): Promise<void> {
     const { api } = this._options;
     const clusters = await api.clusters();
-    const table = (await Promise.all(clusters.map(({ id }) => api.jobs(id)))).flat();
+    const table = (await Promise.all(clusters.map(({ id }) => api.jobs(id, FINISHED_KEPT)))).flat();
     const present = new Set(table.map(identity));
     const gone = [...this._jobs.values()].filter((job) => !present.has(identity(job)));
     const ended = await Promise.all(
@@ -262,7 +262,7 @@ export class JobsModel implements IJobsModel {
       const isNew = !this._clusters.has(data.id);
       this._clusters.set(data.id, data);
       if (isNew) {
-        this._put(await this._options.api.jobs(data.id));
+        this._put(await this._options.api.jobs(data.id, FINISHED_KEPT));
       }
     } else {
       return; // an event of a newer agent
@@ -274,11 +274,15 @@ export class JobsModel implements IJobsModel {
     for (const job of jobs) {
       this._jobs.set(identity(job), job);
     }
-    const finished = [...this._jobs.values()].filter(({ state }) => isFinished(state));
+    const finished = this._finished();
     if (finished.length > FINISHED_KEPT) {
       for (const old of finished.sort(newestFirst).slice(FINISHED_KEPT)) {
         this._jobs.delete(identity(old));
       }
     }
+  }
+
+  private _finished(): IJob[] {
+    return [...this._jobs.values()].filter(({ state }) => isFinished(state));
   }
 }

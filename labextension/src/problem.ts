@@ -9,15 +9,18 @@ export class RequestError extends Error {
   }
 }
 
-/** Return the problem that an error of any kind stands for. */
-export function toProblem(error: unknown): IProblem {
+/**
+ * Return the problem that an error of any kind stands for.
+ *
+ * @param hint - What to do when nothing answered; an answer brings its own.
+ */
+export function toProblem(error: unknown, hint: string): IProblem {
   if (error instanceof RequestError) {
     return error.problem;
   }
   if (error instanceof TypeError) {
-    // What a browser throws for any broken connection, in a word or two.
-    const detail = `The connection to the Jupyter server broke (${error.message}).`;
-    return { detail, hint: "It is tried again by itself." };
+    // What a browser throws for any broken connection, in words that differ from one to the other.
+    return { detail: "The Jupyter server does not answer: has it ended, or the network?", hint };
   }
   return { detail: error instanceof Error ? error.message : String(error) };
 }

@@ -49,8 +49,9 @@ export class AgentApi implements IAgentApi {
     return (await this._json(["clusters"])) as ICluster[];
   }
 
-  async jobs(cluster: string): Promise<IJob[]> {
-    return (await this._json(["clusters", cluster, "jobs"], "?state=active")) as IJob[];
+  async jobs(cluster: string, finished: number): Promise<IJob[]> {
+    const query = `?state=all&finished=${finished}`;
+    return (await this._json(["clusters", cluster, "jobs"], query)) as IJob[];
   }
 
   async cancel(cluster: string, job: string): Promise<IJob> {

@@ -40,6 +40,11 @@ export function stateKind(state: string): StateKind {
   return Object.hasOwn(KINDS, word) ? (KINDS[word] ?? "unknown") : "unknown";
 }
 
+/** Whether there is still something to cancel: what has done its work only waits for its nodes to be cleaned up. */
+export function isCancellable(state: string): boolean {
+  return !isFinished(state) && !state.includes("COMPLETING");
+}
+
 /** Whether a job in this state is over. A state that we do not know is not taken for the end. */
 export function isFinished(state: string): boolean {
   return ["done", "failed", "cancelled"].includes(stateKind(state));

@@ -25,7 +25,9 @@ export interface IJob {
   readonly submit_time: number | null;
   readonly start_time: number | null;
   readonly end_time: number | null;
-  readonly partition: string;
+  readonly partition: string | null;
+  /** A node list as Slurm writes it, such as `c4aiscw[1-4]`. */
+  readonly nodes: string | null;
   readonly name: string | null;
   readonly label: string | null;
   /** False: the controller does not answer, and the state is the last one known. */
@@ -51,7 +53,8 @@ export interface IServerEvent {
 /** What the model needs of the agent. */
 export interface IAgentApi {
   clusters(): Promise<ICluster[]>;
-  jobs(cluster: string): Promise<IJob[]>;
+  /** All jobs that are not over, and the newest of those that are. */
+  jobs(cluster: string, finished: number): Promise<IJob[]>;
   job(cluster: string, job: string): Promise<IJob>;
   cancel(cluster: string, job: string): Promise<IJob>;
   /**
@@ -73,18 +76,20 @@ export interface IJobsModel extends IDisposable {
   /** Why there is no connection, or why the last request failed; null when all is well. */
   readonly problem: IProblem | null;
   readonly clusters: readonly ICluster[];
-  /** What runs, then what waits, then what is over, each newest first; jobs that ended while they were watched stay until `forgetFinished`. */
+  /** What runs, then what waits, then what is over, each newest first. */
   readonly jobs: readonly IJob[];
+  /** Whether so many jobs are over that the oldest of them are not among `jobs`. */
+  readonly older: boolean;
   readonly running: number;
   readonly pending: number;
   /** The time on the server's clock, in seconds since the epoch. */
   readonly now: number;
+  /** From the request to cancel a job until it is seen in another state. */
   isCancelling(job: IJob): boolean;
   /** Cancel a job; a failure is told through `problem`. */
   cancel(job: IJob): Promise<void>;
   /** Ask the agent again, at once. */
   refresh(): void;
-  forgetFinished(): void;
   /** Somebody looks, or nobody does: without a watcher nothing is asked. */
   setVisible(visible: boolean): void;
 }

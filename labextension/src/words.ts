@@ -72,6 +72,52 @@ export function jobTasks(trans: TranslationBundle, job: IJob): string {
   return count === 0 ? "" : trans._n("%1 task", "%1 tasks", count);
 }
 
+/** Return what a job is called. */
+export function jobName(job: IJob): string {
+  return job.label ?? job.name ?? "";
+}
+
+/** Return the question before a job is cancelled, with as much of its name as fits into a line. */
+export function cancelTitle(trans: TranslationBundle, job: IJob): string {
+  const name = jobName(job);
+  const short = name.length > 40 ? `${name.slice(0, 40)}…` : name;
+  return job.id === null || name === ""
+    ? trans.__("Cancel job %1?", job.id ?? short)
+    : trans.__("Cancel job %1 (%2)?", job.id, short);
+}
+
+/** Return what it means to cancel a job, and for how many tasks. */
+export function cancelBody(trans: TranslationBundle, job: IJob): string {
+  const lost = trans.__("What it has not written by then is lost.");
+  const going = Object.entries(job.tasks ?? {}).filter(([state]) => !isFinished(state));
+  const count = going.reduce((sum, [, each]) => sum + each, 0);
+  if (count === 0) {
+    return lost;
+  }
+  const tasks = trans._n(
+    "It is an array, of which %1 task is not over: it is cancelled.",
+    "It is an array, of which %1 tasks are not over: all of them are cancelled.",
+    count,
+  );
+  return `${tasks} ${lost}`;
+}
+
+/** Return when a job was submitted, started and ended, a line each, in the words of this place. */
+export function jobTimes(trans: TranslationBundle, job: IJob): string {
+  const when = (seconds: number): string => new Date(seconds * 1000).toLocaleString();
+  const lines = [];
+  if (job.submit_time !== null) {
+    lines.push(trans.__("Submitted %1", when(job.submit_time)));
+  }
+  if (job.start_time !== null && stateKind(job.state) !== "pending") {
+    lines.push(trans.__("Started %1", when(job.start_time)));
+  }
+  if (job.end_time !== null && isFinished(job.state)) {
+    lines.push(trans.__("Ended %1", when(job.end_time)));
+  }
+  return lines.join("\n");
+}
+
 /** Return why a job waits or how it ended, since when nothing is known of it, and what to do: a line each. */
 export function jobReason(trans: TranslationBundle, job: IJob): string[] {
   const lines = [job.reason_text || job.reason, job.next_step];

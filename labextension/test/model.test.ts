@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { JobsModel } from "../src/model";
+import { FINISHED_KEPT, JobsModel } from "../src/model";
 import { RequestError } from "../src/problem";
 import type { IAgentApi, ICluster, IJob, IServerEvent } from "../src/tokens";
 
@@ -19,6 +19,7 @@ function job(id: string, state: string, more: Partial<IJob> = {}): IJob {
     start_time: null,
     end_time: null,
     partition: "arandu",
+    nodes: null,
     name: `job ${id}`,
     label: null,
     known: true,
@@ -34,6 +35,8 @@ class Agent implements IAgentApi {
   known = [CLUSTER];
   clockOffset = 0;
   opened = 0;
+  finished = 0;
+  cancelled = "COMPLETING";
   asked: string[] = [];
   failure: Error | null = null;
   private _send: (event: IServerEvent | null) => void = () => undefined;
@@ -46,7 +49,8 @@ class Agent implements IAgentApi {
     return Promise.resolve(this.known);
   }
 
-  async jobs(cluster: string): Promise<IJob[]> {
+  async jobs(cluster: string, finished: number): Promise<IJob[]> {
+    this.finished = finished;
     return Promise.resolve(this.table.filter((each) => each.cluster === cluster));
   }
 
@@ -59,7 +63,7 @@ class Agent implements IAgentApi {
     if (this.failure !== null) {
       throw this.failure;
     }
-    return Promise.resolve(job(reference, "CANCELLED"));
+    return Promise.resolve(job(reference, this.cancelled));
   }
 
   async events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>> {
@@ -150,22 +154,23 @@ describe("JobsModel", () => {
       expect(model.jobs.map(({ id }) => id)).toEqual(["7", "1", "2"]);
     });
     expect([model.running, model.pending]).toEqual([1, 0]);
-    model.forgetFinished();
-    expect(model.jobs.map(({ id }) => id)).toEqual(["7", "1"]);
   });
 
-  it("keeps the newest of what has ended", async () => {
+  it("keeps the newest of what has ended, and knows that there are older ones", async () => {
     const agent = new Agent();
-    agent.table = Array.from({ length: 60 }, (_, id) => job(String(id + 1), "COMPLETED"));
+    const ended = Array.from({ length: FINISHED_KEPT }, (_, id) => job(String(id), "COMPLETED"));
+    agent.table = ended.slice(1);
     start(agent);
     await vi.waitFor(() => {
       expect(model.connection).toBe("live");
     });
-    expect([model.jobs.length, model.jobs.at(-1)?.id]).toEqual([50, "11"]);
-    agent.send("job", job("70", "FAILED"));
+    expect([agent.finished, model.older]).toEqual([FINISHED_KEPT, false]);
+    agent.send("job", ended[0]);
+    agent.send("job", job("7000", "FAILED"));
     await vi.waitFor(() => {
-      expect([model.jobs[0]?.id, model.jobs.at(-1)?.id]).toEqual(["70", "12"]);
+      expect([model.jobs[0]?.id, model.jobs.at(-1)?.id]).toEqual(["7000", "1"]);
     });
+    expect([model.jobs.length, model.older]).toEqual([FINISHED_KEPT, true]);
   });
 
   it("takes a cluster that comes later, with its jobs", async () => {
@@ -241,7 +246,40 @@ describe("JobsModel", () => {
     expect(model.problem?.detail).toBe("Access denied.");
     agent.failure = null;
     await model.cancel(running!);
-    expect([model.jobs[0]?.state, model.running, model.problem]).toEqual(["CANCELLED", 0, null]);
+    expect([model.jobs[0]?.state, model.problem]).toEqual(["COMPLETING", null]);
+    agent.send("job", job("1", "CANCELLED"));
+    await vi.waitFor(() => {
+      expect([model.jobs[0]?.state, model.running]).toEqual(["CANCELLED", 0]);
+    });
+  });
+
+  it("takes a job for being cancelled until it is seen in another state", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    agent.cancelled = "RUNNING";
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    await model.cancel(model.jobs[0]!);
+    expect(model.isCancelling(model.jobs[0]!)).toBe(true);
+    agent.send("job", job("1", "PENDING")); // put back into the queue by somebody else
+    await vi.waitFor(() => {
+      expect(model.pending).toBe(1);
+    });
+    expect(model.isCancelling(model.jobs[0]!)).toBe(false);
+  });
+
+  it("says of a job what is not known when nobody answers the request to cancel it", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    start(agent);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    agent.failure = new TypeError("Failed to fetch");
+    await model.cancel(model.jobs[0]!);
+    expect(model.problem?.hint).toBe("Whether the job was cancelled is not known: look again.");
   });
 
   it("tells a broken connection in words", async () => {
@@ -251,9 +289,10 @@ describe("JobsModel", () => {
     await vi.waitFor(() => {
       expect(model.connection).toBe("broken");
     });
-    expect(model.problem?.detail).toBe(
-      "The connection to the Jupyter server broke (Failed to fetch).",
-    );
+    expect(model.problem).toEqual({
+      detail: "The Jupyter server does not answer: has it ended, or the network?",
+      hint: "The connection is tried again by itself.",
+    });
   });
 
   it("tells the time by the server's clock", () => {

@@ -22,6 +22,7 @@ const JOB: IJob = {
   start_time: null,
   end_time: null,
   partition: HOSTILE,
+  nodes: HOSTILE,
   name: HOSTILE,
   label: null,
   known: true,
@@ -64,30 +65,53 @@ describe("what is shown", () => {
     const node = await show(new JobsPanel(model([JOB]), trans, () => undefined));
     expect(node.querySelector("img, b")).toBeNull();
     expect(node.querySelector(".jp-Slurm-name")?.textContent).toBe(HOSTILE);
+    expect(node.querySelector(".jp-Slurm-nodes")?.textContent).toBe(HOSTILE);
     expect(node.querySelector("[role=status]")?.textContent).toBe(HOSTILE);
   });
 
   it("offers to cancel what goes on, and nothing for what has ended", async () => {
     const cancel = vi.fn();
     const ended = { ...JOB, id: "11", state: "FAILED" };
-    const node = await show(new JobsPanel(model([JOB, ended]), trans, cancel));
+    const ending = { ...JOB, id: "10", state: "COMPLETING" };
+    const node = await show(new JobsPanel(model([JOB, ending, ended]), trans, cancel));
     const buttons = node.querySelectorAll<HTMLButtonElement>("tbody button");
     expect(buttons).toHaveLength(1);
     buttons[0]!.click();
     expect(cancel).toHaveBeenCalledExactlyOnceWith(JOB);
   });
 
-  it("draws the first of very many jobs and counts the rest", async () => {
+  it("draws the first of very many jobs and says where the others are", async () => {
     const many = Array.from({ length: 1203 }, (_, id) => ({ ...JOB, id: String(id) }));
     const node = await show(new JobsPanel(model(many), trans, () => undefined));
-    expect(node.querySelectorAll("tbody tr")).toHaveLength(500);
-    expect(node.textContent).toContain("… and 703 more");
+    expect(node.querySelectorAll("tbody tr")).toHaveLength(1000);
+    expect(node.textContent).toContain("Older ones: jupyter slurm jobs --all");
+  });
+
+  it("hides what is over and shows it again", async () => {
+    const ended = { ...JOB, id: "11", state: "FAILED" };
+    const shown = { ...model([JOB, ended]), older: true } as unknown as IJobsModel;
+    const node = await show(new JobsPanel(shown, trans, () => undefined));
+    const button = node.querySelector<HTMLButtonElement>("header button")!;
+    for (const [label, rows] of [
+      ["Hide finished", 2],
+      ["Show finished (1)", 1],
+      ["Hide finished", 2],
+    ]) {
+      await vi.waitFor(() => {
+        expect([button.textContent, node.querySelectorAll("tbody tr").length]).toEqual([
+          label,
+          rows,
+        ]);
+      });
+      expect(node.textContent.includes("Older ones")).toBe(rows === 2);
+      button.click();
+    }
   });
 
   it("says that there are no jobs", async () => {
     const node = await show(new JobsPanel(model([]), trans, () => undefined));
     expect(node.querySelector("table")).toBeNull();
-    expect(node.querySelector(".jp-Slurm-empty")?.textContent).toBe("No jobs in the queue.");
+    expect(node.querySelector(".jp-Slurm-empty")?.textContent).toBe("No jobs.");
   });
 
   it("has the whole of a long name at hand, and the tasks of an array", async () => {

@@ -2,9 +2,18 @@ import { nullTranslator } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
 import { formatDuration } from "../src/format";
-import { isFinished, stateKind } from "../src/states";
+import { isCancellable, isFinished, stateKind } from "../src/states";
 import type { IJob, IJobsModel } from "../src/tokens";
-import { connectionText, jobReason, jobTasks, jobTime, summary } from "../src/words";
+import {
+  cancelBody,
+  cancelTitle,
+  connectionText,
+  jobReason,
+  jobTasks,
+  jobTime,
+  jobTimes,
+  summary,
+} from "../src/words";
 
 const trans = nullTranslator.load("jupyter_slurm");
 
@@ -91,6 +100,31 @@ describe("a job", () => {
       ["SUSPENDED", "RUNNING+COMPLETING", "A_NEW_ONE", "constructor", ""].some(isFinished),
     ).toBe(false);
     expect(stateKind("A_NEW_ONE")).toBe("unknown");
+  });
+
+  it("can be cancelled until its work is done", () => {
+    expect(["PENDING", "RUNNING", "A_NEW_ONE"].every(isCancellable)).toBe(true);
+    expect(["COMPLETED", "COMPLETING", "RUNNING+COMPLETING"].some(isCancellable)).toBe(false);
+  });
+
+  it("is named before it is cancelled, and so is the number of its tasks", () => {
+    const job = { ...waiting, id: "12", name: "fit", label: null };
+    expect(cancelTitle(trans, job)).toBe("Cancel job 12 (fit)?");
+    expect(cancelTitle(trans, { ...job, name: null })).toBe("Cancel job 12?");
+    expect(cancelTitle(trans, { ...job, id: null })).toBe("Cancel job fit?");
+    expect(cancelTitle(trans, { ...job, name: "x".repeat(1000) })).toHaveLength(58);
+    expect(cancelBody(trans, job)).toBe("What it has not written by then is lost.");
+    const tasks = { PENDING: 1998, RUNNING: 3, COMPLETED: 7 };
+    expect(cancelBody(trans, { ...job, tasks })).toContain("2001 tasks are not over");
+    expect(cancelBody(trans, { ...job, tasks: { RUNNING: 1 } })).toContain("1 task is not over");
+  });
+
+  it("tells when it was submitted, started and ended", () => {
+    const when = (seconds: number): string => new Date(seconds * 1000).toLocaleString();
+    expect(jobTimes(trans, { ...waiting, start_time: 500 })).toBe(`Submitted ${when(100)}`);
+    expect(jobTimes(trans, { ...waiting, state: "FAILED", start_time: 150, end_time: 155 })).toBe(
+      `Submitted ${when(100)}\nStarted ${when(150)}\nEnded ${when(155)}`,
+    );
   });
 });
 

@@ -201,7 +201,23 @@ def test_a_preview_is_no_job(http: httpx.Client) -> None:
     assert response.json() == {"argv": ["sbatch", "-n1"], "script": "#!/bin/sh\n"}
 
 
-@pytest.mark.parametrize("query", ["state=gone", "state=", "state=all&state=all", "state=%ff"])
+def test_of_what_has_finished_the_newest_are_told(
+    http: httpx.Client, core: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = [
+        {"key": None, "cluster": "local", "id": str(number), "state": state, "known": True, "finished": finished}
+        for number, state, finished in ((15, "FAILED", True), (14, "PENDING", False), (13, "COMPLETED", True))
+    ] + [{"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": True}]
+
+    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
+        return table
+
+    monkeypatch.setattr(core, "jobs", jobs)
+    for query, ids in (("", "15 14 13 12"), ("&finished=1", "15 14 12"), ("&finished=0", "14 12")):
+        assert [job["id"] for job in http.get(f"{JOBS}?state=all{query}").json()] == ids.split()
+
+
+@pytest.mark.parametrize("query", ["state=gone", "state=", "state=all&state=all", "state=%ff", "finished=-1"])
 def test_a_bad_query_is_refused(http: httpx.Client, query: str) -> None:
     _problem(http.get(f"{JOBS}?{query}"), 400)
 

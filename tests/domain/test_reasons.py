@@ -138,6 +138,18 @@ def test_ends(record: JobRecord, words: str, step: str) -> None:
     assert step in todo
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "words"),
+    [("CANCELLED", "DependencyNeverSatisfied", "depends on"), ("FAILED", "BadConstraints", "No node")],
+)
+def test_what_never_started_is_told_by_its_reason(state: str, reason: str, words: str) -> None:
+    said, todo = explain(reason, job(state, exit_code=0, signal=0))
+    assert words in said
+    assert "never started" in said
+    assert "output" not in todo
+    assert explain(reason, job("FAILED", exit_code=3))[0] == "The job ended with exit code 3."
+
+
 @given(
     st.sampled_from(sorted(FINAL_STATES)),
     st.none() | st.integers(0, 255),

@@ -82,16 +82,33 @@ def test_jobs_are_seen_and_cancelled(
     expect(row_of(page, running).locator(".jp-Slurm-time")).not_to_be_empty()
     screenshot(page, "panel")
 
-    row.get_by_role("button", name=f"Cancel job {waiting}").click()
-    page.get_by_role("button", name="Keep it").click()
+    expect(row_of(page, running).locator(".jp-Slurm-nodes")).to_have_text("dgx01")
+    cancel = row.get_by_role("button", name=f"Cancel job {waiting}")
+    cancel.click()
+    expect(page.locator(".jp-Dialog-header")).to_have_text(f"Cancel job {waiting} ({HOSTILE})?")
+    screenshot(page, "panel-cancel")
+    page.keyboard.press("Enter")
+    expect(page.locator(".jp-Dialog")).to_have_count(0)
     expect(row.locator(".jp-Slurm-state")).to_have_text("PENDING")
-    row.get_by_role("button", name=f"Cancel job {waiting}").click()
+    expect(cancel).to_be_enabled()
+    page.set_viewport_size({"width": 700, "height": 900})
+    expect(cancel).to_be_in_viewport(ratio=1)
+    screenshot(page, "panel-narrow")
+    page.set_viewport_size({"width": 1400, "height": 900})
+    cancel.click()
     page.get_by_role("button", name="Cancel the job").click()
     expect(row.locator(".jp-Slurm-state")).to_contain_text("CANCELLED")
     expect(row.get_by_role("button")).to_have_count(0)
     expect(status).to_have_text("Slurm: 1 running")
+
+    page.reload()  # what was over before the page was loaded is shown as well
+    status.click()
+    expect(row.locator(".jp-Slurm-state")).to_contain_text("CANCELLED")
+    expect(rows).to_have_count(2)
     page.get_by_role("button", name="Hide finished").click()
     expect(rows).to_have_count(1)
+    page.get_by_role("button", name="Show finished (1)").click()
+    expect(rows).to_have_count(2)
 
 
 SAVED_LAYOUT = """async () => {
@@ -109,6 +126,15 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
     wait_for(lambda: "jupyter-slurm:jobs" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
     page.reload()
+    expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
+
+
+def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], None]) -> None:
+    page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
+    card = page.locator(".jp-LauncherCard", has_text="Slurm Jobs")
+    card.scroll_into_view_if_needed()
+    screenshot(page, "launcher")
+    card.click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
 
 
@@ -154,3 +180,15 @@ def test_a_server_without_an_answer_is_told_in_words(page: Page, lab: Any) -> No
     expect(status).to_have_attribute("title", "No agent answers.\nLook at its log.")
     page.unroute("**/jupyter-slurm/api/**")
     expect(status).to_have_attribute("data-connection", "live")
+
+
+def test_a_server_that_has_ended_is_told_in_words(page: Page) -> None:
+    status = page.locator(".jp-Slurm-status button")
+    expect(status).to_have_attribute("data-connection", "live")
+    page.route("**/jupyter-slurm/api/**", lambda route: route.abort("connectionrefused"))
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:refresh')")
+    expect(status).to_have_text("Slurm: not reachable")
+    expect(status).to_have_attribute(
+        "title",
+        "The Jupyter server does not answer: has it ended, or the network?\nThe connection is tried again by itself.",
+    )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.errors import JobFailed, from_problem
-from jupyter_slurm.handles.card import Pane, as_html, as_text, duration, headline
+from jupyter_slurm.handles.card import Pane, as_html, as_text, duration, headline, sentences
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.terminal import Screen
 
@@ -86,3 +86,77 @@ def test_a_failure_says_state_reason_log_and_next_step_and_travels() -> None:
     again = from_problem(error.to_problem())
     assert isinstance(again, JobFailed)
     assert again.details["exit_code"] == 3
+
+
+LOOK = "The last lines of its output say why."
+
+
+def test_the_last_lines_are_named_only_where_they_are_shown() -> None:
+    job = _job(reason="NonZeroExitCode", reason_text="The job ended with exit code 3.", next_step=LOOK)
+    assert LOOK not in as_text(job, [])
+    assert LOOK not in as_html(job, [])
+    assert LOOK in as_text(job, [Pane("stdout", "no", False, None)])
+    assert str(failure(job, "no", "/somewhere/stdout")).endswith(LOOK)
+    empty = str(failure(job, "", "/somewhere/stdout"))
+    assert LOOK not in empty
+    assert "empty" in empty
+    array = str(failure({**job, "tasks": {"FAILED": 2}}, "", None))
+    assert LOOK not in array
+    assert array.endswith("job.task(N).stdout")
+
+
+def test_what_never_ran_has_no_log() -> None:
+    job = _job(state="CANCELLED", exit_code=0, start_time=5.0, end_time=5.0)
+    said = str(failure(job, "", "/somewhere/stdout"))
+    assert "log" not in said
+    assert "output" not in said
+    assert "ran 0:00" not in said
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ({"state": "COMPLETED", "exit_code": 0}, "exit code 0"),
+        ({"state": "FAILED", "exit_code": 3}, "exit code 3"),
+        ({"state": "FAILED", "exit_code": 0, "signal": 9}, "ended by signal 9"),
+        ({"state": "CANCELLED", "exit_code": 0}, ""),
+        ({"state": "CANCELLED", "exit_code": 0, "signal": 15}, "ended by signal 15"),
+        ({"state": "TIMEOUT", "exit_code": 0}, ""),
+        ({"state": "FAILED", "exit_code": 0}, ""),
+        ({"state": "OUT_OF_MEMORY", "exit_code": 0, "signal": 125}, ""),
+    ],
+)
+def test_exit_codes_are_shown_where_they_say_something(values: dict[str, Any], shown: str) -> None:
+    assert headline(_job(**{"exit_code": None, **values})).partition(": ")[2] == ", ".join(
+        text for text in (values["state"], shown) if text
+    )
+
+
+def test_the_reason_why_it_waited_is_not_mixed_with_the_end() -> None:
+    job = _job(state="CANCELLED", reason="Priority", reason_text="The job was cancelled.")
+    assert "Priority" not in as_text(job, [])
+    waiting = _job(state="PENDING", finished=False, reason="Priority", reason_text="Other jobs come first.")
+    assert "Priority: Other jobs come first." in as_text(waiting, [])
+
+
+def test_the_limit_is_shown_while_it_counts() -> None:
+    job = _job(state="RUNNING", finished=False, start_time=1.0, time_limit=7200, exit_code=None)
+    assert headline(job).endswith(", limit 2:00:00")
+    assert "limit 2:00:00" in as_html(job, [])
+    assert "limit" not in headline(_job(time_limit=7200))
+
+
+def test_what_several_said_are_sentences() -> None:
+    assert sentences("squeue is not on the PATH", "Can it be used?", None, " ", "No") == (
+        "squeue is not on the PATH. Can it be used? No."
+    )
+    job = _job(state="RUNNING", finished=False)
+    assert "does not answer. Trying again" in as_text(job, [], trouble="It does not answer")
+
+
+def test_an_answer_that_is_still_to_come_is_one_line() -> None:
+    error = {"detail": "sbatch has not answered yet: it is looked for", "hint": "Do not submit it again."}
+    job = _job(state="SUBMITTING", finished=False, known=False, exit_code=None, id=None, error=error)
+    assert as_text(job, []).split("\n")[1:] == [
+        "  sbatch has not answered yet: it is looked for. Do not submit it again."
+    ]

@@ -115,9 +115,45 @@ def test_nothing_in_an_output_becomes_markup(data: bytes) -> None:
     assert {tag for tag, _ in collector.seen} <= {"span"}
     for _, attributes in collector.seen:
         assert set(attributes) <= {"style"}
-        assert re.fullmatch(r"[a-z0-9#:;\-. ]*", attributes.get("style") or "")
+        assert re.fullmatch(r"[a-zC0-9#:;\-. %,()]*", attributes.get("style") or "")
     assert not re.search(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]", text)
     assert not re.search(r"\x1b(?!\[[0-9;]*m)", text)
+
+
+def _contrast(one: list[float], other: list[float]) -> float:
+    """Contrast of two colours of 0 to 255 (WCAG 2.2)."""
+
+    def luminance(color: list[float]) -> float:
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (each / 255 for each in color)]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def _rgb(code: str) -> list[float]:
+    return [float(each) for each in bytes.fromhex(code.removeprefix("#"))]
+
+
+@pytest.mark.parametrize("ground", [0x11, 0xFF], ids=["dark", "light"])
+@pytest.mark.parametrize("code", [*range(30, 38), *range(90, 98), "38;5;17", "38;5;226", "38;2;0;0;90", "1;31"])
+def test_a_colour_can_be_read_in_a_light_and_in_a_dark_theme(code: int | str, ground: float) -> None:
+    found = re.search(
+        r"(?:^|\W)color: color-mix\(in srgb, (#\w+) (\d+)%, currentColor\)", to_html(f"\x1b[{code}mx\x1b[0m")
+    )
+    assert found
+    part, text = int(found[2]) / 100, 0xDE if ground < 128 else 0x21  # JupyterLab's text: 87 % of white or of black
+    mixed = [part * each + (1 - part) * text for each in _rgb(found[1])]
+    assert _contrast(mixed, [ground] * 3) > 2.9
+
+
+@pytest.mark.parametrize("code", [*range(40, 48), *range(100, 108), "48;5;17", "37;44", "97;41", "7"])
+def test_text_on_a_ground_of_its_own_can_be_read(code: int | str) -> None:
+    html = to_html(f"\x1b[{code}mx\x1b[0m")
+    ground, text = (re.search(rf"(?<![-\w]){name}: (#\w+)", html) for name in ("background(?:-color)?", "color"))
+    assert ground
+    assert text
+    assert _contrast(_rgb(text[1]), _rgb(ground[1])) > 3
 
 
 @given(st.text(st.characters(), max_size=60))

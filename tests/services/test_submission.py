@@ -67,6 +67,15 @@ async def test_missing_python_is_told_by_the_job(desk):
     assert "/no/such/python" in await desk.text(job["key"], "stderr")
 
 
+async def test_the_limit_that_was_asked_for_is_known_at_once(desk):
+    asked = "#!/bin/sh\n#SBATCH --time 1-0\n"
+    from_header = await desk.submit(asked, "--begin=now+1hour")
+    assert from_header["time_limit"] == 24 * 3600
+    from_line = await desk.submit(asked, "--begin=now+1hour", "-t", "2:00:00")
+    assert from_line["time_limit"] == 7200
+    assert (await desk.submit("#!/bin/sh\n", "--begin=now+1hour"))["time_limit"] is None
+
+
 async def test_record_follows_its_schema_before_and_after(desk):
     job = await desk.submit("print(1)", "--job-name", "n", label="mine")
     path = Path(job["folder"], "job.json")

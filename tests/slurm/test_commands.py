@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import time
+import tomllib
 
 import pytest
 
 from jupyter_slurm.cli.main import main
+from jupyter_slurm.embedded.control import ClusterControl
+from jupyter_slurm.embedded.description import load_description, parse_description
 
 pytestmark = pytest.mark.slurm
 
@@ -53,6 +58,52 @@ def test_start_status_stop(embedded, short_tmp, nothing_left):
     code, out, _ = embedded("stop")
     assert (code, out) == (0, f"No cluster in {short_tmp}/cli.\n")
     nothing_left(short_tmp / "cli")
+
+
+def test_a_shell_is_told_how_to_use_it(embedded, short_tmp):
+    code, out, err = embedded("env")
+    assert (code, out) == (1, "")
+    assert "There is no cluster in" in err
+    embedded("start")
+    use = f'eval "$({sys.executable} -m jupyter_slurm.embedded env --dir {short_tmp}/cli)"; scontrol show config'
+    done = subprocess.run(["sh", "-c", use], capture_output=True, text=True, check=True)
+    assert re.search(r"ClusterName += tiny\n", done.stdout)
+
+
+def test_a_controller_that_does_not_answer_is_told_soon(embedded, short_tmp):
+    embedded("start")
+    with ClusterControl(short_tmp / "cli").frozen_controller():
+        begun = time.monotonic()
+        code, out, _ = embedded("status")
+        assert time.monotonic() - begun < 15
+    assert code == 1
+    assert "runs, but its controller does not answer" in out
+    assert embedded("status")[0] == 0
+
+
+def test_numbers_of_jobs_do_not_come_again(embedded, short_tmp):
+    def submit() -> int:
+        embedded("start")
+        cluster = ClusterControl(short_tmp / "cli")
+        number = int(cluster.run("sbatch", "--parsable", "-pp", "-o/dev/null", "--wrap=true").stdout)
+        embedded("stop")
+        return number
+
+    assert submit() < submit()
+
+
+def test_the_description_that_ships_is_one_to_begin_from(tmp_path, capsys):
+    assert main(["embedded", "describe"]) == 0
+    (tmp_path / "my.toml").write_text(capsys.readouterr().out)
+    assert load_description(tmp_path / "my.toml") == load_description()
+
+
+def test_the_example_in_the_help_is_a_description(capsys):
+    with pytest.raises(SystemExit):
+        main(["embedded", "start", "--help"])
+    example = re.search(r"small one:\n(.*?)\nThe one", capsys.readouterr().out, re.DOTALL)
+    assert example
+    assert parse_description(tomllib.loads(example[1])).node_names == ["gpu1", "gpu2"]
 
 
 def test_accounting_and_users_by_option(embedded, short_tmp):

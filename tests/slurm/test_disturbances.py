@@ -59,8 +59,8 @@ def test_a_frozen_controller_takes_the_call_and_does_not_answer(new_cluster, wai
         done = cluster.run("sbatch", "--wrap", "true", "-o", "/dev/null", check=False)
         assert done.returncode == 1
         assert "timed out" in done.stderr
-    queue = ["squeue", "--noheader", "--states=all", "--format=%A"]
-    wait_for(lambda: cluster.run(*queue, check=False).stdout == "1\n", "the job whose answer was lost")
+    queue = ["squeue", "--noheader", "--states=all", "--format=%j"]
+    wait_for(lambda: cluster.run(*queue, check=False).stdout == "wrap\n", "the job whose answer was lost")
 
 
 def test_a_node_without_power_loses_its_jobs(new_cluster, wait_for):

@@ -3,12 +3,20 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import { isFinished, stateKind } from "../states";
+import { isCancellable, isFinished, stateKind } from "../states";
 import type { IJob, IJobsModel } from "../tokens";
-import { connectionText, jobReason, jobTasks, jobTime, silentCluster } from "../words";
+import {
+  connectionText,
+  jobName,
+  jobReason,
+  jobTasks,
+  jobTime,
+  jobTimes,
+  silentCluster,
+} from "../words";
 
-/** A browser draws no more rows than this at ease; the rest is counted. */
-const ROWS = 500;
+/** A browser draws no more rows than this at ease. */
+const ROWS = 1_000;
 /** How often running times are drawn again, in milliseconds. */
 const TICK = 10_000;
 
@@ -20,7 +28,7 @@ interface IRowProps {
 }
 
 function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
-  const name = job.label ?? job.name ?? "";
+  const name = jobName(job);
   const cancelling = model.isCancelling(job);
   return (
     <tr data-kind={stateKind(job.state)} data-known={job.known}>
@@ -42,9 +50,12 @@ function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
         ))}
       </td>
       <td>{job.partition}</td>
-      <td className="jp-Slurm-time">{jobTime(job, model.now)}</td>
-      <td>
-        {!isFinished(job.state) && (
+      <td className="jp-Slurm-nodes">{job.nodes}</td>
+      <td className="jp-Slurm-time" title={jobTimes(trans, job)}>
+        {jobTime(job, model.now)}
+      </td>
+      <td className="jp-Slurm-action">
+        {isCancellable(job.state) && (
           <button
             type="button"
             className="jp-mod-styled jp-mod-minimal"
@@ -62,13 +73,19 @@ function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
   );
 }
 
-interface ITableProps {
+interface IPanelProps {
   readonly model: IJobsModel;
   readonly trans: TranslationBundle;
   readonly cancel: (job: IJob) => void;
 }
 
-function Table({ model, trans, cancel }: ITableProps): React.ReactElement {
+interface ITableProps extends IPanelProps {
+  readonly jobs: readonly IJob[];
+  /** Whether there are jobs that are not among these. */
+  readonly older: boolean;
+}
+
+function Table({ model, trans, cancel, jobs, older }: ITableProps): React.ReactElement {
   const [, tick] = React.useReducer((count: number) => count + 1, 0);
   React.useEffect(() => {
     const timer = setInterval(tick, TICK);
@@ -76,9 +93,8 @@ function Table({ model, trans, cancel }: ITableProps): React.ReactElement {
       clearInterval(timer);
     };
   }, []);
-  const { jobs } = model;
   if (jobs.length === 0) {
-    return <p className="jp-Slurm-empty">{trans.__("No jobs in the queue.")}</p>;
+    return <p className="jp-Slurm-empty">{trans.__("No jobs.")}</p>;
   }
   const heads = [
     trans.__("Job"),
@@ -86,6 +102,7 @@ function Table({ model, trans, cancel }: ITableProps): React.ReactElement {
     trans.__("State"),
     trans.__("Reason"),
     trans.__("Partition"),
+    trans.__("Nodes"),
     trans.__("Time"),
     "",
   ];
@@ -110,7 +127,54 @@ function Table({ model, trans, cancel }: ITableProps): React.ReactElement {
           ))}
         </tbody>
       </table>
-      {jobs.length > ROWS && <p>{trans.__("… and %1 more", jobs.length - ROWS)}</p>}
+      {(older || jobs.length > ROWS) && (
+        <p className="jp-Slurm-aside">{trans.__("Older ones: jupyter slurm jobs --all")}</p>
+      )}
+    </>
+  );
+}
+
+function Panel({ model, trans, cancel }: IPanelProps): React.ReactElement {
+  const [hidden, setHidden] = React.useState(false);
+  const going = model.jobs.filter(({ state }) => !isFinished(state));
+  const finished = model.jobs.length - going.length;
+  return (
+    <>
+      <header>
+        <h2>{trans.__("My Slurm jobs")}</h2>
+        <span>
+          <button
+            type="button"
+            className="jp-mod-styled jp-mod-minimal"
+            onClick={() => {
+              setHidden(!hidden);
+            }}
+          >
+            {hidden ? trans.__("Show finished (%1)", finished) : trans.__("Hide finished")}
+          </button>
+          <button
+            type="button"
+            className="jp-mod-styled jp-mod-minimal"
+            onClick={() => {
+              model.refresh();
+            }}
+          >
+            {trans.__("Refresh")}
+          </button>
+        </span>
+      </header>
+      <p
+        className="jp-Slurm-notice"
+        role="status"
+        data-problem={model.problem !== null || silentCluster(model) !== undefined}
+      >
+        {connectionText(trans, model)}
+      </p>
+      <Table
+        {...{ model, trans, cancel }}
+        jobs={hidden ? going : model.jobs}
+        older={model.older && !hidden}
+      />
     </>
   );
 }
@@ -126,44 +190,9 @@ export class JobsPanel extends ReactWidget {
   }
 
   protected override render(): React.ReactElement {
-    const [model, trans] = [this._model, this._trans];
     return (
-      <UseSignal signal={model.changed}>
-        {() => (
-          <>
-            <header>
-              <h2>{trans.__("My Slurm jobs")}</h2>
-              <span>
-                <button
-                  type="button"
-                  className="jp-mod-styled jp-mod-minimal"
-                  onClick={() => {
-                    model.forgetFinished();
-                  }}
-                >
-                  {trans.__("Hide finished")}
-                </button>
-                <button
-                  type="button"
-                  className="jp-mod-styled jp-mod-minimal"
-                  onClick={() => {
-                    model.refresh();
-                  }}
-                >
-                  {trans.__("Refresh")}
-                </button>
-              </span>
-            </header>
-            <p
-              className="jp-Slurm-notice"
-              role="status"
-              data-problem={model.problem !== null || silentCluster(model) !== undefined}
-            >
-              {connectionText(trans, model)}
-            </p>
-            <Table {...{ model, trans, cancel: this._cancel }} />
-          </>
-        )}
+      <UseSignal signal={this._model.changed}>
+        {() => <Panel model={this._model} trans={this._trans} cancel={this._cancel} />}
       </UseSignal>
     );
   }

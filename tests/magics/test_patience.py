@@ -1,0 +1,92 @@
+"""Magics in a row, and a Slurm that does not answer: nobody waits without a word, and everybody learns what to do."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+
+def test_a_whole_notebook_asks_at_once_a_loop_waits_and_says_so_and_scancel_never_waits(
+    kernel: Any, wait_for: Callable[..., Any]
+) -> None:
+    ran = kernel.ok("for _ in range(30): get_ipython().run_line_magic('squeue', '-h')")
+    assert "waits" not in ran.stderr
+    request = kernel.begin("%squeue -h")
+    wait_for(lambda: kernel.pump() or _told(kernel, request), "the cell says that it waits")
+    kernel.manager.interrupt_kernel()
+    ran = kernel.end(request)
+    assert re.fullmatch(
+        r"squeue waits \d+ s: the controller is shared\. jupyter_slurm\.jobs\(\) costs nothing\.\n", ran.stderr
+    )
+    assert (ran.error, ran.traceback) == ("WaitInterrupted", "Interrupted: squeue was not run.")
+    ran = kernel.ok("for _ in range(40): get_ipython().run_line_magic('scancel', '99999999')")
+    assert "waits" not in ran.stderr
+
+
+def _told(kernel: Any, request: str) -> bool:
+    return any("waits" in m["content"].get("text", "") for m in kernel.under(request))
+
+
+def test_what_is_mistyped_takes_nothing_from_what_one_may_ask(bare_kernel: Any) -> None:
+    # A loop of ten seconds would say that it waits: the agent is the one of the test before.
+    bare_kernel.ok("%load_ext jupyter_slurm")
+    code = "try:\n    get_ipython().run_line_magic('squeue', '--no-such')\nexcept Exception as e:\n    print(e)\n"
+    for _ in range(2):
+        ran = bare_kernel.ok(code)
+    assert "unrecognized option" in ran.stdout
+    assert "waits" not in ran.stderr  # the second follows the first without a word
+
+
+@pytest.fixture
+def slurm_conf(kernel: Any) -> Any:
+    """Names another slurm.conf in the kernel, or none; afterwards the old one is back."""
+    before = kernel.value("__import__('os').environ['SLURM_CONF']")
+
+    def use(path: str | None) -> None:
+        change = "del os.environ['SLURM_CONF']" if path is None else f"os.environ['SLURM_CONF'] = {path!r}"
+        kernel.ok(f"import os; {change}")
+
+    yield use
+    kernel.ok(f"import os; os.environ['SLURM_CONF'] = {before!r}")
+
+
+@pytest.mark.parametrize("cell", ["%squeue", "%sinfo", "%scancel 3", "%%sbatch\nprint(1)"])
+def test_without_a_slurm_conf_it_is_said_what_to_set(kernel: Any, slurm_conf: Any, cell: str) -> None:
+    if Path("/etc/slurm/slurm.conf").exists():
+        pytest.skip("Slurm is found without SLURM_CONF here")
+    slurm_conf(None)
+    ran = kernel.run(cell)
+    assert ran.error == "ConfigError"
+    assert "Slurm is not found" in ran.traceback
+    assert "Set SLURM_CONF" in ran.traceback
+    assert "--help" not in ran.traceback
+
+
+def test_a_controller_that_is_away_is_told_in_the_words_of_jobs(
+    kernel: Any, slurm_conf: Any, cluster: Any, tmp_path: Path
+) -> None:
+    dead = tmp_path / "etc"
+    shutil.copytree(Path(cluster.slurm_conf).parent, dead)
+    text = (dead / "slurm.conf").read_text()
+    (dead / "slurm.conf").write_text(re.sub(r"(?m)^SlurmctldPort=.*", "SlurmctldPort=1", text))
+    slurm_conf(str(dead / "slurm.conf"))
+    ran = kernel.run("%squeue -h")
+    assert ran.error == "ControllerError"
+    assert "Slurm does not answer" in ran.traceback
+    assert "Jobs go on without it" in ran.traceback
+    assert "--help" not in ran.traceback
+
+
+@pytest.mark.parametrize("line", ["%sacctmgr show qos", "%sreport cluster utilization", "%sacct"])
+def test_where_there_is_no_accounting_jobs_is_proposed(kernel: Any, line: str) -> None:
+    ran = kernel.run(line)
+    assert ran.error == "CommandError"
+    assert "no slurmdbd" in ran.traceback
+    assert "jupyter_slurm.jobs()" in ran.traceback
