@@ -16,7 +16,7 @@ from jupyter_slurm.handles.terminal import printable
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
 
-__all__ = ["answering"]
+__all__ = ["answering", "ask"]
 
 _T = TypeVar("_T")
 _QUICK = 0.5  # seconds in which a call that asks nothing is done
@@ -69,7 +69,7 @@ def _put(client: AgentClient, prompt: Mapping[str, Any]) -> None:
     """Ask the person and pass on what is said; who interrupts, or cannot be asked, declines."""
     answers: list[str] | None = None
     try:
-        answers = _ask(prompt)
+        answers = ask(prompt)
     finally:
         with contextlib.suppress(PromptGone, *((AgentError,) if answers is None else ())):
             client.post(f"/v1/prompts/{prompt['id']}", json={"answers": answers})
@@ -81,7 +81,14 @@ def _say(prompt: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _ask(prompt: Mapping[str, Any]) -> list[str]:
+def ask(prompt: Mapping[str, Any]) -> list[str]:
+    """Put one prompt to the person at this terminal or notebook, and return what is said.
+
+    Raises
+    ------
+    SlurmError
+        Nobody can be asked here.
+    """
     _say(prompt)
     answers = []
     for question in prompt["questions"]:

@@ -10,10 +10,10 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.prompts import Prompter
-from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
-__all__ = ["Carried", "carry"]
+__all__ = ["Carried", "carry", "over", "way_of"]
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,30 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
     ConfigError
         The way cannot be worked out.
     """
-    way = await way_to(
+    way = await way_of(profile)
+    link = Link(way, personal_gate(prompter), told=lambda line: told(line, link.is_alive))
+    return Carried(over(link, profile), [host.name for host in way], link.connect)
+
+
+async def way_of(profile: Profile) -> list[Host]:
+    """Return the hosts on the way to a cluster, the login node last.
+
+    Raises
+    ------
+    ConfigError
+        The way cannot be worked out.
+    """
+    return await way_to(
         profile.host,
         user=profile.user,
         port=profile.port,
         jump=profile.jump,
         config_file=profile.ssh_config,
     )
-    link = Link(way, personal_gate(prompter), told=lambda line: told(line, link.is_alive))
+
+
+def over(link: Link, profile: Profile, *, login_shell: bool | None = None) -> SshTransport:
+    """Return the transport over a link; ``login_shell``: otherwise than the profile says."""
     # What a person sets for their own eyes must not change what we read.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"
-    transport = SshTransport(link, prelude=prelude, login_shell=profile.login_shell)
-    return Carried(transport, [host.name for host in way], link.connect)
+    return SshTransport(link, prelude=prelude, login_shell=profile.login_shell if login_shell is None else login_shell)

@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
+from jupyter_slurm.errors import NotConnected, SlurmError
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.prompting import Desk
-from jupyter_slurm.services.where import Where, at_site
+from jupyter_slurm.services.where import Where, look
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 
@@ -25,7 +25,6 @@ __all__ = ["Site"]
 log = logging.getLogger(__name__)
 
 _NOBODY = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
-_FACTS = r'printf "%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)"'
 
 
 class Site:
@@ -138,7 +137,7 @@ class Site:
         carried = await carry(self.profile, self.desk, self._told)
         try:
             await carried.connect()
-            where = await self._look(carried.transport)
+            where = await look(carried.transport, self.profile, self._poll_shortest)
             cluster = await self._new_cluster(where, carried.transport)
         except BaseException:
             carried.transport.close()
@@ -149,18 +148,6 @@ class Site:
             self._expiry = loop.call_later(self.profile.max_age, self._expire)
         self._become("connected", "")
         return cluster
-
-    async def _look(self, transport: Transport) -> Where:
-        """Learn who we are there."""
-        done = await transport.run(["/bin/sh", "-c", _FACTS])
-        facts = done.stdout.decode("utf-8", "surrogateescape").split("\n")
-        if done.exit_code or len(facts) < 3 or not facts[1].startswith("/"):
-            raise TransportError(
-                f"The shell on {self.profile.host} does not say who we are there.",
-                hint=f"`ssh {self.profile.host} 'id -un; echo $HOME'` shows what it does.",
-            )
-        user, home, host = facts[:3]
-        return at_site(self.profile, user, home, host, self._poll_shortest)
 
     def _over(self, task: asyncio.Task[Cluster]) -> None:
         self._connecting = None

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment import submission_environment
+from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.about import cluster_id
 from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Transport
 
-__all__ = ["Where", "at_site", "here"]
+__all__ = ["Where", "at_site", "here", "look"]
+
+_FACTS = r'printf "%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)"'
 
 
 @dataclass(frozen=True)
@@ -88,3 +92,22 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         None,
         max(profile.poll_shortest, poll_shortest),
     )
+
+
+async def look(transport: Transport, profile: Profile, poll_shortest: float) -> Where:
+    """Learn who we are on a login node, and return the place of its cluster.
+
+    Raises
+    ------
+    TransportError
+        The shell there does not say it.
+    """
+    done = await transport.run(["/bin/sh", "-c", _FACTS])
+    facts = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+    if done.exit_code or len(facts) < 3 or not facts[1].startswith("/"):
+        raise TransportError(
+            f"The shell on {profile.host} does not say who we are there.",
+            hint=f"`ssh {profile.host} 'id -un; echo $HOME'` shows what it does.",
+        )
+    user, home, host = facts[:3]
+    return at_site(profile, user, home, host, poll_shortest)

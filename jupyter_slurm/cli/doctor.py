@@ -1,0 +1,141 @@
+"""``jupyter slurm doctor``: the way to a cluster looked over, from here to the Python of its cells."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import queue
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.errors import ConfigError, SlurmError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.transport.ssh.prompts import Prompt
+
+__all__ = ["Terminal", "add_parser", "examine", "run"]
+
+_T = TypeVar("_T")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    doctor = subparsers.add_parser(
+        "doctor",
+        help="look over the way to a cluster and say what is wrong",
+        description="Log in once more, look at everything on the way to a cluster, and say what is wrong and what to "
+        "do. The exit code is 1 when something failed.",
+    )
+    doctor.add_argument("cluster", metavar="CLUSTER", help="name of a site profile")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    from jupyter_slurm.config import load_settings
+
+    return examine(args.cluster, load_settings().sites)
+
+
+def examine(name: str, folders: Sequence[str]) -> int:
+    """Look over the cluster of a profile, print what is found, and return 1 when something failed."""
+    from jupyter_slurm.sites.profile import load_profile
+
+    try:
+        profile = load_profile(name, folders)
+    except ConfigError as error:
+        _show(Finding("failed", "profile", error.message, error.hint))
+        return 1
+    _show(Finding("ok", "profile", f"{name} leads to {profile.host}"))
+    from jupyter_slurm.services import doctor
+
+    terminal, found = Terminal(name), list[Finding]()
+
+    def tell(finding: Finding) -> None:
+        found.append(finding)
+        terminal.do(lambda: _show(finding))
+
+    terminal.call(lambda: doctor.examine(profile, terminal, tell))
+    statuses = [finding.status for finding in found]
+    failed, warnings = statuses.count("failed"), statuses.count("warning")
+    print(f"{failed} failed, {warnings} to look at." if failed or warnings else "Everything is fine.")
+    return 1 if failed else 0
+
+
+def _show(finding: Finding) -> None:
+    from jupyter_slurm.handles.terminal import printable
+
+    first, *more = printable(f"{finding.about}: {finding.said}").splitlines()
+    lines = [f"{finding.status:<8} {first}", *(f"         {line}" for line in more)]
+    lines += [f"         -> {line}" for line in printable(finding.todo).splitlines()]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+class Terminal:
+    """The person at this terminal: who is asked by work that has an event loop in a thread of its own.
+
+    Parameters
+    ----------
+    cluster : str
+        What the work is about.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        # What paramiko has to say is said by our errors, in words for people.
+        logging.getLogger("paramiko").addHandler(logging.NullHandler())
+        self._cluster = cluster
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def do(self, act: Callable[[], None]) -> None:
+        """Do a thing between two questions, such as to print; from any thread."""
+        self._inbox.put(act)
+
+    async def ask(self, prompt: Prompt) -> Sequence[str] | None:
+        """See :class:`jupyter_slurm.transport.ssh.prompts.Prompter`."""
+        answers: Future[Sequence[str] | None] = Future()
+        self.do(lambda: self._put(prompt, answers))
+        return await asyncio.wrap_future(answers)
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Return what work returns, and be there for the person meanwhile.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The person gave up; the work ends with the program.
+        """
+        done: Future[_T] = Future()
+
+        def make() -> None:
+            try:
+                done.set_result(asyncio.run(work()))
+            except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+                done.set_exception(error)
+            finally:
+                self._inbox.put(None)
+
+        threading.Thread(target=make, name="jupyter-slurm-work", daemon=True).start()
+        while (act := self._inbox.get()) is not None:
+            act()
+        return done.result()
+
+    def _put(self, prompt: Prompt, answers: Future[Sequence[str] | None]) -> None:
+        from jupyter_slurm.handles.answering import ask
+
+        if answers.done():  # it is of no interest any more
+            return
+        said: Sequence[str] | None = None
+        try:
+            said = ask({**asdict(prompt), "cluster": self._cluster})
+        except SlurmError as error:
+            print(error.message, file=sys.stderr)
+        if prompt.questions:  # else it was to be read, and goes away by itself
+            with contextlib.suppress(InvalidStateError):
+                answers.set_result(said)

@@ -1,0 +1,291 @@
+"""The way to a cluster looked over, step by step: what works, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from jupyter_slurm.domain.cluster import Partition, parse_partitions, partitions_argv
+from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
+from jupyter_slurm.services.carrier import over, way_of
+from jupyter_slurm.services.slurm import SlurmClient, text_of
+from jupyter_slurm.services.visibility import doubt_about, file_system_of
+from jupyter_slurm.services.where import Where, look
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Context, Transport
+from jupyter_slurm.transport.ssh.gate import personal_gate
+from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.ssh.survey import Walk, count_sessions, has_sftp, look_at_shell
+
+__all__ = ["examine"]
+
+_SLOW: Final = 3.0  # seconds that a command may take by the login shell; each connection waits for it a few times
+_FEW: Final = 4  # sessions; that many commands run at once
+_QUESTION: Final = 60.0
+_MOST_NAMES: Final = 12
+# Where administrators put Slurm that is not a package of the system.
+_PLACES: Final = (
+    "for d in /usr/local/bin /usr/local/slurm*/bin /opt/slurm*/bin /opt/slurm/*/bin /opt/*/slurm*/bin "
+    '/cm/shared/apps/slurm/*/bin /usr/slurm*/bin; do [ ! -x "$d/sbatch" ] || printf "%s\\n" "$d"; done'
+)
+_FOUND: Final = ("/bin/sh", "-c", "command -v sbatch")
+_PYTHON: Final = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable)"
+_OLDEST_PYTHON: Final = (3, 8)
+
+
+async def examine(profile: Profile, prompter: Prompter, tell: Callable[[Finding], None]) -> None:
+    """Walk the way to a cluster by a log-in of its own, and end it again.
+
+    Parameters
+    ----------
+    profile : Profile
+        How the cluster is reached.
+    prompter : Prompter
+        Who can ask the person.
+    tell : callable
+        Is given each finding as soon as it is known; from any thread.
+    """
+    try:
+        way = await way_of(profile)
+    except SlurmError as error:
+        tell(Finding("failed", "way", error.message, error.hint))
+        return
+    tell(Finding("ok", "way", " -> ".join(["this machine", *(host.name for host in way)])))
+    walk = Walk(way, personal_gate(prompter), tell)
+    link = Link(way, walk.gate)
+    try:
+        await link.connect()
+    except SlurmError as error:
+        tell(walk.failure(error))
+    else:
+        await _Visit(profile, link, tell).look_around()
+    finally:
+        link.close()
+
+
+class _Visit:
+    """What is looked at once we are there."""
+
+    def __init__(self, profile: Profile, link: Link, tell: Callable[[Finding], None]) -> None:
+        self._profile, self._link, self._tell = profile, link, tell
+        self._transport: Transport = over(link, profile)
+        self._nodes: list[str] = []
+
+    async def look_around(self) -> None:
+        """Look at one thing after the other; what needs another that failed is left out."""
+        for about, step in (("sessions", self._sessions), ("shell", self._shell), ("SFTP", self._sftp)):
+            if not await self._step(about, step):
+                return
+        try:
+            where = await look(self._transport, self._profile, 0)
+        except SlurmError as error:
+            self._tell(Finding("failed", "shell", error.message, error.hint))
+            return
+        client = SlurmClient(self._transport, where, _QUESTION)
+        if await self._step("Slurm", lambda: self._slurm(client)):
+            await self._step("controller", lambda: self._controller(client, where))
+        await self._step("job folder", lambda: self._folder(where))
+        await self._step("Python", self._python)
+
+    async def _step(self, about: str, step: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await step()
+        except SlurmError as error:
+            self._tell(Finding("failed", about, error.message, error.hint))
+        except OSError as error:  # of a file on the far side
+            self._tell(Finding("failed", about, str(error), "Are its permissions right, and is there room?"))
+        else:
+            return True
+        return False
+
+    def _ok(self, about: str, said: str) -> None:
+        self._tell(Finding("ok", about, said))
+
+    def _warn(self, about: str, said: str, todo: str) -> None:
+        self._tell(Finding("warning", about, said, todo))
+
+    # The server and its shell ------------------------------------------------------------------------------------
+
+    async def _shell(self) -> None:
+        seen = await look_at_shell(self._link)
+        if not seen.answered:
+            said = f": {seen.noise}" if seen.noise else ""
+            self._warn(
+                "shell",
+                f"the login shell ran no command in {seen.seconds:.0f} s{said}",
+                "Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for input?",
+            )
+            return
+        self._ok("shell", f"{seen.shell} runs a command after {seen.seconds:.1f} s")
+        if seen.seconds > _SLOW:
+            self._warn(
+                "shell",
+                "its start-up files are slow; every new session waits for them",
+                "In ~/.bashrc, `[[ $- == *i* ]] || return` before what takes long leaves that to terminals.",
+            )
+        if seen.noise:
+            self._warn(
+                "shell",
+                f"start-up files print, also for commands; we do not mind, scp and rsync do: {seen.noise[:200]}",
+                "Let them print to terminals only: `[[ $- == *i* ]] || return` before it in ~/.bashrc.",
+            )
+
+    async def _sessions(self) -> None:
+        count = await count_sessions(self._link)
+        if not count:
+            raise TransportError(
+                "the server allows no session, and so no command",
+                hint="MaxSessions in its sshd_config is 0, or your account may only forward: ask the administrators.",
+            )
+        if count == 1:
+            self._warn(
+                "sessions",
+                "the server allows one session at a time: one command after the other",
+                "It works, slowly. Ask the administrators for MaxSessions 10, which is OpenSSH's own.",
+            )
+        else:
+            self._ok("sessions", f"{count} at once" if count < _FEW else f"{_FEW} and more at once")
+
+    async def _sftp(self) -> None:
+        self._ok("SFTP", "there" if await has_sftp(self._link) else "switched off; files go by the shell")
+
+    # Slurm -------------------------------------------------------------------------------------------------------
+
+    async def _slurm(self, client: SlurmClient) -> None:
+        try:
+            said = text_of(await client.ask(["sbatch", "--version"])).strip()
+        except CommandMissing as error:
+            raise CommandMissing("sbatch is not on the PATH there", hint=await self._remedy()) from error
+        self._ok("Slurm", said)
+
+    async def _remedy(self) -> str:
+        """Find out what would put Slurm on the PATH."""
+        if not self._profile.login_shell:
+            try:
+                done = await over(self._link, self._profile, login_shell=True).run(_FOUND)
+            except SlurmError:
+                pass
+            else:
+                if done.exit_code == 0:
+                    return "A login shell has it: write `login_shell = true` under [shell] in the profile."
+        done = await self._transport.run(["/bin/sh", "-c", _PLACES])
+        for place in text_of(done.stdout).splitlines()[:1]:
+            return f"It lies in {place}: write `prelude = 'PATH={place}:$PATH'` under [shell] in the profile."
+        return (
+            "Where does the site say it is? With modules, `prelude = 'module load slurm'` and `login_shell = true` "
+            "under [shell] in the profile. Is it a login node?"
+        )
+
+    async def _controller(self, client: SlurmClient, where: Where) -> None:
+        configuration = await client.configuration()
+        self._ok("controller", f"answers; the cluster calls itself {configuration.get('ClusterName') or '?'}")
+        nodes = await client.nodes()
+        self._nodes = [node.hostname or node.name for node in nodes]
+        up = sum(node.is_up for node in nodes)
+        if not up:
+            self._warn("nodes", f"none of {len(nodes)} can start jobs now", "`%sinfo -R` tells why they are down.")
+        else:
+            self._ok("nodes", f"{up} of {len(nodes)} can start jobs")
+        accounts: set[str] | None = None
+        if configuration.get("AccountingStorageType", "") in ("", "accounting_storage/none"):
+            self._ok("accounts", "the cluster keeps none")
+        else:
+            accounts = await self._accounts(client, where, configuration.get("AccountingStorageEnforce", ""))
+        await self._step("partitions", lambda: self._partitions(client, accounts))
+
+    async def _accounts(self, client: SlurmClient, where: Where, enforced: str) -> set[str] | None:
+        argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={where.user}", "format=account"]
+        try:
+            said = text_of(await client.ask(argv))
+        except SlurmError as error:
+            self._warn("accounts", f"they are not known: {error.message}", error.hint)
+            return None
+        accounts = {line.strip() for line in said.splitlines() if line.strip()}
+        if accounts:
+            self._ok("accounts", _names(sorted(accounts)))
+        elif "associations" in enforced:
+            todo = "Ask the site for an account; without one no job is taken."
+            self._tell(Finding("failed", "accounts", f"{where.user} has none", todo))
+        else:
+            self._ok("accounts", f"{where.user} has none, and needs none")
+        return accounts or None
+
+    async def _partitions(self, client: SlurmClient, accounts: set[str] | None) -> None:
+        groups = set(text_of((await self._transport.run(["id", "-Gn"])).stdout).split())
+        partitions = parse_partitions(await client.ask(partitions_argv()))
+        mine = [each for each in partitions if _may_use(each, accounts, groups)]
+        if not mine:
+            todo = "Ask the site which partition is for you."
+            said = f"none of {len(partitions)} takes jobs of yours now"
+            self._tell(Finding("failed", "partitions", said, todo))
+            return
+        self._ok("partitions", _names([f"{each.name} (default)" if each.is_default else each.name for each in mine]))
+        if not any(each.is_default for each in mine):
+            self._warn("partitions", "none of them is the default", "Say which one: `%%sbatch -p NAME`.")
+
+    # What jobs need ----------------------------------------------------------------------------------------------
+
+    async def _folder(self, where: Where) -> None:
+        probe, content = f"{where.folder}/.doctor-{secrets.token_hex(8)}", secrets.token_bytes(64)
+        await self._transport.make_dir(where.folder)
+        try:
+            await self._transport.write(probe, content)
+            same = await self._transport.read(probe) == content
+        finally:
+            await self._transport.remove(probe)
+        if not same:
+            todo = "Is the disk there in order, and not full?"
+            self._tell(Finding("failed", "job folder", f"what is written to {where.folder} comes back changed", todo))
+            return
+        found = await self._transport.run(["readlink", "-f", "--", where.folder])
+        path = text_of(found.stdout).rstrip("\n") or where.folder
+        mounts = text_of(await self._transport.read("/proc/self/mounts"))
+        kind = file_system_of(path, mounts)
+        if doubt_about(path, self._nodes, where.host, mounts):
+            self._warn(
+                "job folder",
+                f"{where.folder} can be written, and lies on a local file system ({kind}) as it seems",
+                "If jobs do not find their files: name a folder that all nodes see, `job_root` under [slurm] in the "
+                "profile.",
+            )
+        else:
+            self._ok("job folder", f"{where.folder} can be written" + (f" ({kind})" if kind else ""))
+
+    async def _python(self) -> None:
+        todo = (
+            "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
+        )
+        try:
+            done = await self._transport.run(["python3", "-c", _PYTHON], context=Context(cwd="/"))
+        except CommandMissing:
+            self._warn("Python", "there is no python3 on the PATH, and cells in Python need one", todo)
+            return
+        version, _, path = text_of(done.stdout).strip().partition("\n")
+        found = re.match(r"(\d+)\.(\d+)", version)
+        if done.exit_code or found is None:
+            self._warn("Python", "python3 there does not run", todo)
+        elif (int(found[1]), int(found[2])) < _OLDEST_PYTHON:
+            self._warn("Python", f"{path} is {version}, and cells in Python need 3.8", todo)
+        else:
+            self._ok("Python", f"{version} ({path})")
+
+
+def _may_use(partition: Partition, accounts: set[str] | None, groups: set[str]) -> bool:
+    """Whether jobs of a person get in; ``accounts``: None where they are not known or do not matter."""
+    allowed_groups = partition.fields.get("AllowGroups", "ALL")
+    denied = set(partition.fields.get("DenyAccounts", "").split(","))
+    return (
+        partition.state == "UP"
+        and (allowed_groups == "ALL" or not groups.isdisjoint(allowed_groups.split(",")))
+        and (accounts is None or partition.allow_accounts is None or not accounts.isdisjoint(partition.allow_accounts))
+        and (accounts is None or not accounts <= denied)
+    )
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,259 @@
+"""``jupyter slurm doctor``: real hosts, looked over from a laptop, in order and out of order."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ssh_hosts import Site, SshHost
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+_TOOLS = (
+    "cat chmod dd env flock getent grep head id kill ls ln mkdir mv od printenv printf ps python3 readlink rm rmdir "
+    "sed setsid sh sleep stat tail touch uname wc bash"
+).split()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its end."""
+
+    code: int
+    text: str
+
+    def lines(self, status: str) -> list[str]:
+        """Return what was found with a status."""
+        return [line[9:] for line in self.text.splitlines() if line.startswith(f"{status} ")]
+
+    def todo(self, about: str) -> str:
+        """Return what is to be done about a finding that failed, or that has a warning."""
+        lines = self.text.splitlines()
+        at = next(n for n, line in enumerate(lines) if line[9:].startswith(about) and not line.startswith("ok"))
+        return next(line for line in lines[at:] if line.startswith("         -> "))[12:]
+
+
+@pytest.fixture
+def doctor(tmp_path: Path) -> Callable[..., Said]:
+    """``doctor(profile, answer=None)``: write the profile ``far`` and look it over; nobody is there without answers."""
+
+    def run(profile: str, answer: Callable[[], str] | None = None, name: str = "far") -> Said:
+        (tmp_path / "sites").mkdir(exist_ok=True)
+        (tmp_path / "sites" / "far.toml").write_text(profile)
+        settings = {"sites": [str(tmp_path / "sites")]}
+        (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
+        env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path)}
+        env.pop("SSH_AUTH_SOCK", None)
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "doctor", name]
+        return _at_terminal(argv, env, answer) if answer else _alone(argv, env)
+
+    return run
+
+
+def _alone(argv: list[str], env: dict[str, str]) -> Said:
+    pipe: dict[str, int] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(argv, env=env, text=True, timeout=120, start_new_session=True, check=False, **pipe)
+    return Said(done.returncode, done.stdout)
+
+
+def _at_terminal(argv: list[str], env: dict[str, str], answer: Callable[[], str]) -> Said:
+    main, terminal = pty.openpty()
+    said, asked = b"", 0
+    streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+    with subprocess.Popen(argv, env=env, start_new_session=True, **streams) as process:
+        os.close(terminal)
+        while process.poll() is None or select.select([main], [], [], 0)[0]:
+            try:
+                if select.select([main], [], [], 0.2)[0]:
+                    said += os.read(main, 4096)
+            except OSError:
+                break
+            if said.count(b"erification code") + said.count(b"(yes/no") > asked:
+                asked += 1
+                os.write(main, answer().encode() + b"\n")
+        process.wait(60)
+    os.close(main)
+    return Said(process.returncode, said.decode().replace("\r\n", "\n"))
+
+
+def profile_of(ssh_config: Path, host: str = "login", more: str = "") -> str:
+    return f'[login]\nhost = "{host}"\nssh_config = "{ssh_config}"\n{more}'
+
+
+@pytest.mark.slurm
+def test_everything_is_looked_at_and_one_code_is_asked_for(doctor: Callable[..., Said], ssh_site: Site) -> None:
+    codes: list[str] = []
+
+    def code() -> str:
+        codes.append(ssh_site.codes.next())
+        return codes[-1]
+
+    said = doctor(profile_of(ssh_site.ssh_config), code)
+    assert said.code == 0, said.text
+    assert not said.lines("failed"), said.text
+    assert len(codes) == 1
+    assert codes[0] not in said.text
+    found = [line.partition(": ")[0] for line in said.lines("ok") + said.lines("warning")]
+    hops = [f"{host}, {step}" for host in ("gateway", "login") for step in ("reached", "host key", "log-in")]
+    there = ["sessions", "shell", "SFTP", "Slurm", "controller", "nodes", "accounts", "partitions", "Python"]
+    assert [about for about in found if about != "job folder"] == ["profile", "way", *hops, *there]
+    assert "job folder" in found
+    assert "way: this machine -> gateway -> login" in said.text
+    assert "partitions: main (default)" in said.text
+    assert "nodes: 2 of 2 can start jobs" in said.text
+    home = Path(f"~{ssh_site.user}").expanduser()
+    assert list((home / ".local/share/jupyter_slurm/jobs/local").glob(".doctor*")) == [], "nothing is left there"
+
+
+@pytest.mark.slurm
+def test_who_declines_ends_it_at_the_log_in(doctor: Callable[..., Said], ssh_site: Site) -> None:
+    said = doctor(profile_of(ssh_site.ssh_config))
+    assert said.code == 1
+    (failed,) = said.lines("failed")
+    assert failed.startswith("gateway, log-in: the log-in to gateway")
+    assert "not answered" in failed
+    assert [line.partition(":")[0] for line in said.lines("ok")][-2:] == ["gateway, reached", "gateway, host key"]
+    assert "nobody can be asked" in said.text
+
+
+@pytest.mark.slurm
+def test_a_name_that_the_gateway_does_not_know(doctor: Callable[..., Said], ssh_site: Site) -> None:
+    known = ssh_site.ssh_config
+    said = doctor(profile_of(known, "ghost.invalid", 'jump = ["gateway"]\n'), ssh_site.codes.next)
+    assert said.code == 1
+    (failed,) = said.lines("failed")
+    assert failed.startswith("ghost.invalid, reached: ")
+    assert "may gateway forward connections" in said.todo("ghost.invalid")
+    assert any(line.startswith("gateway, log-in: ") for line in said.lines("ok"))
+
+
+def test_a_name_that_nobody_knows(doctor: Callable[..., Said], tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("Host login\n    HostName nowhere.invalid\n")
+    said = doctor(profile_of(tmp_path / "config"))
+    assert said.code == 1
+    (failed,) = said.lines("failed")
+    assert failed.startswith("login, reached: ")
+    assert "the name nowhere.invalid is not known" in failed
+    assert "Is the name right" in said.todo("login, reached")
+
+
+def test_a_port_at_which_nobody_listens(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:
+    host = ssh_host(name="closed")
+    host.stop()
+    said = doctor(profile_of(host.ssh_config, "closed"))
+    assert said.code == 1
+    (failed,) = said.lines("failed")
+    assert "connection refused" in failed
+    assert "port 22" in said.todo("closed, reached")
+
+
+def test_a_changed_key_comes_with_the_command_that_mends_it(
+    doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]
+) -> None:
+    host = ssh_host(name="changed")
+    host.new_host_key()
+    said = doctor(profile_of(host.ssh_config, "changed"))
+    assert said.code == 1
+    (failed,) = said.lines("failed")
+    assert failed.startswith("changed, host key: the key of changed")
+    command = said.todo("changed, host key").partition("If it is right: ")[2]
+    subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=30)
+    entry = host.ssh_config.read_text().replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask")
+    host.ssh_config.write_text(entry)
+    said = doctor(profile_of(host.ssh_config, "changed"), lambda: "yes")
+    assert any(line.startswith("changed, host key: known (known_hosts from now on)") for line in said.lines("ok"))
+    assert any(line.startswith("changed, log-in") for line in said.lines("ok")), said.text
+    assert host.known_hosts_lines().split()[2] in host.known_hosts.read_text()
+
+
+def test_slurm_that_only_a_login_shell_finds(
+    doctor: Callable[..., Said], ssh_host: Callable[..., SshHost], short_tmp: Path
+) -> None:
+    """The rest is looked at nevertheless, and so are the traits of a strange server."""
+    tools = short_tmp / "tools"
+    tools.mkdir()
+    for name in _TOOLS:
+        for folder in ("/usr/bin", "/bin"):
+            if os.path.exists(f"{folder}/{name}"):
+                (tools / name).symlink_to(f"{folder}/{name}")
+                break
+    options = {"SetEnv": f"PATH={tools}", "MaxSessions": 2}
+    host = ssh_host(name="bare", options=options, shared=[tools], sftp=False)
+    said = doctor(profile_of(host.ssh_config, "bare"))
+    assert said.code == 1
+    assert said.lines("failed") == ["Slurm: sbatch is not on the PATH there"], said.text
+    assert "login_shell = true" in said.todo("Slurm")
+    assert "sessions: 2 at once" in said.lines("ok")
+    assert "SFTP: switched off; files go by the shell" in said.lines("ok")
+    assert any(line.startswith("job folder: ") for line in said.lines("ok") + said.lines("warning"))
+    assert any(line.startswith("Python: 3.") for line in said.lines("ok"))
+    assert not any(line.startswith("controller") for line in said.lines("ok"))
+
+
+def test_start_up_files_that_print_and_take_long(
+    doctor: Callable[..., Said], ssh_host: Callable[..., SshHost], new_user: Callable[..., str]
+) -> None:
+    user = new_user(files={".bashrc": "echo Welcome\nsleep 3.5\n"})
+    host = ssh_host(name="noisy", users=[user], options={"MaxSessions": 1})
+    said = doctor(profile_of(host.ssh_config, "noisy"))
+    warnings = said.lines("warning")
+    assert any(line.startswith("shell: its start-up files are slow") for line in warnings), said.text
+    assert any(line.startswith("shell: start-up files print") and "Welcome" in line for line in warnings)
+    assert any(line.startswith("sessions: the server allows one session") for line in warnings)
+    assert any(line.startswith("Python: ") for line in said.lines("ok"))
+
+
+def test_a_profile_that_cannot_be_used(doctor: Callable[..., Said]) -> None:
+    said = doctor("[login]\n")
+    assert said.code == 1
+    assert [line.partition(":")[0] for line in said.lines("failed")] == ["profile"]
+    said = doctor("[login]\n", name="other")
+    assert said.code == 1
+    assert "known: far" in said.text
+
+
+@pytest.mark.slurm
+def test_accounts_are_those_of_the_person(
+    doctor: Callable[..., Said],
+    accounting_cluster: EmbeddedCluster,
+    ssh_host: Callable[..., SshHost],
+    new_user: Callable[..., str],
+    alice: str,
+    short_tmp: Path,
+) -> None:
+    stranger = new_user()
+    host = ssh_host(name="accounted", users=[alice, stranger], own_network=False, shared=[short_tmp])
+    slurm = f'[slurm]\nconf = "{accounting_cluster.env()["SLURM_CONF"]}"\n'
+    said = doctor(profile_of(host.ssh_config, "accounted", slurm))
+    assert said.code == 0, said.text
+    assert "accounts: c4ai" in said.lines("ok")
+    assert any(line.startswith("partitions: ") for line in said.lines("ok"))
+    said = doctor(profile_of(host.ssh_config, "accounted", f'user = "{stranger}"\n{slurm}'))
+    assert said.code == 1
+    assert f"accounts: {stranger} has none" in said.lines("failed"), said.text
+
+
+@pytest.mark.slurm
+def test_a_controller_that_is_down(doctor: Callable[..., Said], ssh_site: Site) -> None:
+    ssh_site.slurm.stop_controller()
+    try:
+        said = doctor(profile_of(ssh_site.ssh_config), ssh_site.codes.next)
+    finally:
+        ssh_site.slurm.start_controller()
+        ssh_site.slurm.wait_until_idle(2)
+    assert said.code == 1
+    (failed,) = said.lines("failed")
+    assert failed.startswith("controller: Slurm does not answer")
+    assert not any(line.startswith("partitions") for line in said.lines("ok"))
+    assert any(line.startswith("Python: ") for line in said.lines("ok"))
