@@ -23,6 +23,7 @@ _COMMANDS = {
     "cancel": ("jobs", "cancel a job, or send it a signal"),
     "connect": ("connect", "log in to a cluster of a site profile, for every notebook"),
     "disconnect": ("connect", "end the log-in to a cluster"),
+    "init": ("init", "set up the way to a cluster: a profile, and a key"),
     "doctor": ("doctor", "look over the way to a cluster and say what is wrong"),
     "clean": ("clean", "remove the directories of jobs that ended long ago"),
     "agent": ("agent", "look at, stop, or read the log of the agent"),
