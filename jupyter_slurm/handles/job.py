@@ -43,6 +43,7 @@ class Job:
         self._from_start = from_start
         self._follower: Follower | None = None
         self._views: list[view.View] = []
+        self._is_shown = False
 
     @property
     def data(self) -> dict[str, Any]:
@@ -279,6 +280,7 @@ class Job:
 
     def _ipython_display_(self) -> None:
         """Show the job with its output, live, under the cell being run."""
+        self._is_shown = True
         shell = view.notebook()
         if shell is None:
             raise NotImplementedError  # in a terminal nothing can be redrawn: the text form is shown

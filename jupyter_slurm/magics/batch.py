@@ -14,6 +14,7 @@ from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_mag
 from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
+from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.job import Job
@@ -128,7 +129,20 @@ def _go(
         if notebook is not None:
             job._show(notebook)
         job._wait(None, check=True, echo=notebook is None)
+    else:
+        _mention(shell, job)
     return job
+
+
+def _mention(shell: Any, job: Job) -> None:
+    """Say a line about a job that nobody shows: one made in a loop, or in the middle of a cell."""
+
+    def look() -> None:
+        shell.events.unregister("post_execute", look)
+        if not job._is_shown:
+            sys.stdout.write(f"{headline(job._data)}\n")
+
+    shell.events.register("post_execute", look)
 
 
 def _check(parsed: MagicLine, *, wrap: bool = False) -> None:

@@ -360,6 +360,15 @@ def test_variables_of_the_environment_stand_in_the_line_and_not_in_a_script(kern
     assert kernel.ok("%scontrol show hostnames $HOME").result["text/plain"] == home
 
 
+def test_a_job_that_nobody_shows_is_mentioned(kernel: Any) -> None:
+    code = "for name in 'ab': get_ipython().run_cell_magic('sbatch', '-J {name}', '#!/bin/sh\\ntrue')"
+    ran = kernel.ok(f"{code}\nprint('after')")
+    assert re.fullmatch(r"after\nJob \d+ \(a\): .*\nJob \d+ \(b\): .*\n", ran.stdout)
+    for shown in ("%%sbatch\n#!/bin/sh\ntrue", "%sbatch --wrap true"):
+        assert kernel.ok(shown).stdout == ""
+    assert kernel.ok("1 + 1").stdout == ""
+
+
 def test_the_cell_as_it_was_typed(kernel: Any) -> None:
     shown = kernel.ok("%%sbatch show\nprint('the cell')").result["text/plain"]
     assert shown.index("#!/bin/sh") < shown.index("# The cell that it runs:\nprint('the cell')")
