@@ -61,6 +61,7 @@ class CoreLike(Protocol):
     async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
     async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
+    async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
@@ -119,6 +120,7 @@ class Routes:
             "getJob": self._get_job,
             "cancelJob": self._cancel_job,
             "getScript": self._get_script,
+            "getSource": self._get_source,
             "getOutput": self._get_output,
             "streamJob": self._stream_job,
             "streamEvents": self._stream_events,
@@ -187,6 +189,9 @@ class Routes:
 
     async def _get_script(self, call: Call) -> Reply:
         return Reply(await self._core.script(call.path["cluster"], call.path["job"]))
+
+    async def _get_source(self, call: Call) -> Reply:
+        return Reply(await self._core.source(call.path["cluster"], call.path["job"]))
 
     async def _get_output(self, call: Call) -> Reply:
         query = call.query

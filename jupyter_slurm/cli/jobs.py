@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.cli.hints import for_terminal
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.cluster import Cluster
@@ -25,6 +28,7 @@ def add_parser(subparsers: Any) -> None:
     jobs.add_argument("--json", action="store_true", help="for programs")
     show = subparsers.add_parser("show", help="show what is known of a job, or its script")
     show.add_argument("--script", action="store_true", help="print the batch script, byte for byte")
+    show.add_argument("--source", action="store_true", help="print the Python cell, as it was typed")
     show.add_argument("--json", action="store_true", help="for programs")
     cancel = subparsers.add_parser("cancel", help="cancel a job, or send it a signal")
     cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
@@ -53,7 +57,7 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
         print("No jobs." if args.all else "No jobs that are not over; --all shows the others.")
     if trouble:
         sys.stdout.flush()
-        print(printable(trouble), file=sys.stderr)
+        print(for_terminal(printable(trouble)), file=sys.stderr)
     return 1 if trouble else 0
 
 
@@ -65,9 +69,9 @@ def _row(job: dict[str, Any]) -> list[str]:
 
 
 def _show(cluster: Cluster, args: argparse.Namespace) -> int:
-    if args.script:
-        script, _ = cluster.client.get_bytes(cluster.path("jobs", args.job, "script"))
-        sys.stdout.buffer.write(script)
+    if args.script or args.source:
+        text, _ = cluster.client.get_bytes(cluster.path("jobs", args.job, "script" if args.script else "source"))
+        sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
         return 0
     job = cluster.client.get(cluster.path("jobs", args.job))
@@ -79,6 +83,11 @@ def _show(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
+    known = cluster.client.get(cluster.path("jobs", args.job))
+    number = known["id"] or known["key"]
+    if known.get("finished"):
+        print(f"{number} was over already: {known['state']}" + ("; nothing was sent to it" if args.signal else ""))
+        return 1 if args.signal else 0
     job = cluster.client.post(cluster.path("jobs", args.job, "cancel"), json={"signal": args.signal})
     done = f"{args.signal} was sent to" if args.signal else "Cancelled"
     print(f"{done} {job['id'] or job['key']}: {job['state']}")
@@ -86,12 +95,16 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _as_text(name: str, value: Any) -> str:
-    from jupyter_slurm.handles.card import sentences
+    from jupyter_slurm.handles.card import duration, sentences
 
     if name in _TIMES:
         return _when(value)
     if name == "error" and isinstance(value, dict):
-        return sentences(value.get("detail"), value.get("hint"))
+        return for_terminal(sentences(value.get("detail"), value.get("hint")))
+    if name == "argv":
+        return shlex.join(value)
+    if name == "time_limit":
+        return duration(value)
     if isinstance(value, dict):
         return ", ".join(f"{number} {kind}" for kind, number in value.items())
     return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -13,7 +13,8 @@ __all__ = ["COMMANDS", "REPEATABLE", "check_ends"]
 #: Those that only ask, or do the same the second time: an answer that was lost may be asked for again.
 REPEATABLE: Final = frozenset({"sacct", "scancel", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"})
 
-COMMANDS: Final = REPEATABLE | {"sacctmgr", "scontrol"}
+#: What a person may run; of sbatch that is ``--test-only``, which submits nothing.
+COMMANDS: Final = REPEATABLE | {"sacctmgr", "scontrol", "sbatch"}
 
 _DIALOGUES: Final = {
     "scontrol": "%scontrol show job 12",
@@ -38,8 +39,14 @@ def check_ends(argv: Sequence[str]) -> None:
     try:
         options, words = OptionTable.for_command(command).split(argv[1:])
     except OptionError:
-        return  # the command refuses it
+        if command != "sbatch":
+            return  # the command refuses it
+        options, words = [], []
     names = {option.name for option in options}
+    if command == "sbatch" and "test-only" not in names:
+        raise UsageError(
+            "sbatch is passed through with --test-only alone.", hint="Submissions go by %%sbatch and %sbatch."
+        )
     if names & _ANSWERED:
         return
     if "iterate" in names:

@@ -2,16 +2,20 @@
 
 A name that neither Python nor the environment knows stays as it was typed, for the cluster or for awk. What may stand
 between the braces is a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``);
-nothing is called or evaluated. A function, class or module (``awk {print}``), doubled braces and ``$$`` stay as typed
-too; so does what is in single quotes or behind a backslash.
+nothing is called or evaluated, and an expression of names that Python has (``{n + 1}``) is refused. A function, class
+or module (``awk {print}``), doubled braces and ``$$`` stay as typed too; so does what is in single quotes or behind a
+backslash.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
+
+from jupyter_slurm.errors import UsageError
 
 __all__ = ["MISSING", "Lookup", "expand_at", "variable_at"]
 
@@ -23,6 +27,10 @@ Lookup = Callable[[str], Any]
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _STEP = r"""\.[A-Za-z][A-Za-z0-9_]*|\[-?[0-9]{1,9}\]|\['[^'\]\\]*'\]|\["[^"\]\\]*"\]"""
 _REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
+_LONGEST_EXPRESSION = 200
+_FORMAT = re.compile(rf"(?P<name>{_NAME}(?:{_STEP})*)(?:![rsa]|:[^:{{}}\s]*|=)")
+_EXPRESSIONS = (ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.IfExp, ast.JoinedStr, ast.Subscript, ast.UnaryOp)
+_FUNCTIONS = frozenset({"abs", "float", "int", "len", "max", "min", "range", "repr", "round", "sorted", "str", "sum"})
 _STEPS = re.compile(_STEP)
 _VARIABLE = re.compile(rf"\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
 _HOME = re.compile(r"~(?=/|\s|\Z)")
@@ -44,8 +52,15 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     -------
     (str, int) or None
         The value as text, and the position behind the reference; None when it stays as typed.
+
+    Raises
+    ------
+    UsageError
+        It is an expression of Python; ``details["span"]`` says where.
     """
     match = _REFERENCE.match(text, at)
+    if match is None and text[at] == "{" and text[max(at - 1, 0) : at] not in ("{", "$"):
+        _refuse_expression(text, at, lookup)
     if match is None or text[max(at - 1, 0) : at] == text[at]:
         return None
     path = match["path"] or match["name"] or match["braced"]
@@ -74,6 +89,29 @@ def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, 
         return None
     name = match["name"] or match["braced"]
     return (variables[name], match.end()) if name in variables else None
+
+
+def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
+    """Refuse ``{n + 1}`` and ``{n:03}`` where Python has such names: the line would go on with the braces in it."""
+    inside = text[at + 1 : max(text.find("}", at), at)].strip()
+    if not inside or len(inside) > _LONGEST_EXPRESSION:
+        return
+    formatted = _FORMAT.fullmatch(inside)
+    try:
+        tree = ast.parse(formatted["name"] if formatted else inside, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    own = {name for name in names if lookup(name) is not MISSING}
+    is_one = bool(formatted) or isinstance(tree, _EXPRESSIONS)
+    if is_one and own and names <= own | _FUNCTIONS:
+        end, value = text.index("}", at) + 1, f'f"{{{inside}}}"' if formatted else inside
+        raise UsageError(
+            f"{text[at:end]}: names are replaced, expressions are not.",
+            hint=f"Give it a name in a cell before, value = {value}, and write {{value}} here. "
+            "In single quotes it stays as typed.",
+            span=[at, end],
+        )
 
 
 def _follow(value: Any, step: str) -> Any:

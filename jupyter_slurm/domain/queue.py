@@ -10,7 +10,7 @@ Sources: squeue(1); ``src/squeue/squeue.c`` and ``src/api/job_info.c`` of Slurm;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -27,7 +27,9 @@ __all__ = [
     "QUERY_ENV",
     "SCRUBBED_FORMATS",
     "lookup_argv",
+    "names_argv",
     "parse_lookup",
+    "parse_names",
     "parse_poll",
     "poll_argv",
     "queue_record",
@@ -102,7 +104,8 @@ POLL_FIELDS: Final = (
     "exit_code",
     "restartcnt",
 )
-_LOOKUP_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "name", "command")
+_LOOKUP_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "command")
+_NAME_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "name")
 
 
 def poll_argv(mark: str) -> list[str]:
@@ -126,9 +129,7 @@ def parse_poll(output: bytes, mark: str) -> list[JobRecord]:
     ParseError
         The answer is torn.
     """
-    rows = framed_records(output, mark, len(POLL_FIELDS))
-    records = (queue_record(dict(zip(POLL_FIELDS, row, strict=True))) for row in rows)
-    return [record for record in records if record is not None]
+    return _records(output, mark, POLL_FIELDS)
 
 
 def queue_record(field: Mapping[str, str]) -> JobRecord | None:
@@ -169,23 +170,46 @@ def _state(text: str) -> JobState:
 
 
 def lookup_argv(mark: str) -> list[str]:
-    """Return the question that finds a job by the path of its script, and tells what jobs are called.
+    """Return the question that finds a job by the path of its script.
 
-    Asked when a submission's answer was lost, or when a person lists jobs that we did not submit: both are free text.
+    Asked only when a submission's answer was lost: the path is free text.
     """
     return [*_QUESTION, f"--Format={long_format(_LOOKUP_FIELDS, mark)}"]
 
 
 def parse_lookup(output: bytes, mark: str) -> list[JobRecord]:
-    """Read the answer to :func:`lookup_argv`: id, state, submit time, exit code, name and command are filled.
+    """Read the answer to :func:`lookup_argv`: id, state, submit time, exit code and command are filled.
 
     Raises
     ------
     ParseError
         The answer is torn.
     """
-    rows = framed_records(output, mark, len(_LOOKUP_FIELDS))
-    records = (queue_record(dict(zip(_LOOKUP_FIELDS, row, strict=True))) for row in rows)
+    return _records(output, mark, _LOOKUP_FIELDS)
+
+
+def names_argv(mark: str) -> list[str]:
+    """Return the question what jobs are called.
+
+    Asked only when a person lists jobs that we did not submit: a name is free text.
+    """
+    return [*_QUESTION, f"--Format={long_format(_NAME_FIELDS, mark)}"]
+
+
+def parse_names(output: bytes, mark: str) -> list[JobRecord]:
+    """Read the answer to :func:`names_argv`: id, state, submit time, exit code and name are filled.
+
+    Raises
+    ------
+    ParseError
+        The answer is torn.
+    """
+    return _records(output, mark, _NAME_FIELDS)
+
+
+def _records(output: bytes, mark: str, fields: Sequence[str]) -> list[JobRecord]:
+    rows = framed_records(output, mark, len(fields))
+    records = (queue_record(dict(zip(fields, row, strict=True))) for row in rows)
     return [record for record in records if record is not None]
 
 

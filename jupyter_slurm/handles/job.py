@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from jupyter_slurm.errors import JobOutputMissing, SlurmError
+from jupyter_slurm.errors import JobNotFound, JobOutputMissing, SlurmError
 from jupyter_slurm.handles import view, waiting
 from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
@@ -43,6 +43,7 @@ class Job:
         self._from_start = from_start
         self._follower: Follower | None = None
         self._views: list[view.View] = []
+        self._is_shown = False
 
     @property
     def data(self) -> dict[str, Any]:
@@ -158,6 +159,14 @@ class Job:
         return CommandText(content.decode("utf-8", "replace"))
 
     @property
+    def source(self) -> str | None:
+        """The Python cell, as it was typed; None for a job that is a script."""
+        if self._data.get("kind") != "python":
+            return None
+        content, _ = self._cluster.client.get_bytes(self._path("source"))
+        return CommandText(content.decode("utf-8", "surrogateescape"))
+
+    @property
     def stdout(self) -> str:
         """The whole standard output so far; see :meth:`tail` for the end of a large one."""
         return self._whole("stdout")
@@ -231,8 +240,18 @@ class Job:
             length = min(size, length * 8, _TAIL)
 
     def task(self, index: int) -> Job:
-        """Return one task of an array: its output. The state is that of the array."""
-        return Job(self._cluster, self.data, from_start=self._from_start, task=index)
+        """Return one task of an array, as a job of its own.
+
+        Raises
+        ------
+        JobNotFound
+            The array has no such task; the hint names those that it has.
+        """
+        if self.id is None:
+            raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
+        number = f"{self.id.partition('_')[0]}_{index}"
+        data = self._cluster.client.get(self._cluster.path("jobs", number))
+        return Job(self._cluster, data, from_start=self._from_start, task=index)
 
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the job is over and did not end well."""
@@ -261,6 +280,7 @@ class Job:
 
     def _ipython_display_(self) -> None:
         """Show the job with its output, live, under the cell being run."""
+        self._is_shown = True
         shell = view.notebook()
         if shell is None:
             raise NotImplementedError  # in a terminal nothing can be redrawn: the text form is shown
@@ -364,6 +384,10 @@ class JobList(list[Job]):
     def _repr_html_(self) -> str:
         said = f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(self.trouble)}</div>' if self.trouble else ""
         return self.table()._repr_html_() + said
+
+    def to_pandas(self) -> Any:
+        """Return what is known of each as a pandas.DataFrame; see :meth:`Table.to_pandas`."""
+        return self.table().to_pandas()
 
 
 def _row(data: Mapping[str, Any]) -> list[str]:

@@ -69,18 +69,22 @@ class Preview:
         The command line.
     script : str
         The batch script.
+    source : str or None
+        The Python cell that it runs; None where the script is all.
     warnings : list of str
         What speaks against it.
     """
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Any], source: str | None = None) -> None:
         self.argv: list[str] = list(data["argv"])
         self.script: str = data["script"]
+        self.source = source
         self.warnings: list[str] = list(data.get("warnings") or [])
 
     def __repr__(self) -> str:
         warnings = [f"# Warning: {text}" for text in self.warnings]
-        return printable("\n".join([*warnings, shlex.join(self.argv), "", self.script.rstrip("\n")]))
+        cell = [] if self.source is None else ["", "# The cell that it runs:", self.source.rstrip("\n")]
+        return printable("\n".join([*warnings, shlex.join(self.argv), "", self.script.rstrip("\n"), *cell]))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
@@ -88,7 +92,8 @@ class Preview:
 
 def preview(cluster: Cluster, submission: Submission) -> Preview:
     """Return what would be submitted; nothing is."""
-    return Preview(cluster.client.post(cluster.path("jobs"), json={**submission.body(cluster), "dry_run": True}))
+    data = cluster.client.post(cluster.path("jobs"), json={**submission.body(cluster), "dry_run": True})
+    return Preview(data, submission.text if submission.kind == "python" else None)
 
 
 def submit(cluster: Cluster, submission: Submission) -> Job:

@@ -19,7 +19,9 @@ class CommandText(str):
     """The output of a command: a string that a notebook shows as text."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(printable(self).rstrip("\n"))
+        # Alone it is shown as text, within a list or a dictionary as the string that it is.
+        is_within = len(getattr(printer, "stack", ())) > 1
+        printer.text(repr(str(self)) if is_within else printable(self).rstrip("\n"))
 
 
 class Table(Sequence[dict[str, str]]):

@@ -11,8 +11,9 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles.card import is_finished, title
 from jupyter_slurm.handles.cluster import settings
-from jupyter_slurm.handles.terminal import IncrementalFilter
+from jupyter_slurm.handles.terminal import IncrementalFilter, printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.follow import Follower
@@ -106,6 +107,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         self._follower = follower
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._filters = {"stdout": IncrementalFilter(), "stderr": IncrementalFilter()}
+        self._said = ""
 
     def __enter__(self) -> _echo:
         with self._follower.lock:
@@ -113,6 +115,7 @@ class _echo:  # noqa: N801  used like contextlib's own
                 if screen:  # it began before we listened
                     self._write(stream, screen.text())
             self._follower.listen(self._hear)
+        self._say()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,6 +135,16 @@ class _echo:  # noqa: N801  used like contextlib's own
     def _print(self, stream: str, data: bytes) -> None:
         if stream:
             self._write(stream, self._filters[stream].feed(data))
+        else:
+            self._say()
+
+    def _say(self) -> None:
+        """Say in a line what the job waits for, or that it runs, when that is another thing than before."""
+        data = self._follower.data
+        state = ": ".join(str(data[name]) for name in ("state", "reason_text") if data.get(name))
+        if state != self._said and not is_finished(data):
+            self._said = state
+            self._write("stderr", printable(f"{title(data)}: {state}\n"))
 
     @staticmethod
     def _write(stream: str, text: str) -> None:

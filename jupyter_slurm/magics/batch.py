@@ -14,7 +14,9 @@ from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_mag
 from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
+from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
@@ -39,7 +41,10 @@ _REFUSED = {
         "--wait would keep sbatch running",
         "Say `wait`, without dashes: it waits, shows the output, can be interrupted.",
     ),
-    "test-only": ("--test-only submits nothing", "Say `show`, without dashes, to see what would be submitted."),
+    "test-only": (
+        "--test-only submits nothing",
+        "`show`, without dashes, shows what would be submitted; `%sbatch --test-only job.sh` when a file could start.",
+    ),
     "help": ("--help submits nothing", "`%%sbatch?` shows the help."),
     "usage": ("--usage submits nothing", "`%%sbatch?` shows the help."),
     "version": ("--version submits nothing", "`%sinfo --version` shows the version."),
@@ -71,12 +76,15 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     return _go(shell, cluster, parsed, submission, prefix, line)
 
 
-def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview:
+def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | None:
     """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
     cluster, prefix = current(), "%sbatch "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
         parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables(line, cluster))
+        if not parsed.words and any(option.name == "test-only" for option in parsed.parsed.options):
+            _try(cluster, parsed)
+            return None
         _check(parsed, wrap=True)
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
@@ -95,6 +103,11 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         _warn_of_ignored(text, "script")
         submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=os.path.basename(path))
     return _go(shell, cluster, parsed, submission, prefix, line)
+
+
+def _try(cluster: Cluster, parsed: MagicLine) -> None:
+    """Have sbatch itself say when and where a script could start; nothing is submitted."""
+    run_command(cluster, ["sbatch", *parsed.options, *(["--", *parsed.rest] if parsed.rest else [])])
 
 
 def _go(
@@ -116,7 +129,20 @@ def _go(
         if notebook is not None:
             job._show(notebook)
         job._wait(None, check=True, echo=notebook is None)
+    else:
+        _mention(shell, job)
     return job
+
+
+def _mention(shell: Any, job: Job) -> None:
+    """Say a line about a job that nobody shows: one made in a loop, or in the middle of a cell."""
+
+    def look() -> None:
+        shell.events.unregister("post_execute", look)
+        if not job._is_shown:
+            sys.stdout.write(f"{headline(job._data)}\n")
+
+    shell.events.register("post_execute", look)
 
 
 def _check(parsed: MagicLine, *, wrap: bool = False) -> None:

@@ -36,9 +36,11 @@ Examples:
     %sbatch --array 1-{count} job.sh data.csv
     %sbatch --dependency afterok:{job} next.sh
     %sbatch --wrap "hostname; date"
+    %sbatch --test-only job.sh          when could it start? submits nothing
 
-The value is a Job: job.state, job.reason_text, job.stdout, job.stderr, job.exit_code, job.script, job.tail(20),
-job.wait(), job.cancel(), await job. jupyter_slurm.job(12345) takes any job of yours, jupyter_slurm.jobs() lists them.
+The value is a Job: job.state, job.reason_text, job.stdout, job.stderr, job.exit_code, job.script, job.source (the
+Python cell), job.tail(20), job.wait(), job.cancel(), await job. jupyter_slurm.job(12345) takes any job of yours,
+jupyter_slurm.jobs() lists them.
 """
 
 _TEXTS = {

@@ -10,6 +10,7 @@ import logging
 import secrets as random_bytes
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.config import Settings
@@ -163,7 +164,7 @@ class Cluster:
         """Ask once what the jobs are called that others than we submitted: the poll asks for no free text."""
         if self.tracker.nameless() and self.client.singles.is_ready():
             await self.client.singles.take()
-            self.tracker.name_them(await self.client.scripts())
+            self.tracker.name_them(await self.client.names())
 
     async def job(self, reference: str) -> dict[str, Any]:
         """Return one job, or one task of an array (``12_3``)."""
@@ -197,6 +198,7 @@ class Cluster:
         """
         entry = self.tracker.find(reference) or await self.shelf.get(reference)
         if entry is not None:
+            _check_task(reference, entry)
             await self._describe_once(entry)
             return entry
         try:
@@ -210,7 +212,7 @@ class Cluster:
         if not mine:
             raise JobNotFound(
                 f"you have no job {job}" + (" (it belongs to somebody else)" if records else ""),
-                hint="`%squeue --me` shows the queue, `%sacct` what is over.",
+                hint="`%squeue --me` shows the queue, `jupyter_slurm.jobs()` also what is over.",
             )
         entry = await self._made_beside_us(mine)
         if entry is None:
@@ -265,6 +267,14 @@ class Cluster:
         if entry.folder is not None and entry.record is not None:
             return await self._transport.read(entry.folder.file(entry.record["script"]))
         return await self.client.ask(["scontrol", "write", "batch_script", str(entry.id), "-"])
+
+    async def source(self, reference: str) -> bytes:
+        """Return the Python cell of a job as it was typed."""
+        entry = await self.entry(reference)
+        cell = (entry.record or {}).get("cell")
+        if cell is None:
+            raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
+        return str(cell["source"]).encode("utf-8", "surrogateescape")
 
     # -- output
 
@@ -364,3 +374,10 @@ def _task_of(reference: str, entry: Entry) -> int | None:
         return JobId.parse(reference).task
     except SlurmError:
         return None
+
+
+def _check_task(reference: str, entry: Entry) -> None:
+    """Refuse a task that the array was not submitted with."""
+    task, tasks = _task_of(reference, entry), entry.all_tasks
+    if task is not None and tasks is not None and task not in tasks:
+        raise JobNotFound(f"job {entry.id} has no task {task}", hint=f"Its tasks are {replace(tasks, limit=None)}.")

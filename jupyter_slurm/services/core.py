@@ -150,6 +150,10 @@ class Core:
         """See :meth:`Cluster.script`."""
         return await self._cluster(cluster).script(ref)
 
+    async def source(self, cluster: str, ref: str) -> bytes:
+        """See :meth:`Cluster.source`."""
+        return await self._cluster(cluster).source(ref)
+
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
         """See :meth:`Cluster.output`."""
         return await self._cluster(cluster).output(ref, stream, offset, limit)

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queue import runs_script
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import SlurmError, from_problem
+from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir import JobFolder
 from jupyter_slurm.services.paths import STREAMS, output_path
 from jupyter_slurm.transport.base import Hold
@@ -251,6 +251,15 @@ class Entry:
         latest = self.latest
         seen = latest is not None and (latest.tasks is not None or latest.id.task is not None)
         return bool(self.tasks or seen or (self.record or {}).get("array"))
+
+    @property
+    def all_tasks(self) -> TaskRange | None:
+        """The tasks that an array of ours was submitted with; None where that is not known."""
+        given = (self.record or {}).get("array_tasks")
+        try:
+            return TaskRange.parse(given) if given else None
+        except ParseError:
+            return None
 
     def paths(self) -> dict[str, str | None]:
         """Return the file of each stream; see :func:`jupyter_slurm.services.paths.output_path`."""

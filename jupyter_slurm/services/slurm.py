@@ -163,6 +163,11 @@ class SlurmClient:
         mark = secrets.token_hex(8)
         return queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
 
+    async def names(self) -> list[JobRecord]:
+        """Ask what each job of this user is called."""
+        mark = secrets.token_hex(8)
+        return queue.parse_names(await self.ask(queue.names_argv(mark)), mark)
+
     async def find_script(self, path: str) -> JobRecord | None:
         """Find a job of this user by the path of its script, which no other job has."""
         return next((record for record in await self.scripts() if queue.runs_script(record, path)), None)

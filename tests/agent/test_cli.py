@@ -17,6 +17,7 @@ from jupyter_slurm import _version
 from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.agent.hosting import serve_in_thread
+from jupyter_slurm.cli.hints import for_terminal
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 
@@ -146,7 +147,9 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
 
 
 @pytest.mark.slurm
-def test_jobs_on_a_real_cluster(cli: Cli, daemon_settings: Settings, cluster: EmbeddedCluster) -> None:
+def test_jobs_on_a_real_cluster(
+    cli: Cli, daemon_settings: Settings, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+) -> None:
     env = cluster.env()
     script = "#!/bin/sh\nsleep 300\n"
     done = subprocess.run(
@@ -166,11 +169,61 @@ def test_jobs_on_a_real_cluster(cli: Cli, daemon_settings: Settings, cluster: Em
     assert cli("show", number, "--script", env=env).stdout == script
     cancelled = cli("cancel", number, env=env)
     assert (cancelled.returncode, number in cancelled.stdout) == (0, True), cancelled.stderr
+    over = f"{number} was over already: CANCELLED\n"
+    wait_for(lambda: cli("cancel", number, env=env).stdout == over, "its end is told")
+    assert cli("cancel", number, env=env).returncode == 0
+    signalled = cli("cancel", "-s", "USR1", number, env=env)
+    assert signalled.returncode == 1
+    assert "nothing was sent" in signalled.stdout
     cleaned = cli("clean", "--dry-run", "--older-than", "0", env=env)
     assert cleaned.stdout.endswith("0 would be removed, 0 kept\n"), cleaned
     done = cli("show", "999999", env=env)
     assert done.returncode == 1
     assert "999999" in done.stderr
+    assert "`squeue --me` shows the queue, `jupyter slurm jobs --all`" in done.stderr
+    assert "%" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("`%squeue --me` or `%sinfo -o '%P %G'`", "`squeue --me` or `sinfo -o '%P %G'`"),
+        ("jupyter_slurm.jobs() lists yours.", "`jupyter slurm jobs --all` lists yours."),
+        ("jupyter_slurm.job(12).state says it.", "`jupyter slurm show 12` says it."),
+        ("`%%sbatch?` shows the options", "`sbatch --help` shows the options"),
+        ("Slurm's %s and 5%sacks stay", "Slurm's %s and 5%sacks stay"),
+    ],
+)
+def test_hints_can_be_typed_in_a_terminal(told: str, shown: str) -> None:
+    assert for_terminal(told) == shown
+
+
+@pytest.mark.slurm
+def test_the_parts_of_a_job_and_of_an_array(
+    cli: Cli, daemon_settings: Settings, cluster: EmbeddedCluster, place: Path
+) -> None:
+    env = cluster.env()
+    with AgentClient.connect(daemon_settings) as client:
+        asked = {"slurm_conf": str(cluster.slurm_conf), "path": env.get("PATH")}
+        path = f"/v1/clusters/{client.post('/v1/clusters', json=asked)['id']}/jobs"
+        cell = {"text": "print('a cell')\n", "kind": "python", "python": sys.executable}
+        script = {"text": "#!/bin/sh\nsleep 60\n", "kind": "script", "options": ["--array", "1-2%1", "-J", "two words"]}
+        context = {"cwd": str(place), "env": env}
+        made = [
+            client.post(path, json={**part, "key": f"20260101-000000-0000000{n}", "context": context})["id"]
+            for n, part in enumerate((cell, script))
+        ]
+    assert cli("show", made[0], "--source", env=env).stdout == cell["text"]
+    assert cell["text"] not in cli("show", made[0], "--script", env=env).stdout
+    refused = cli("show", made[1], "--source", env=env)
+    assert refused.returncode == 1
+    assert "not a Python cell" in refused.stderr
+    shown = cli("show", f"{made[1]}_2", env=env).stdout
+    assert "/stdout.2\n" in shown
+    assert " --array 1-2%1 -J 'two words' " in shown
+    missing = cli("show", f"{made[1]}_7", env=env)
+    assert missing.returncode == 1
+    assert missing.stderr == f"jupyter slurm show: job {made[1]} has no task 7\nIts tasks are 1-2.\n"
 
 
 def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings: Settings, core: Any) -> None:
@@ -191,7 +244,7 @@ def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings
         done = cli("jobs")
         assert done.returncode == 1
         assert done.stderr.startswith("The queue cannot be read since ")
-        assert done.stderr.endswith("Slurm does not answer: \\x1b[31mno Try again in a minute.\n")
+        assert done.stderr.endswith("Slurm does not answer: \\x1b[31mno. Try again in a minute.\n")
         assert ("RUNNING?" in done.stdout) is not nothing
         assert "No jobs" not in done.stdout
         assert len(json.loads(cli("jobs", "--json").stdout)) == (0 if nothing else 1)

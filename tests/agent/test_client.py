@@ -76,7 +76,7 @@ def test_bytes_and_their_total(client: AgentClient) -> None:
 
 def test_file_names_that_are_no_utf8_travel(client: AgentClient, core: Any) -> None:
     client.post("/v1/clusters", json={"slurm_conf": "/etc/\udcff.conf", "path": None})
-    assert core.calls == [("register", "/etc/\udcff.conf", None)]
+    assert core.calls == [("register", "/etc/\udcff.conf", None, None)]
 
 
 class _Failing:

@@ -11,6 +11,15 @@ from jupyter_slurm.errors import UsageError
 
 
 @pytest.mark.parametrize(
+    "argv", [["sbatch", "job.sh"], ["sbatch"], ["sbatch", "--nonsense"], ["sbatch", "x", "--test-only"]]
+)
+def test_sbatch_is_passed_through_for_an_estimate_only(argv: list[str]) -> None:
+    with pytest.raises(UsageError, match="--test-only"):
+        check_ends(argv)
+    check_ends(["sbatch", "-p", "a", "--test-only", "--", "job.sh"])
+
+
+@pytest.mark.parametrize(
     ("line", "hint"),
     [
         ("squeue -i 1", "jobs()"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from jupyter_slurm.domain.expand import MISSING, expand_at
 from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.errors import UsageError
 
 
 class Job:
@@ -67,7 +68,7 @@ def test_references(line: str, words: list[str]) -> None:
     [
         "{unknown} $unknown ${unknown} {unknown.x[0]}",
         "$HOME ${SLURM_JOB_ID} $1 $$ $? $(hostname)",
-        "{1..3} {a,b} {} { n } {n } {n:03d} {n!r} {n+1} {n()}",
+        "{1..3} {a,b} {} { n } {n }",
         "{print} $print {math} {int} {math.sqrt} {job.cancel}",  # functions, modules and classes
         "{job._token} {job.__class__} {job.__class__.__name__}",
         "{job.nothing} {runs[7]} {n[0]} {paths[nothing]}",
@@ -137,3 +138,54 @@ def test_variables_where_python_has_no_such_name(line: str, words: list[str] | N
 
 def test_without_a_home_the_tilde_stays() -> None:
     assert [token.text for token in tokenize("~/x", None, {})] == ["~/x"]
+
+
+NUMBERS = {"n": 3, "runs": [1, 2], "i": 0, "name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("--array 1-{n+1}", "{n+1}"),
+        ("-J 'a' {n * 2}", "{n * 2}"),
+        ("{len(runs)}", "{len(runs)}"),
+        ('"{runs[i]}"', "{runs[i]}"),
+        ("-J run{n:03d}", "{n:03d}"),
+        ("{name!r}", "{name!r}"),
+        ("{name.upper()}", "{name.upper()}"),
+        ("{-n}", "{-n}"),
+    ],
+)
+def test_an_expression_is_refused_at_once(line: str, part: str) -> None:
+    with pytest.raises(UsageError, match="names are replaced, expressions are not") as caught:
+        tokenize(line, lambda name: NUMBERS.get(name, MISSING))
+    start, end = caught.value.details["span"]
+    # Of a word that a blank ends, no more than the braces is meant.
+    assert line[start:end] == part
+    assert "{value}" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "awk '{print $1}'",
+        "awk '{n+1}'",
+        'awk "{print $1}"',
+        'awk "{n++}"',
+        "{m+1}",
+        "{n+m}",
+        "{1+1}",
+        "{{n+1}}",
+        "${n+1}",
+        "{a,b}",
+        "{n,i}",
+        "{1..3}",
+        "{",
+        "{}",
+        "{n + ",
+        "{print(n)}",
+    ],
+)
+def test_what_is_no_expression_of_names_that_are_there_stays(line: str) -> None:
+    words = [token.text for token in tokenize(line, lambda name: NUMBERS.get(name, MISSING))]
+    assert words == [token.text for token in tokenize(line)]

@@ -216,11 +216,12 @@ def _calls(control: ClusterControl, user: str) -> tuple[dict[str, int], int]:
     [
         (queue.poll_argv, {"REQUEST_JOB_USER_INFO", "REQUEST_PARTITION_INFO"}),
         (queue.lookup_argv, {"REQUEST_JOB_USER_INFO", "REQUEST_PARTITION_INFO"}),
+        (queue.names_argv, {"REQUEST_JOB_USER_INFO", "REQUEST_PARTITION_INFO"}),
         (cluster.nodes_argv, {"REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO"}),
         (lambda _: cluster.partitions_argv(), {"REQUEST_PARTITION_INFO"}),
         (lambda _: cluster.config_argv(), {"REQUEST_BUILD_INFO", "REQUEST_PING"}),
     ],
-    ids=["poll", "lookup", "nodes", "partitions", "config"],
+    ids=["poll", "lookup", "names", "nodes", "partitions", "config"],
 )
 def test_what_a_question_costs_the_controller(
     cluster: EmbeddedCluster, alice: str, question: Callable[[str], list[str]], kinds: set[str]

@@ -358,3 +358,40 @@ def test_variables_of_the_environment_stand_in_the_line_and_not_in_a_script(kern
     assert kernel.value("preview.script.splitlines()[-1]") == "echo $HOME $MARK_OF_THE_CELL"
     assert kernel.value("preview.argv[3]") == f"{home}/o.txt"
     assert kernel.ok("%scontrol show hostnames $HOME").result["text/plain"] == home
+
+
+def test_a_job_that_nobody_shows_is_mentioned(kernel: Any) -> None:
+    code = "for name in 'ab': get_ipython().run_cell_magic('sbatch', '-J {name}', '#!/bin/sh\\ntrue')"
+    ran = kernel.ok(f"{code}\nprint('after')")
+    assert re.fullmatch(r"after\nJob \d+ \(a\): .*\nJob \d+ \(b\): .*\n", ran.stdout)
+    for shown in ("%%sbatch\n#!/bin/sh\ntrue", "%sbatch --wrap true"):
+        assert kernel.ok(shown).stdout == ""
+    assert kernel.ok("1 + 1").stdout == ""
+
+
+def test_the_cell_as_it_was_typed(kernel: Any) -> None:
+    shown = kernel.ok("%%sbatch show\nprint('the cell')").result["text/plain"]
+    assert shown.index("#!/bin/sh") < shown.index("# The cell that it runs:\nprint('the cell')")
+    kernel.ok("%%sbatch wait as=typed\nprint('the cell')")
+    assert kernel.value("repr(str(typed.source))") == repr("print('the cell')\n")
+    kernel.ok("%%sbatch wait as=scripted\n#!/bin/sh\ntrue")
+    assert kernel.value("scripted.source") == "None"
+    assert "# The cell" not in kernel.ok("%%sbatch show\n#!/bin/sh\ntrue").result["text/plain"]
+
+
+def test_a_task_that_the_array_does_not_have_is_refused(kernel: Any) -> None:
+    kernel.ok("%%sbatch wait as=pair --array 1-2\n#!/bin/bash\necho task $SLURM_ARRAY_TASK_ID")
+    ran = kernel.run("pair.task(7)")
+    assert ran.error == "JobNotFound"
+    assert "no task 7" in ran.traceback
+    assert "Its tasks are 1-2." in ran.traceback
+    assert kernel.value("repr((str(pair.task(2).stdout), pair.task(2).state))") == "('task 2\\n', 'COMPLETED')"
+
+
+def test_texts_in_a_list_are_strings_and_jobs_become_a_frame(kernel: Any) -> None:
+    kernel.ok("%%sbatch wait as=said\n#!/bin/sh\necho hi")
+    assert kernel.ok("said.stdout").result["text/plain"] == "hi"
+    assert kernel.ok("[said.stdout]").result["text/plain"] == "['hi\\n']"
+    assert kernel.ok("{'a': said.tail(1)}").result["text/plain"] == "{'a': 'hi'}"
+    told = kernel.run("import jupyter_slurm\njupyter_slurm.jobs().to_pandas()")
+    assert told.status == "ok" or "needs pandas" in told.traceback

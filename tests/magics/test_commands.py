@@ -79,6 +79,15 @@ def test_a_failing_command_raises_and_says_what_next(kernel: Any, line: str, err
     assert "Traceback" not in ran.traceback
 
 
+def test_sbatch_says_when_a_script_could_start_and_submits_nothing(kernel: Any, tmp_path: Path) -> None:
+    (tmp_path / "try.sh").write_text("#!/bin/sh\ntrue\n")
+    before = kernel.value("len(__import__('jupyter_slurm').jobs())")
+    ran = kernel.ok(f"%sbatch --test-only -p arandu {tmp_path}/try.sh argument")
+    assert "to start at" in ran.stderr
+    assert "dgx01" in ran.stderr
+    assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
+
+
 @pytest.mark.parametrize("command", ["sinfo", "sdiag", "sprio", "sinfo --help", "scontrol ping", "sinfo -s"])
 def test_they_run(kernel: Any, command: str) -> None:
     assert kernel.ok(f"%{command}").result["text/plain"].strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,3 +65,25 @@ def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> N
     assert "COMPLETED" in done.stdout
     assert "c4aiscw[1-4]" in done.stdout
     assert "<div" not in done.stdout
+    assert "<div" not in done.stderr
+
+
+def test_a_terminal_says_what_a_job_waits_for(environment: dict[str, str], home: Path) -> None:
+    code = (
+        "%load_ext jupyter_slurm\n"
+        "get_ipython().run_cell_magic('sbatch', 'wait --begin now+5', '#!/bin/sh\\necho over')\n"
+        "for _ in '12': get_ipython().run_cell_magic('sbatch', '-J looped', '#!/bin/sh')\n\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"],
+        env={**os.environ, **environment, "TERM": "dumb"},
+        input=code,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=home,
+        timeout=120,
+    )
+    assert re.search(r"^Job \d+ \(cell.sh\): PENDING", done.stderr, re.MULTILINE), done.stderr
+    assert done.stderr.count(": PENDING\n") == 1  # said once, however often it is heard
+    assert len(re.findall(r"Job \d+ \(looped\): PENDING", done.stdout)) == 2

@@ -29,7 +29,7 @@ async def lose_state(cluster):
 
 
 async def test_job_that_got_a_lost_number_is_another_one(new_cluster, open_desk, tmp_path):
-    cluster = new_cluster()
+    cluster = new_cluster(extra=("FirstJobId=1",))
     async with open_desk(cluster, tmp_path) as desk:
         old = await desk.submit(SCRIPT)
         await desk.until(old["key"], lambda j: j["state"] == "RUNNING")
@@ -49,7 +49,7 @@ async def test_job_that_got_a_lost_number_is_another_one(new_cluster, open_desk,
 
 
 async def test_new_agent_does_not_cancel_what_got_the_number(new_cluster, open_desk, tmp_path):
-    cluster = new_cluster()
+    cluster = new_cluster(extra=("FirstJobId=1",))
     async with open_desk(cluster, tmp_path) as desk:
         old = await desk.submit(SCRIPT)
         if len(str(old["id"])) > 1:

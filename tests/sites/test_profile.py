@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +51,17 @@ def test_every_key_arrives():
         (8100, 8200),
         "Arandu",
     )
+
+
+def test_the_example_of_the_readme_is_right():
+    """As it stands, and with all that is commented out in it."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[login]" in text]
+    assert parse_profile("arandu", example.encode(), "README").host == "arandu"
+    everything = re.sub(r"^# (?=\w+ = )", "", example, flags=re.M)
+    profile = parse_profile("arandu", everything.encode(), "README")
+    assert (profile.jump, profile.max_age, profile.poll_shortest) == (("gateway",), 43200, 60)
+    assert profile.prelude == "module load slurm"
 
 
 def test_a_host_is_enough():
