@@ -94,9 +94,9 @@ class SlurmClient:
         self._seen: set[str] = set()
         self._tables: dict[str, tuple[OptionTable, str]] = {}
         self._version: tuple[int, int] | None = None
-        # A notebook that is run from top to bottom may ask thirty things; a loop gets a question every ten seconds (a
-        # question is two RPCs).
-        self.people = Bucket(rate=0.1, burst=30)
+        # A notebook that is run from top to bottom may ask fifteen things at once: thirty RPCs, what sites that limit
+        # them give. A loop gets a question every ten seconds.
+        self.people = Bucket(rate=0.1, burst=15)
         # Who cancels means it now, and cancelling ends work for the controller; only a loop gone wild is slowed down.
         self.cancels = Bucket(rate=2, burst=200)
         # Questions about single jobs: our own beside the poller's, and those about jobs that a person names.

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slurm
 def test_a_whole_notebook_asks_at_once_a_loop_waits_and_says_so_and_scancel_never_waits(
     kernel: Any, wait_for: Callable[..., Any]
 ) -> None:
-    ran = kernel.ok("for _ in range(30): get_ipython().run_line_magic('squeue', '-h')")
+    ran = kernel.ok("for _ in range(15): get_ipython().run_line_magic('squeue', '-h')")
     assert "waits" not in ran.stderr
     request = kernel.begin("%squeue -h")
     wait_for(lambda: kernel.pump() or _told(kernel, request), "the cell says that it waits")
