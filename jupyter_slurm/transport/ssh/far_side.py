@@ -39,6 +39,7 @@ js_feed() { js_note begin; ( js_here "$@" ); js_end $?; exit; }
 _LOCK: Final = r"""
 js_holders=
 trap 'kill $js_holders 2>/dev/null' EXIT
+trap 'exit 1' PIPE HUP TERM  # else dash does not come to what it does at its end
 js_able() { command -v flock >/dev/null && command -v setsid >/dev/null || { js_end lacking; return 1; }; }
 js_lock() { flock -n 8 2>/dev/null; js_code=$?; }
 js_keep() {

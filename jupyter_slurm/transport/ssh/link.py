@@ -64,6 +64,7 @@ class Link:
         self._connecting: asyncio.Task[Chain] | None = None
         self._refused: BaseException | None = None
         self._closed = False
+        self._opening = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self.generation = 0  # how many connections there have been
         self.threads = Threads()
@@ -137,7 +138,8 @@ class Link:
         transport = await self.transport(patience)
 
         def work() -> paramiko.Channel:
-            with self.told_apart(transport):
+            # One after the other: paramiko keeps one reason of a refusal for all who ask.
+            with self._opening, self.told_apart(transport):
                 return transport.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=_CHANNEL)
 
         return await self.threads.call(work)
@@ -213,7 +215,7 @@ class Link:
         if error is not None:
             if self.generation:
                 self._refused = error
-                self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else error}")
+                self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else type(error).__name__}")
             return
         self._chain = chain = task.result()
         self.generation += 1

@@ -149,6 +149,7 @@ class Pool:
         generation = self._generation
         self._count += 1
         shell: Shell | None = None
+        ghosts: list[Shell] = []
         try:
             channel = await self._link.open_session(_left(deadline))
             shell = self._make(channel)
@@ -163,6 +164,7 @@ class Pool:
             self._learn(error)
             return None
         except BaseException:
+            self._ghosts += ghosts
             self._uncount(generation)
             if shell is not None:
                 self._drop(shell)
