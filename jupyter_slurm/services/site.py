@@ -152,7 +152,7 @@ class Site:
     def _over(self, task: asyncio.Task[Cluster]) -> None:
         self._connecting = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._become("disconnected", error.message if isinstance(error, SlurmError) else repr(error))
+            self._become("disconnected", error.message if isinstance(error, SlurmError) else type(error).__name__)
 
     def _expire(self) -> None:
         hours = (self.profile.max_age or 0) / 3600

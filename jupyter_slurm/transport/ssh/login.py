@@ -29,7 +29,8 @@ from jupyter_slurm.transport.ssh.userauth import Accepted, Asked, Expired, KeyWa
 
 __all__ = ["log_in"]
 
-_MOST_ROUNDS = 64
+_MOST_ROUNDS = 64  # of questions, in one log-in
+_MOST_PARTS = 16  # methods that a host may want one after the other
 _AGAIN = "That was not accepted. Try again."
 
 
@@ -63,7 +64,7 @@ class _Login:
         self._auth = Userauth(transport, host.user)
         self._agent = SshAgent(host.identity_agent) if host.identity_agent else None
         self._tried: list[str] = []
-        self._attempts = 0
+        self._attempts = self._rounds = self._parts = 0
         self._shown = False
         self._loaded: dict[str, PrivateKey] = {}
 
@@ -76,6 +77,9 @@ class _Login:
             while not isinstance(reply, Accepted):
                 assert isinstance(reply, Refused)
                 if reply.partial:
+                    self._parts += 1
+                    if self._parts > _MOST_PARTS:
+                        raise Lost("it never has enough", refusal=True)
                     self._tried.append("that was right, and the host wants more")
                     methods = self._fresh()
                 reply = self._next(methods, reply)
@@ -196,8 +200,6 @@ class _Login:
             while isinstance(reply, Asked):
                 reply = self._answer(reply, attempt if rounds == 0 else 0)
                 rounds += 1
-                if rounds > _MOST_ROUNDS:
-                    raise Lost("it never stops asking", refusal=True)
             wrong = isinstance(reply, Refused) and not reply.partial
             if rounds:
                 self._tried.append(f"questions of the host: {'not accepted' if wrong else 'accepted'}")
@@ -206,6 +208,9 @@ class _Login:
                 return
 
     def _answer(self, asked: Asked, attempt: int) -> Reply:
+        self._rounds += 1
+        if self._rounds > _MOST_ROUNDS:
+            raise Lost("it never stops asking", refusal=True)
         # sshd puts what PAM says in front of the next question: only the last line is what is asked.
         texts = [text.strip().rpartition("\n") for text, _ in asked.questions]
         questions = tuple(
@@ -242,6 +247,14 @@ class _Login:
             raise self._declined(f" before {lost}") from None
         if answers is None:
             raise self._declined()
+        if any(0xD800 <= ord(char) <= 0xDFFF for answer in answers for char in answer):
+            # To encode it would fail with an error that shows it.
+            raise LoginFailed(
+                f"the answer for {self._host.label} cannot be sent: it is no UTF-8 text",
+                hint="Type it again; the terminal or the keyboard may be set to another encoding.",
+                host=self._host.name,
+                tried=self._tried,
+            )
         return answers
 
     def _counted(self, method: str, *fields: str | bytes | bool) -> Reply:

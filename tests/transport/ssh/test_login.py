@@ -104,6 +104,20 @@ async def test_banner_is_shown_once_and_without_tricks(passwords):
     assert "Welcome" not in person.asked[1].instruction
 
 
+@pytest.mark.parametrize("asked", ["password", "passphrase"])
+async def test_an_answer_that_is_no_utf8_is_not_shown(passwords, asked, caplog):
+    caplog.set_level(logging.DEBUG)
+    changes = {}
+    if asked == "passphrase":
+        passwords.configure("PubkeyAuthentication yes")
+        changes = {"identity_files": (passwords.key("locked", "ed25519", "-N", "the passphrase"),)}
+    person = passwords.person(["hunter2\udcfc"])
+    error = await passwords.refused(person, **changes)
+    assert person.kinds == [asked]
+    assert "no UTF-8" in error.message
+    assert "hunter2" not in caplog.text + repr(error.to_problem()) + repr(error.__context__)
+
+
 # What PAM asks
 
 

@@ -1,0 +1,69 @@
+"""Servers that do what no honest one does: the log-in ends, and nothing of theirs moves a cursor."""
+
+import asyncio
+import socket
+import threading
+
+import paramiko
+import pytest
+
+from jupyter_slurm.errors import LoginFailed
+from jupyter_slurm.transport.ssh.login import log_in
+from jupyter_slurm.transport.ssh.prompts import Asker
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+
+class Person:
+    """Somebody who answers everything."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def ask(self, prompt):
+        self.asked.append(prompt)
+        return ["secret"] * len(prompt.questions)
+
+
+class Insatiable(paramiko.ServerInterface):
+    """A server for which nothing is ever enough."""
+
+    methods, questions = "password", ()
+
+    def get_allowed_auths(self, username):
+        return self.methods
+
+    def check_auth_password(self, username, password):
+        return paramiko.AUTH_PARTIALLY_SUCCESSFUL
+
+    def check_auth_interactive(self, username, submethods):
+        return paramiko.InteractiveQuery("", "", *self.questions)
+
+    def check_auth_interactive_response(self, responses):
+        return paramiko.AUTH_PARTIALLY_SUCCESSFUL
+
+
+@pytest.mark.parametrize(
+    ("methods", "questions", "most"),
+    [("password", (), 17), ("keyboard-interactive", (), 0), ("keyboard-interactive", (("Code", False),), 17)],
+)
+async def test_a_host_that_never_has_enough_is_left(methods, questions, most):
+    class Server(Insatiable):
+        pass
+
+    Server.methods, Server.questions = methods, questions
+    ours, theirs = socket.socketpair()
+    server, client = paramiko.Transport(theirs), paramiko.Transport(ours)
+    server.add_server_key(paramiko.ECDSAKey.generate())
+    person = Person()
+    try:
+        server.start_server(threading.Event(), Server())
+        await asyncio.to_thread(client.start_client, timeout=30)
+        asker = Asker(person, asyncio.get_running_loop())
+        host = Host("login", "login.example", user="me")
+        with pytest.raises(LoginFailed, match="never has enough") as caught:
+            await asyncio.to_thread(log_in, client, host, asker)
+    finally:
+        client.close()
+        server.close()
+    assert len(person.asked) == most
+    assert "reason" not in caught.value.details, "it must not be tried again by itself"
