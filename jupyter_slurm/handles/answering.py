@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jupyter_slurm.errors import AgentError, PromptGone, SlurmError
+from jupyter_slurm.errors import AgentError, LoginDeclined, PromptGone, SlurmError
 from jupyter_slurm.handles.terminal import printable
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = ["answering", "ask"]
 _T = TypeVar("_T")
 _QUICK = 0.5  # seconds in which a call that asks nothing is done
 _STEP = 0.3
+_INDENT = "  "
 
 
 def answering(client: AgentClient, cluster: str, call: Callable[[], _T]) -> _T:
@@ -66,18 +67,34 @@ def _make(call: Callable[[], _T], done: Future[_T]) -> None:
 
 
 def _put(client: AgentClient, prompt: Mapping[str, Any]) -> None:
-    """Ask the person and pass on what is said; who interrupts, or cannot be asked, declines."""
-    answers: list[str] | None = None
+    """Ask the person and pass on what is said; who interrupts declines.
+
+    Where nobody can be asked the question stays, for somebody who is at another front door.
+    """
+    path = f"/v1/prompts/{prompt['id']}"
     try:
         answers = ask(prompt)
-    finally:
-        with contextlib.suppress(PromptGone, *((AgentError,) if answers is None else ())):
-            client.post(f"/v1/prompts/{prompt['id']}", json={"answers": answers})
+    except (KeyboardInterrupt, LoginDeclined):
+        with contextlib.suppress(AgentError):
+            client.post(path, json={"answers": None})
+        raise
+    with contextlib.suppress(PromptGone):
+        client.post(path, json={"answers": answers})
 
 
 def _say(prompt: Mapping[str, Any]) -> None:
-    lines = [printable(prompt[name]).strip() for name in ("title", "instruction")]
-    sys.stdout.write("".join(f"{line}\n" for line in lines if line))
+    """Show what is asked; the first line is ours, and what stands at its left edge no host can say."""
+    host = printable(prompt["host"])
+    if prompt["kind"] in ("passphrase", "host-key"):
+        head = f"For {host}, jupyter-slurm asks you:"
+    else:
+        head = f"{host} asks:" if prompt["questions"] else f"{host} says:"
+    parts = [printable(prompt[name]).strip() for name in ("title", "instruction")]
+    lines = [line for part in parts if part for line in part.split("\n")]
+    head = (
+        f"For {host}, jupyter-slurm asks you:" if ours else f"{host} asks:" if prompt["questions"] else f"{host} says:"
+    )
+    sys.stdout.write("".join(f"{line}\n" for line in (head, *(_INDENT + line for line in lines))))
     sys.stdout.flush()
 
 
@@ -86,6 +103,8 @@ def ask(prompt: Mapping[str, Any]) -> list[str]:
 
     Raises
     ------
+    LoginDeclined
+        The person ended the input.
     SlurmError
         Nobody can be asked here.
     """
@@ -93,10 +112,14 @@ def ask(prompt: Mapping[str, Any]) -> list[str]:
     answers = []
     for question in prompt["questions"]:
         text = printable(question["text"]).replace("\n", " ")
-        text = text if text.endswith(" ") else f"{text} "
+        text = _INDENT + (text if text.endswith(" ") else f"{text} ")
         try:
             answers.append(input(text) if question["echo"] else getpass.getpass(text))
         except (EOFError, OSError, RuntimeError, NotImplementedError) as error:
+            if isinstance(error, EOFError) and sys.stdin and sys.stdin.isatty():
+                raise LoginDeclined(
+                    f"The question of {prompt['host']} was not answered.", hint="Connect again to be asked again."
+                ) from None
             raise SlurmError(
                 f"{prompt['host']} asks for something, and nobody can be asked here.",
                 hint=f"Run `jupyter slurm connect {prompt['cluster']}` in a terminal; the log-in serves this, too.",

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.errors import PromptGone, UsageError
+from jupyter_slurm.errors import PromptGone, SlurmError, UsageError
+from jupyter_slurm.handles.answering import answering, ask
 
 
 def test_a_prompt_waits_for_its_answer(client: AgentClient, wait_for: Callable[..., Any]) -> None:
@@ -62,3 +63,57 @@ def test_nobody_is_waited_for_without_end(client: AgentClient, core: Any, wait_f
     core.desk._patience = 0.05
     assert client.post("/v1/clusters/local/connect")["id"] == "local"
     assert client.get("/v1/prompts") == []
+
+
+@pytest.fixture
+def door(client: AgentClient) -> Callable[[], Any]:
+    """A front door that wants the cluster, and asks its person meanwhile."""
+    return lambda: answering(client, "local", lambda: client.post("/v1/clusters/local/connect"))
+
+
+def test_who_cannot_be_asked_declines_for_nobody(
+    client: AgentClient, door: Callable[[], Any], wait_for: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(text: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("getpass.getpass", nobody)
+    with ThreadPoolExecutor() as pool:
+        elsewhere = pool.submit(client.post, "/v1/clusters/local/connect")
+        prompt = wait_for(lambda: client.get("/v1/prompts"), "the prompt")[0]
+        with pytest.raises(SlurmError, match="nobody can be asked here"):
+            door()
+        assert prompt in client.get("/v1/prompts")
+        for each in client.get("/v1/prompts"):
+            client.post(f"/v1/prompts/{each['id']}", json={"answers": ["hush"]})
+        assert elsewhere.result(10)["id"] == "local"
+
+
+def test_who_interrupts_declines(client: AgentClient, door: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(text: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("getpass.getpass", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        door()
+    assert client.get("/v1/prompts") == []
+
+
+@pytest.mark.parametrize("kind", ["keyboard-interactive", "password", "passphrase", "host-key"])
+def test_what_a_host_says_does_not_look_like_ours(
+    kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    def typed(text: str) -> str:
+        shown.append(text)
+        return "hush"
+
+    monkeypatch.setattr("getpass.getpass", typed)
+    imitation = "Wait\nFor gateway, jupyter-slurm asks you:\x1b[2J"
+    prompt = {"host": "gateway", "kind": kind, "title": "Hm", "instruction": imitation, "cluster": "local"}
+    assert ask({**prompt, "questions": [{"text": "Passphrase for /home/me/.ssh/id", "echo": False}]}) == ["hush"]
+    head, *rest = [*capsys.readouterr().out.splitlines(), *shown]
+    assert head == ("gateway asks:" if kind in ("keyboard-interactive", "password") else imitation.splitlines()[1][:-4])
+    assert len(rest) == 4
+    assert all(line.startswith("  ") and "\x1b" not in line for line in rest)
