@@ -91,9 +91,6 @@ def _say(prompt: Mapping[str, Any]) -> None:
         head = f"{host} asks:" if prompt["questions"] else f"{host} says:"
     parts = [printable(prompt[name]).strip() for name in ("title", "instruction")]
     lines = [line for part in parts if part for line in part.split("\n")]
-    head = (
-        f"For {host}, jupyter-slurm asks you:" if ours else f"{host} asks:" if prompt["questions"] else f"{host} says:"
-    )
     sys.stdout.write("".join(f"{line}\n" for line in (head, *(_INDENT + line for line in lines))))
     sys.stdout.flush()
 
