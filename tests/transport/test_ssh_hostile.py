@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.base import Completed
+from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh.shell import Shell
 
 pytestmark = pytest.mark.root
@@ -77,3 +77,76 @@ async def test_shells_of_a_lost_connection_are_ended_by_the_second_new_one_too(f
         await one.transport.run(["true"])
     await one.transport.run(["true"])
     assert "sleep" not in fragile.processes().values()
+
+
+# Start-up files --------------------------------------------------------------------------------------------------
+
+_FUNCTIONS = "printf cd command kill mv cat read umask echo test [ rm sleep flock setsid dd true grep mkdir stat"
+ODD_FILES = {
+    "functions": f'for f in {_FUNCTIONS}; do eval "$f() {{ builtin echo evil; }}; builtin export -f $f"; done',
+    "errexit": "set -e; export SHELLOPTS",
+    "nounset": "set -u; export SHELLOPTS",
+    "noglob-noclobber": "set -fC; export SHELLOPTS",
+    "loud": "set -xv; export SHELLOPTS",
+    "allexport": "set -a; export SHELLOPTS",
+    "dotglob": "shopt -s dotglob failglob; export BASHOPTS GLOBIGNORE=f",
+    "own": "js_end() { echo evil; }; export -f js_end; export js_mark=abc js_how=once js_n=1",
+    "umask-0": "umask 000",
+    "umask-777": "umask 777",
+    "variables": "export POSIXLY_CORRECT=1 CDPATH=.:/tmp IFS=ab QUOTING_STYLE=c TMOUT=1",
+}
+ODD_PRELUDES = [
+    *("set -e", "set -u", "set -f", "set -C", "IFS=,", "umask 000", "set -x", "trap true EXIT", "cd() { false; }"),
+    'mv() { /bin/mv -v "$@"; }',
+]
+
+
+async def _work(transport, folder):
+    """What a submission does, and that nobody else may look into it."""
+    for _ in range(2):
+        done = await transport.run(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"])
+        assert done == Completed(3, b"a\n", b"b\n")
+    done = await transport.run(["pwd"], context=Context(cwd=str(folder)))
+    assert done == Completed(0, f"{folder}\n".encode(), b"")
+    assert (await transport.run(["cat"], stdin=b"xyz")).stdout == b"xyz"
+    for name, data in (("f", b"data\0\\x"), ("g", b"d" * 200_000)):
+        await transport.write(f"{folder}/{name}", data)
+        assert await transport.read(f"{folder}/{name}") == data
+    await transport.make_dir(f"{folder}/d/e")
+    assert sorted(await transport.list_dir(str(folder))) == ["d", "f", "g"]
+    assert (await transport.stat(f"{folder}/f")).size == 7
+    with pytest.raises(FileNotFoundError):
+        await transport.read(f"{folder}/none")
+    for number in range(2):
+        once = await transport.start_once(
+            f"{folder}/j{number}/run", ["/bin/sh", "-c", "echo job; echo w >&2; exit 4"], files={"a": b"1", "b": b"\\c"}
+        )
+        assert await once.result(10) == Completed(4, b"job\n", b"w\n")
+        once.hold.release()
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    await transport.remove(f"{folder}/d")
+
+
+@pytest.fixture(scope="module")
+def odd_users(new_user):
+    return {name: new_user(files={".bashrc": text + "\n"}) for name, text in ODD_FILES.items()}
+
+
+@pytest.fixture(scope="module", params=["dash", "bash"])
+def odd_host(ssh_host, common, odd_users, request):
+    mounts = {"/bin/sh": Path(f"/bin/{request.param}")}
+    return ssh_host(name=f"odd-{request.param}", shared=[common], users=list(odd_users.values()), mounts=mounts)
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+async def test_what_start_up_files_leave_in_the_environment_changes_nothing(
+    odd_host, odd_users, connect, new_folder, name
+):
+    await _work(connect(odd_host, user=odd_users[name]).transport, new_folder(odd_users[name]))
+
+
+@pytest.mark.parametrize("prelude", ODD_PRELUDES)
+async def test_what_a_prelude_leaves_in_the_shell_changes_nothing(odd_host, odd_users, connect, new_folder, prelude):
+    user = odd_users["umask-0"]
+    await _work(connect(odd_host, user=user, prelude=prelude).transport, new_folder(user))

@@ -1,5 +1,7 @@
 """What the far shell is taught when it starts: constant text for any POSIX shell. Values come as arguments only.
 
+A bash takes options and functions from its environment: they are undone first, and once more after a prelude.
+
 Needs coreutils, and util-linux for locks (``flock``) and sessions (``setsid``); everything on Linux has both. Each
 function ends with ``js_end``, which marks the end of an answer on both streams; ``js_note`` puts a remark between.
 Until a command was started for good nothing may be printed: with a broken connection that would end the shell.
@@ -13,6 +15,16 @@ __all__ = ["FUNCTIONS"]
 
 # Marks, and commands in given circumstances: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…
 _RUN: Final = r"""
+set +aefmuvxC
+js_calm() {
+  set +aefmuvxC
+  unset IFS GLOBIGNORE
+  unset -f command
+  command unset -f '[' cat cd chmod dd echo env false flock grep kill ls mkdir mv printf read rm setsid sh shopt sleep \
+    stat test true ulimit umask
+  shopt -u dotglob failglob || :
+} 2>/dev/null
+js_calm
 js_end() { printf '%s:%s\n' "$js_mark" "$1"; printf '%s:\n' "$js_mark" >&2; }
 js_note() { printf '%s!%s\n' "$js_mark" "$1"; }
 js_do() { LC_ALL=C "$@" </dev/null; js_end $?; }
@@ -38,8 +50,10 @@ js_feed() { js_note begin; ( js_here "$@" ); js_end $?; exit; }
 # Locks. A lock lives as long as a process of this shell's group has the file open; the shell ends it when it ends.
 _LOCK: Final = r"""
 js_holders=
-trap 'kill $js_holders 2>/dev/null' EXIT
-trap 'exit 1' PIPE HUP TERM  # else dash does not come to what it does at its end
+js_trap() {
+  trap 'kill $js_holders 2>/dev/null' EXIT
+  trap 'exit 1' PIPE HUP TERM  # else dash does not come to what it does at its end
+}
 js_able() { command -v flock >/dev/null && command -v setsid >/dev/null || { js_end lacking; return 1; }; }
 js_lock() { flock -n 8 2>/dev/null; js_code=$?; }
 js_keep() {
@@ -80,7 +94,8 @@ js_reap() {
 # A command that runs once: PREFIX TOKEN DRAFT SECONDS #FILES (NAME CONTENT)… and what js_here takes.
 # The wrapper has PREFIX.out locked until PREFIX.exit is written; the command inherits the lock with its output.
 _ONCE: Final = r"""
-js_wrap='"$@" </dev/null >&9 2>&7 7>&- 9>&-; js_code=$?; umask 077; printf "%s\n" "$js_code" >"$0.exit"'
+js_wrap='set +efuC; ( exec "$@" ) </dev/null >&9 2>&7 7>&- 9>&-; js_code=$?
+unset -f printf umask; umask 077; printf "%s\n" "$js_code" >"$0.exit"'
 js_begin() {
   umask "$js_umask"
   set +C
@@ -196,7 +211,8 @@ js_settle() { js_move "$@"; js_end $?; }
 
 _SELF: Final = r"""
 unset JUPYTER_SLURM_SHELL
-js_umask=$(umask) js_group=$$
+js_ready() { js_calm; js_trap; js_umask=$(umask); }
+js_group=$$
 { read -r js_stat </proc/$$/stat && js_stat=${js_stat##*) } && set -- $js_stat && js_group=$3; } 2>/dev/null
 """
 

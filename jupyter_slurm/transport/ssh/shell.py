@@ -34,7 +34,7 @@ _CHUNK: Final = 1 << 18
 # Whoever reads this line as a command ends in our shell, unless it is that already. csh knows neither functions nor
 # `test -n "$unset"`, fish no `$?`; all know `||`, single quotes and printenv(1).
 _START: Final = "printenv JUPYTER_SLURM_SHELL >/dev/null || exec env JUPYTER_SLURM_SHELL={token} /bin/sh -c '{inner}'"
-_PLAIN: Final = "echo {ready}; exec /bin/sh -s"
+_PLAIN: Final = "unset -f echo; echo {ready}; exec /bin/sh -s"
 # A PATH that only a login shell sets; csh takes no -c after -l.
 _LOGIN: Final = (
     'case "$SHELL" in'
@@ -127,7 +127,8 @@ class Shell:
             raise self._ended("was refused") from None
         self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)
         prelude = f"eval {quote_argv([self.prelude])}" if self.prelude else ":"
-        setup = f"js_mark={self._mark.decode()}{FUNCTIONS}{{ {prelude}\n}} </dev/null\njs_end $$.$js_group\n"
+        setup = f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}{{ {prelude}\n}} </dev/null\n"
+        setup += "js_ready; js_end $$.$js_group\n"
         self._send(setup.encode("utf-8", "surrogateescape"))
         try:
             answer = self._collect(deadline, "the shell")
