@@ -71,6 +71,12 @@ class Desk:
             self._open.pop(key, None)
             self._bus.publish("prompt", {**told, "questions": [], "settled": True})
 
+    def withdraw(self) -> None:
+        """Take back all questions: the log-in is ended, and nobody answers for it any more."""
+        for _, answered in self._open.values():
+            if not answered.done():
+                answered.set_result(None)
+
     def answer(self, key: str, answers: Sequence[str] | None) -> None:
         """Answer a prompt; None declines.
 

@@ -87,6 +87,8 @@ class Site:
 
         Raises
         ------
+        NotConnected
+            Somebody ended it meanwhile.
         SlurmError
             It failed; whoever asks again tries again.
         """
@@ -97,12 +99,19 @@ class Site:
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._log_in(), name=f"log in to {self.profile.name}")
             self._connecting.add_done_callback(self._over)
-        return await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if not connecting.cancelled():
+                raise  # whoever waits was cancelled
+        raise NotConnected(f"The log-in to {self.profile.name} was ended.", hint="Connect again when you want to.")
 
     async def disconnect(self, message: str = "") -> None:
         """End the log-in; jobs go on."""
         if self._connecting is not None:
             self._connecting.cancel()
+            self.desk.withdraw()
             await asyncio.gather(self._connecting, return_exceptions=True)
         if self._expiry is not None:
             self._expiry.cancel()

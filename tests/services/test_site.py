@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 from ssh_hosts import Site as RealSite
 
@@ -182,6 +184,33 @@ async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: R
     with pytest.raises(LoginDeclined):
         await connecting
     assert core.clusters()[-1]["connection"]["state"] == "disconnected"
+
+
+async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite) -> None:
+    """Whoever waits is told, the question is gone, and so is the thread that asked; the next log-in is a fresh one."""
+    await core.register_cluster(None, None, "far")
+
+    async def until(done: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not done():
+                await asyncio.sleep(0.05)
+
+    def transports() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if isinstance(thread, paramiko.Transport)}
+
+    before = transports()
+    connecting = asyncio.create_task(core.connect("far"))
+    await until(core.prompts)
+    assert transports() - before
+    assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
+    with pytest.raises(NotConnected, match="was ended"):
+        await connecting
+    await until(lambda: not core.prompts() and transports() <= before)
+    again = asyncio.create_task(core.connect("far"))
+    await until(core.prompts)
+    assert len(core.prompts()) == 1
+    core.answer(core.prompts()[0]["id"], [ssh_site.codes.next()])
+    assert (await again)["connection"]["state"] == "connected"
 
 
 async def test_no_secret_is_told_or_logged(

@@ -62,6 +62,7 @@ class Chain:
     def __init__(self) -> None:
         self._hops: list[paramiko.Transport] = []
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._is_closed = False
 
     @property
     def last(self) -> paramiko.Transport:
@@ -78,6 +79,7 @@ class Chain:
 
         What was sent and has not arrived is taken back: a command must not begin when everybody has given it up.
         """
+        self._is_closed = True
         if self._hops and isinstance(self._hops[0].sock, socket.socket):
             with contextlib.suppress(OSError):
                 self._hops[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -104,6 +106,8 @@ class Chain:
         self._hops.append(transport)
         _tune(transport, host, gate.key_types(host))
         transport.start_client(timeout=host.connect_timeout or _CONNECT)
+        if self._is_closed:  # while that one could not be closed yet
+            raise LinkLost(f"the connection to {host.label} was closed", host=host.name)
         gate.verify(host, transport.get_remote_server_key())
         gate.login(host, transport)
         if not transport.is_authenticated():
@@ -174,8 +178,8 @@ def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in ours if name in theirs) or tuple(ours)
 
 
-def open_chain(way: Sequence[Host], gate: Gate) -> Chain:
-    """Connect through all hosts, in this thread.
+def open_chain(way: Sequence[Host], gate: Gate, chain: Chain | None = None) -> Chain:
+    """Connect through all hosts, in this thread; whoever gives the chain can close it meanwhile, which ends this.
 
     Raises
     ------
@@ -184,7 +188,7 @@ def open_chain(way: Sequence[Host], gate: Gate) -> Chain:
     LinkLost
         A host cannot be reached: in a moment it may be.
     """
-    chain = Chain()
+    chain = chain or Chain()
     for host in way:
         try:
             chain.extend(host, gate)

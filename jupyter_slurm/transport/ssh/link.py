@@ -61,6 +61,7 @@ class Link:
         self._way, self._gate, self._told = tuple(way), gate, told
         self._ping, self._deadline, self._pause = ping, deadline, pause
         self._chain: Chain | None = None
+        self._building: Chain | None = None
         self._connecting: asyncio.Task[Chain] | None = None
         self._refused: BaseException | None = None
         self._closed = False
@@ -167,6 +168,8 @@ class Link:
         if self._connecting is not None:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
                 self._connecting.cancel()
+            if self._building is not None:
+                self.threads.later(self._building.close)  # or its thread waits on, for a person perhaps
         self.drop()
         self.threads.close()
 
@@ -199,8 +202,10 @@ class Link:
         return chain
 
     async def _open(self) -> Chain:
+        chain = self._building = Chain()
+
         def work() -> Chain:
-            chain = open_chain(self._way, self._gate)
+            open_chain(self._way, self._gate, chain)
             if self._closed:
                 chain.close()
             return chain

@@ -1,6 +1,7 @@
 """Servers that do what no honest one does: the log-in ends, and nothing of theirs moves a cursor."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 
@@ -8,6 +9,8 @@ import paramiko
 import pytest
 
 from jupyter_slurm.errors import LoginFailed
+from jupyter_slurm.transport.ssh.gate import personal_gate
+from jupyter_slurm.transport.ssh.link import Link, LinkLost
 from jupyter_slurm.transport.ssh.login import log_in
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.ssh_config import Host
@@ -67,3 +70,60 @@ async def test_a_host_that_never_has_enough_is_left(methods, questions, most):
         server.close()
     assert len(person.asked) == most
     assert "reason" not in caught.value.details, "it must not be tried again by itself"
+
+
+@pytest.fixture
+def listening():
+    """``listening(serve)``: serve each connection in a thread, with a function that is given its socket; its port."""
+    with contextlib.ExitStack() as stack:
+
+        def listen(serve):
+            sock = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+            def loop():
+                with contextlib.suppress(OSError), sock.accept()[0] as connection:
+                    serve(connection)
+
+            threading.Thread(target=loop, daemon=True).start()
+            stack.callback(sock.shutdown, socket.SHUT_RDWR)
+            return sock.getsockname()[1]
+
+        yield listen
+
+
+async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(listening, tmp_path):
+    server = []
+
+    def serve(connection):
+        server.append(paramiko.Transport(connection))
+        server[0].add_server_key(paramiko.ECDSAKey.generate())
+        server[0].start_server(threading.Event(), Insatiable())
+        server[0].join()
+
+    class Absent(Person):
+        gone = False
+
+        async def ask(self, prompt):
+            answers = await super().ask(prompt)
+            if prompt.kind == "host-key":
+                return ["yes"]
+            try:
+                await asyncio.sleep(600)
+            finally:
+                self.gone = True
+            return answers
+
+    person = Absent()
+    known = str(tmp_path / "known_hosts")
+    host = Host("odd", "127.0.0.1", listening(serve), "me", user_known_hosts=(known,), global_known_hosts=())
+    before = set(threading.enumerate())
+    link = Link([host], personal_gate(person))
+    connecting = asyncio.create_task(link.connect())
+    async with asyncio.timeout(20):
+        while len(person.asked) < 2:
+            await asyncio.sleep(0.02)
+        link.close()
+        with pytest.raises(LinkLost):
+            await connecting
+        while not person.gone or any(thread not in before for thread in threading.enumerate()):
+            await asyncio.sleep(0.02)
