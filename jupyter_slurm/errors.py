@@ -41,6 +41,7 @@ Every class has a stable ``code``, which is what travels through the API in an R
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -81,6 +82,8 @@ __all__ = [
 ]
 
 _TYPE_PREFIX = "urn:jupyter-slurm:error:"
+# What moves a cursor, or turns the direction of letters: messages quote servers, commands and files.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class SlurmError(Exception):
@@ -110,7 +113,8 @@ class SlurmError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Show the message alone in a notebook: our own stack helps nobody there."""
-        return [f"{type(self).__name__}: {self.message}", *([self.hint] if self.hint else [])]
+        lines = [f"{type(self).__name__}: {self.message}", *([self.hint] if self.hint else [])]
+        return [_HIDDEN.sub(lambda found: ascii(found[0])[1:-1], line) for line in lines]
 
     def to_problem(self) -> dict[str, Any]:
         """Return this error as a problem document (RFC 9457)."""

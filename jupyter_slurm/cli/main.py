@@ -15,6 +15,7 @@ from typing import Any
 from jupyter_slurm._version import __version__
 from jupyter_slurm.cli.hints import for_terminal
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles.terminal import printable
 
 __all__ = ["main"]
 
@@ -45,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SlurmError as error:
         if args.debug:
             raise
-        print(f"jupyter slurm {args.command}: {for_terminal(error.message)}", file=sys.stderr)
+        print(f"jupyter slurm {args.command}: {printable(for_terminal(error.message))}", file=sys.stderr)
         if error.hint:
-            print(for_terminal(error.hint), file=sys.stderr)
+            print(printable(for_terminal(error.hint)), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -197,8 +197,9 @@ async def test_a_machine_without_flock_is_told(ssh_host, connect, common, new_fo
     assert os.listdir(folder) == ["a"]
 
 
-async def test_values_are_never_in_a_command_line_or_a_log(login_node, connect, caplog):
+async def test_values_are_never_in_a_command_line_or_a_log(login_node, connect, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
     secret = "s3cret-value"
     transport = connect(login_node).transport
     task = asyncio.create_task(transport.run(["sleep", "2"], context=Context(env={"TOKEN": secret}), timeout=1))

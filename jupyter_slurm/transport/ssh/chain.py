@@ -6,6 +6,7 @@ Tuning: see the measurements beside :func:`_tune`. Sources: RFC 4253, RFC 4254, 
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import struct
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import paramiko
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
 __all__ = ["PACKET", "WINDOW", "Chain", "Gate", "LinkLost", "open_chain"]
@@ -31,6 +33,10 @@ _CIPHERS = (
     "aes256-ctr",
     "aes192-ctr",
 )
+
+# What ends a connection is told in our words; paramiko logs it with a traceback, and with what the server said as it is.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+logging.getLogger("paramiko").propagate = False
 
 
 class LinkLost(TransportError):
@@ -196,7 +202,9 @@ def open_chain(way: Sequence[Host], gate: Gate, chain: Chain | None = None) -> C
             broken = not chain.is_alive
             chain.close()
             if isinstance(error, paramiko.AuthenticationException) and not broken:
-                raise TransportError(f"{host.label} did not let us in: {error}", host=host.name) from error
+                raise TransportError(
+                    f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name
+                ) from error
             if isinstance(error, OSError | paramiko.SSHException | EOFError):
                 raise _unreachable(host, error) from error
             raise
@@ -205,7 +213,7 @@ def open_chain(way: Sequence[Host], gate: Gate, chain: Chain | None = None) -> C
 
 def _unreachable(host: Host, error: Exception) -> LinkLost:
     hint = "Is this machine on line, and in the VPN where the site wants that?"
-    reason = str(error) or type(error).__name__
+    reason = printable(str(error), 500) or type(error).__name__
     if isinstance(error, socket.gaierror):
         reason = f"the name {host.hostname} is not known"
     elif isinstance(error, TimeoutError):

@@ -250,4 +250,5 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         if self._said:
             return Lost(f"it hung up: {self._said}", refusal=True)
         reason: Any = self._link.get_exception()
-        return Lost(f"the connection ended ({reason})" if str(reason or "") else "it hung up")
+        said = printable(str(reason or ""), 500)
+        return Lost(f"the connection ended ({said})" if said else "it hung up")

@@ -105,8 +105,9 @@ async def test_banner_is_shown_once_and_without_tricks(passwords):
 
 
 @pytest.mark.parametrize("asked", ["password", "passphrase"])
-async def test_an_answer_that_is_no_utf8_is_not_shown(passwords, asked, caplog):
+async def test_an_answer_that_is_no_utf8_is_not_shown(passwords, asked, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
     changes = {}
     if asked == "passphrase":
         passwords.configure("PubkeyAuthentication yes")
@@ -319,8 +320,9 @@ async def test_prompter_that_fails_is_not_swallowed(passwords):
 # Nothing secret
 
 
-async def test_nothing_secret_in_logs_errors_or_what_is_left(door, caplog):
+async def test_nothing_secret_in_logs_errors_or_what_is_left(door, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
     codes = second_factor(door, "password+code")
     locked = door.key("k", "ed25519", "-N", "the passphrase", allow=False)
     error = await door.refused(

@@ -8,7 +8,9 @@ import threading
 import paramiko
 import pytest
 
+from jupyter_slurm.cli.main import main
 from jupyter_slurm.errors import LoginFailed
+from jupyter_slurm.transport.ssh.chain import open_chain
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.link import Link, LinkLost
 from jupyter_slurm.transport.ssh.login import log_in
@@ -127,3 +129,25 @@ async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(li
             await connecting
         while not person.gone or any(thread not in before for thread in threading.enumerate()):
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("banner", ["SSH-\x1b[2J\x1b]0;PWNED\x07-x", "SSH-9.9-x\x1b]0;PWNED\x07\x1b[2J"])
+async def test_what_a_server_says_moves_no_cursor(listening, banner, caplog):
+    host = Host("odd", "127.0.0.1", listening(lambda connection: connection.sendall(f"{banner}\r\n".encode())), "me")
+    with pytest.raises(LinkLost, match="cannot be reached") as caught:
+        await asyncio.to_thread(open_chain, [host], personal_gate(Person()))
+    assert "\x1b" not in caught.value.message
+    assert not caplog.records, "paramiko shows its tracebacks to nobody"
+
+
+def test_an_error_is_shown_without_what_moves_a_cursor(capsys, monkeypatch):
+    error = LoginFailed("no\x1b[2J\u202e way\nat all", hint="\x9b2J")
+    shown = error._render_traceback_()
+    assert shown == ["LoginFailed: no\\x1b[2J\\u202e way\nat all", "\\x9b2J"]
+
+    def fails(args):
+        raise error
+
+    monkeypatch.setattr("jupyter_slurm.cli.connect.run", fails)
+    assert main(["connect", "far"]) == 1
+    assert capsys.readouterr().err == "jupyter slurm connect: no\\x1b[2J\\u202e way\nat all\n\\x9b2J\n"
