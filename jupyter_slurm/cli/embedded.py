@@ -108,14 +108,18 @@ def _start(args: argparse.Namespace) -> int:
         # Blocked before anything is started: what ends us early is kept until we look, and then stops the cluster.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     cluster.start(args.timeout, until=args.until)
+    if args.foreground:
+        return _stay(cluster)
+    _announce(cluster)
+    print(f"Stop it with:  jupyter slurm embedded stop{_dir_option(args)}")
+    return 0
+
+
+def _announce(cluster: EmbeddedCluster) -> None:
     print(f"The cluster {cluster.name} is running in {cluster.directory}.")
     for note in cluster.notes:
         print(f"Note: {note}")
     print("Use it with:   " + f"\n{'':15}".join(_exports(cluster)))
-    if args.foreground:
-        return _stay(cluster)
-    print(f"Stop it with:  jupyter slurm embedded stop{_dir_option(args)}")
-    return 0
 
 
 def _exports(cluster: ClusterControl) -> list[str]:
@@ -139,8 +143,9 @@ def _print_description(args: argparse.Namespace) -> int:
 
 
 def _stay(cluster: EmbeddedCluster) -> int:
-    print("Stop it with:  Ctrl-C", flush=True)
     try:
+        _announce(cluster)
+        print("Stop it with:  Ctrl-C", flush=True)  # which somebody may do at once
         signal.sigwait({signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
     except KeyboardInterrupt:
         pass
