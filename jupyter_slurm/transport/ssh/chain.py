@@ -34,7 +34,7 @@ _CIPHERS = (
     "aes192-ctr",
 )
 
-# What ends a connection is told in our words; paramiko logs it with a traceback, and with what the server said as it is.
+# What ends a connection is told in our words; paramiko logs it with a traceback, and what the server said as it is.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 
 import paramiko
@@ -132,12 +134,24 @@ async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(li
 
 
 @pytest.mark.parametrize("banner", ["SSH-\x1b[2J\x1b]0;PWNED\x07-x", "SSH-9.9-x\x1b]0;PWNED\x07\x1b[2J"])
-async def test_what_a_server_says_moves_no_cursor(listening, banner, caplog):
+async def test_what_a_server_says_moves_no_cursor(listening, banner):
     host = Host("odd", "127.0.0.1", listening(lambda connection: connection.sendall(f"{banner}\r\n".encode())), "me")
     with pytest.raises(LinkLost, match="cannot be reached") as caught:
         await asyncio.to_thread(open_chain, [host], personal_gate(Person()))
     assert "\x1b" not in caught.value.message
-    assert not caplog.records, "paramiko shows its tracebacks to nobody"
+
+
+def test_paramiko_shows_its_tracebacks_to_nobody():
+    """Not even where somebody, as a Jupyter server, shows what everybody logs."""
+    shown = """if True:
+        import logging
+        logging.basicConfig()
+        import jupyter_slurm.transport.ssh.chain
+        logging.getLogger("paramiko.transport").error("a traceback")
+        logging.getLogger("other").error("something else")
+    """
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    assert done.stderr == "ERROR:other:something else\n"
 
 
 def test_an_error_is_shown_without_what_moves_a_cursor(capsys, monkeypatch):
