@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.errors import NotConnected, SlurmError
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
+from jupyter_slurm.services.ownership import make_own
 from jupyter_slurm.services.prompting import Desk
 from jupyter_slurm.services.where import Where, look
 from jupyter_slurm.sites.profile import Profile
@@ -147,6 +148,7 @@ class Site:
         try:
             await carried.connect()
             where = await look(carried.transport, self.profile, self._poll_shortest)
+            await make_own(carried.transport, where.folder)  # before what lies there is taken for our jobs
             cluster = await self._new_cluster(where, carried.transport)
         except BaseException:
             carried.transport.close()

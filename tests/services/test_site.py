@@ -213,6 +213,34 @@ async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite) -
     assert (await again)["connection"]["state"] == "connected"
 
 
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        ("mkdir -p {0}/theirs; chown nobody {0}/theirs", "belongs to another user"),
+        ("mkdir -p {0}/theirs/jobs; chown nobody {0}/theirs", "belongs to another user"),
+        ("mkdir -p {0}/theirs; chmod 777 {0}/theirs", "everybody can write"),
+        ("ln -s {1} {0}/theirs; chown -h nobody {0}/theirs", "belongs to another user"),
+        ("mkdir -m 777 {0}/open; ln -s {0}/open {0}/theirs", "everybody can write"),
+        ("ln -s {1} {0}/theirs", ""),
+    ],
+)
+async def test_no_job_lies_where_another_user_can_put_one(
+    core: Core, person: Person, ssh_site: RealSite, tmp_path: Path, make: str, why: str
+) -> None:
+    login = ssh_site.logins["login1"]
+    base = login.run("mktemp", "-d").stdout.strip()
+    login.run("sh", "-c", f"chmod 755 {base}; {make.format(base, f'~{ssh_site.user}')}")
+    write_profile(tmp_path / "sites", ssh_site, f'[slurm]\njob_root = "{base}/theirs/jobs"\n')
+    await core.register_cluster(None, None, "far")
+    if not why:
+        assert (await core.connect("far"))["connection"]["state"] == "connected"
+        return
+    with pytest.raises(ConfigError, match=why) as caught:
+        await core.connect("far")
+    assert "job_root" in caught.value.hint
+    assert core.clusters()[-1]["connection"]["state"] == "disconnected"
+
+
 async def test_no_secret_is_told_or_logged(
     core: Core, person: Person, ssh_site: RealSite, caplog: pytest.LogCaptureFixture
 ) -> None:

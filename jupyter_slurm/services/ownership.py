@@ -1,0 +1,67 @@
+"""Whether a folder on a far machine is ours alone: nobody else may put job directories there, or swap it."""
+
+from __future__ import annotations
+
+import re
+import stat
+
+from jupyter_slurm.errors import ConfigError, TransportError
+from jupyter_slurm.services.slurm import printable
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["make_own"]
+
+# Every folder from there to the root, as it is named and as it is meant: symbolic links have owners as well.
+_SCRIPT = r"""umask 077
+mkdir -p -- "$1" 2>/dev/null
+look() {
+    at=$1
+    while :; do
+        stat -c '%u %f %n' -- "$at" 2>/dev/null
+        [ "$at" != / ] || break
+        at=${at%/*}
+        at=${at:-/}
+    done
+}
+id -u
+look "$1"
+cd -P -- "$1" 2>/dev/null && look "$(pwd -P)"
+:"""
+_LINE = re.compile(r"(\d+) ([0-9a-f]+) (/.*)")
+
+
+async def make_own(transport: Transport, folder: str) -> None:
+    """Make a folder, if that can be done, and see that it and all above it belong to us or to root.
+
+    As sshd looks at an ``authorized_keys`` (StrictModes), but that a group may write: sites make project folders so.
+
+    Parameters
+    ----------
+    transport : Transport
+        The way to the machine.
+    folder : str
+        Its absolute path there.
+
+    Raises
+    ------
+    ConfigError
+        Somebody else could put jobs there, or read what we put there.
+    """
+    done = await transport.run(["/bin/sh", "-c", _SCRIPT, "sh", folder.rstrip("/") or "/"])
+    me, *lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+    seen = [found.groups() for line in lines if (found := _LINE.fullmatch(line))]
+    if done.exit_code or not me.isdigit() or not seen:
+        raise TransportError(f"The shell there does not say whose {folder} is.", hint="It needs coreutils (stat, id).")
+    for owner, bits, path in seen:
+        mode = int(bits, 16)
+        if owner not in (me, "0"):
+            raise _not_ours(folder, f"{path} belongs to another user (uid {owner})")
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not stat.S_ISLNK(mode):
+            raise _not_ours(folder, f"everybody can write to {path}")
+
+
+def _not_ours(folder: str, reason: str) -> ConfigError:
+    return ConfigError(
+        printable(f"Jobs cannot be kept in {folder}: {reason}."),
+        hint='Set a folder of your own in the profile: [slurm] job_root = "~/…".',
+    )
