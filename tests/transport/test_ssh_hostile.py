@@ -1,13 +1,18 @@
 """The transport over SSH where start-up files, the server or what it says are against it."""
 
 import asyncio
+import resource
+import time
 from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import TransportError
+from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.ssh.shell import Shell
+from jupyter_slurm.transport.ssh import shell as shell_module
+from jupyter_slurm.transport.ssh.chain import LinkLost
+from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
+from jupyter_slurm.transport.ssh.shell import Answer, Shell
 
 pytestmark = pytest.mark.root
 
@@ -18,6 +23,12 @@ def fragile(ssh_host, common):
     host = ssh_host(name="frail", shared=[common])
     yield host
     host.close()
+
+
+async def _no_sleep(host):
+    async with asyncio.timeout(5):
+        while "sleep" in host.processes().values():
+            await asyncio.sleep(0.05)
 
 
 # Sessions --------------------------------------------------------------------------------------------------------
@@ -49,9 +60,7 @@ async def test_no_lock_outlives_a_connection_that_is_cut_under_an_answer(ssh_hos
         await once.result(10)
         if once.hold is not None:
             once.hold.release()
-    async with asyncio.timeout(5):
-        while "sleep" in host.processes().values():
-            await asyncio.sleep(0.05)
+    await _no_sleep(host)
     host.close()
 
 
@@ -76,7 +85,7 @@ async def test_shells_of_a_lost_connection_are_ended_by_the_second_new_one_too(f
     with pytest.raises(TransportError, match="not this time"):
         await one.transport.run(["true"])
     await one.transport.run(["true"])
-    assert "sleep" not in fragile.processes().values()
+    await _no_sleep(fragile)
 
 
 # Start-up files --------------------------------------------------------------------------------------------------
@@ -150,3 +159,135 @@ async def test_what_start_up_files_leave_in_the_environment_changes_nothing(
 async def test_what_a_prelude_leaves_in_the_shell_changes_nothing(odd_host, odd_users, connect, new_folder, prelude):
     user = odd_users["umask-0"]
     await _work(connect(odd_host, user=user, prelude=prelude).transport, new_folder(user))
+
+
+@pytest.mark.parametrize("line", ["exec 2>&1", "exec 2>/dev/null"])
+async def test_start_up_files_that_lead_stderr_elsewhere_are_named_at_once(ssh_host, new_user, connect, line):
+    host = ssh_host(name="led", users=[new_user(files={".bashrc": line + "\n"})])
+    begin = time.monotonic()
+    with pytest.raises(TransportError, match=r"start-up files.*error output"):
+        await connect(host).transport.run(["true"])
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("flood", ["yes >&2", "yes", "yes >&2 & sleep 1"])
+async def test_start_up_files_that_print_without_end_cost_little(ssh_host, new_user, connect, flood):
+    host = ssh_host(name="loud", users=[new_user(files={".bashrc": flood + "\n"})])
+    one = connect(host)
+    before, begin = _memory(), time.monotonic()
+    with pytest.raises(TransportError, match="printed without end"):
+        await one.transport.run(["true"])
+    assert (_memory() - before < 100 << 20, time.monotonic() - begin < 10) == (True, True)
+
+
+async def test_a_flood_in_the_background_does_not_outlast_a_time_out(login_node, connect):
+    one = connect(login_node, prelude="(sleep 1; exec yes) & (sleep 1; exec yes >&2) &")
+    await one.transport.run(["true"])
+    begin = time.monotonic()
+    with pytest.raises(CommandTimeout):
+        await one.transport.run(["sleep", "50"], timeout=3)
+    assert time.monotonic() - begin < 8
+
+
+def _memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+# No connection any more ------------------------------------------------------------------------------------------
+
+
+async def test_who_waits_for_a_shell_is_told_of_a_refusal_at_once(fragile, connect):
+    one = connect(fragile, shells=2)
+    await one.transport.run(["true"])
+    busy = [asyncio.create_task(one.transport.run(["sleep", "100"], timeout=None)) for _ in range(2)]
+    while list(fragile.processes().values()).count("sleep") < 2:
+        await asyncio.sleep(0.05)
+    waiting = [asyncio.create_task(one.transport.run(["squeue"], timeout=60)) for _ in range(2)]
+    await asyncio.sleep(0.2)
+    fragile.new_host_key()
+    fragile.kill_sessions()
+    begin = time.monotonic()
+    await asyncio.gather(*busy, return_exceptions=True)
+    for error in await asyncio.gather(*waiting, return_exceptions=True):
+        assert "not that host" in str(error)
+    with pytest.raises(TransportError, match="not that host"):
+        await one.transport.run(["squeue"])
+    assert time.monotonic() - begin < 10
+
+
+async def test_who_waits_for_a_shell_is_told_that_the_connection_was_closed(login_node, connect):
+    one = connect(login_node, shells=1)
+    tasks = [asyncio.create_task(one.transport.run(["sleep", "30"], timeout=30)) for _ in range(4)]
+    while "sleep" not in login_node.processes().values():
+        await asyncio.sleep(0.05)
+    begin = time.monotonic()
+    one.transport.close()
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert time.monotonic() - begin < 5
+    assert all(isinstance(error, LinkLost) for error in errors)
+    assert ["was closed" in str(error) for error in errors[1:]] == [True] * 3
+
+
+# What is not true ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [b"abc.def", b"12.x", b" ", b"-1.-1", b"9" * 5000 + b".1", b"\xff.\xff"])
+async def test_a_shell_that_says_nonsense_is_told_so(login_node, connect, monkeypatch, said):
+    monkeypatch.setattr(
+        shell_module,
+        "FUNCTIONS",
+        FUNCTIONS + f"js_end() {{ printf '%s:{_octal(said)}\\n' $js_mark; printf '%s:\\n' $js_mark >&2; }}\n",
+    )
+    with pytest.raises(TransportError, match="where a number was due"):
+        await connect(login_node).transport.run(["true"])
+
+
+def _octal(data: bytes) -> str:
+    return "".join(f"\\{byte:03o}" for byte in data)
+
+
+@pytest.mark.parametrize("value", [b"\xff x", b"x", b"", b"-1 1.5", b"1 nan"])
+async def test_answers_that_are_no_numbers_are_told_so(login_node, connect, monkeypatch, value):
+    transport = connect(login_node).transport
+    await transport.run(["true"])
+    monkeypatch.setattr(Shell, "call", lambda *args, **named: Answer("0", (), value, b""))
+    with pytest.raises(TransportError, match="where a number was due"):
+        await transport.stat("/")
+    with pytest.raises(TransportError, match="where a number was due"):
+        await transport.hold("/")
+
+
+# Names -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_folder_called_minus_is_no_other_folder(login_node, connect, new_folder):
+    folder = new_folder(login_node.user)
+    transport = connect(login_node, prelude=f"cd {folder}; export CDPATH=/").transport
+    with pytest.raises(TransportError, match="not there"):
+        await transport.run(["pwd"], context=Context(cwd="-"))
+    await transport.make_dir(f"{folder}/-")
+    await transport.make_dir(f"{folder}/etc")
+    for name in ("-", "etc"):
+        done = await transport.run(["pwd"], context=Context(cwd=name))
+        assert done == Completed(0, f"{folder}/{name}\n".encode(), b"")
+
+
+async def test_a_variable_of_our_own_is_refused(login_node, connect):
+    with pytest.raises(TransportError, match="js_n"):
+        await connect(login_node).transport.run(["env"], context=Context(env={"js_n": "3"}))
+
+
+@pytest.mark.parametrize("sh", ["dash", "bash"])
+async def test_a_full_disk_is_told_as_such(ssh_host, connect, sh):
+    host = ssh_host(name=f"full-{sh}", mounts={"/bin/sh": Path(f"/bin/{sh}")})
+    fill = "mount -t tmpfs -o size=64k tmpfs /mnt; chmod 777 /mnt; mkdir -m 777 /mnt/a /mnt/b; cat /dev/zero >/mnt/fill"
+    host.run("sh", "-c", fill, check=False)
+    transport = connect(host).transport
+    for work in (
+        transport.write("/mnt/x", b"abc"),
+        transport.write("/mnt/x", bytes(300_000)),
+        transport.start_once("/mnt/a/j/run", ["true"], files={"a": b"1"}),
+    ):
+        with pytest.raises(TransportError) as caught:
+            await work
+        assert "The disk is full" in caught.value.hint

@@ -30,7 +30,7 @@ js_note() { printf '%s!%s\n' "$js_mark" "$1"; }
 js_do() { LC_ALL=C "$@" </dev/null; js_end $?; }
 js_here() {
   [ -z "$1" ] || umask "$1"
-  if [ -n "$2" ]; then cd -- "$2" 2>/dev/null || { js_note folder; exit 1; }; fi
+  if [ -n "$2" ]; then CDPATH= cd -- "$2" >/dev/null 2>&1 || { js_note folder; exit 1; }; fi
   js_n=$3; shift 3
   while [ "$js_n" -gt 0 ]; do ulimit -S "-${1%%=*}" "${1#*=}" 2>/dev/null; shift; js_n=$((js_n-1)); done
   js_n=$1; shift
@@ -177,7 +177,7 @@ js_read() {
   js_end $?
 }
 js_list() {
-  ( LC_ALL=C ls -d -- "$1/." >/dev/null && cd -- "$1" && if [ -r . ]; then
+  ( LC_ALL=C ls -d -- "$1/." >/dev/null && CDPATH= cd -- "$1/." && if [ -r . ]; then
       for js_name in * .[!.]* ..?*; do
         if [ -e "$js_name" ] || [ -L "$js_name" ]; then printf '%s\0' "$js_name"; fi
       done

@@ -80,8 +80,8 @@ class Link:
         """Whether there is a connection, as far as that is known."""
         return self._chain is not None and self._chain.is_alive
 
-    def when_connected(self, act: Callable[[], None]) -> None:
-        """Do a thing whenever there is a new connection."""
+    def when_settled(self, act: Callable[[], None]) -> None:
+        """Do a thing whenever there is a new connection, or it is known that there will be none."""
         self._listeners.append(act)
 
     @property
@@ -104,7 +104,7 @@ class Link:
         TransportError
             It was refused.
         """
-        if self._chain is not None:
+        if self._chain is not None and not self._closed:
             if self._chain.is_alive:
                 return self._chain.last
             self._lost(self._chain)  # seen before the watch has seen it
@@ -221,13 +221,13 @@ class Link:
             if self.generation:
                 self._refused = error
                 self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else type(error).__name__}")
+            self._settled()
             return
         self._chain = chain = task.result()
         self.generation += 1
         if self.generation > 1:
             self._told(f"{self.name}: connected again")
-        for act in self._listeners:
-            act()
+        self._settled()
         loop = asyncio.get_running_loop()
 
         def lost() -> None:
@@ -236,6 +236,10 @@ class Link:
 
         watch = _Watch(chain, self._ping, self._deadline, lost)
         threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self.name}", daemon=True).start()
+
+    def _settled(self) -> None:
+        for act in self._listeners:
+            act()
 
     def _lost(self, chain: Chain) -> None:
         if self._closed or chain is not self._chain:

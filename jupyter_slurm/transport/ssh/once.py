@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.remote_files import failure, percent_b
-from jupyter_slurm.transport.ssh.shell import Answer, Shell
+from jupyter_slurm.transport.ssh.shell import Answer, Shell, number
 
 __all__ = ["RemoteHold", "RemoteOnce", "draft_of", "exit_code", "once_words", "started"]
 
@@ -130,7 +130,7 @@ def started(answer: Answer, prefix: str) -> tuple[int | None, Completed | None]:
     if code == "gone":
         raise FileNotFoundError(f"{prefix}.out is gone")
     done = None if code == "runs" else Completed(exit_code(code), answer.stdout, answer.stderr)
-    return int(holder) if holder else None, done
+    return number(holder) if holder else None, done
 
 
 def exit_code(value: str) -> int:
@@ -140,5 +140,5 @@ def exit_code(value: str) -> int:
     """
     if value == "died":
         return -9
-    code = int(value)
+    code = number(value)
     return 128 - code if 128 < code <= 192 else code

@@ -46,7 +46,7 @@ class Pool:
         self._dying: set[Shell] = set()
         self._ghosts: list[Shell] = []
         self.holding: dict[Shell, int] = {}
-        link.when_connected(self._wake)
+        link.when_settled(self._wake)
 
     @property
     def is_wanted(self) -> bool:
@@ -93,15 +93,17 @@ class Pool:
             self._forget(shell)
 
     def close(self) -> None:
-        """Let the idle ones go."""
+        """Let the idle ones go; who waits for one looks again at once."""
         for shell in self._idle:
             self._drop(shell)
         self._idle.clear()
+        self._wake()
 
     # Beneath ----------------------------------------------------------------------------------------------------
 
     async def _take(self, deadline: float | None, for_holds: bool) -> Shell:
         while True:
+            await self._link.transport(_left(deadline))  # a refusal is the answer; a new connection forgets the count
             self._renew()
             free = sorted(self._idle, key=lambda shell: (shell in self.holding) != for_holds)
             best = free[0] if free else None
@@ -141,11 +143,6 @@ class Pool:
 
     async def _open(self, deadline: float | None) -> Shell | None:
         """Open one more; None: the server allows no more than there are."""
-        patience = _left(deadline)
-        await self._link.transport(patience)  # a new connection forgets the count: it comes first
-        self._renew()
-        if self._count >= self._limit:
-            return None
         generation = self._generation
         self._count += 1
         shell: Shell | None = None

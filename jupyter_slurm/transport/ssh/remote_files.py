@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import FileStat
 from jupyter_slurm.transport.files import told
-from jupyter_slurm.transport.ssh.shell import Answer
+from jupyter_slurm.transport.ssh.shell import Answer, number
 
 __all__ = ["Progress", "RemoteFiles", "failure", "percent_b"]
 
@@ -33,6 +33,7 @@ _ERRORS: Final = {os.strerror(number): number for number in errno.errorcode} | {
     "Directory nonexistent": errno.ENOENT,
     "No such file": errno.ENOENT,
     "cannot overwrite existing file": errno.EEXIST,
+    "I/O error": errno.ENOSPC,  # dash says that of every write that fails: mostly no room is left
 }
 
 
@@ -84,7 +85,7 @@ class RemoteFiles:
             answer = await self._call(["js_read", path, str(offset + len(data)), str(want)])
             if answer.value != "0":
                 raise failure(answer, "read", path)
-            data += answer.stdout
+            data += answer.stdout[:want]
             if total < 0 and len(answer.stdout) == _CHUNK and self._progress is not None:
                 total = min((await self.stat(path)).size - offset, limit or 1 << 62)
             self._tell(path, len(data), total)
@@ -116,8 +117,10 @@ class RemoteFiles:
     async def stat(self, path: str) -> FileStat:
         """Look at a file."""
         answer = await self._done(["js_do", "stat", "-L", "-c", "%s %.9Y", "--", path], "look at", path)
-        size, mtime = answer.stdout.split()
-        return FileStat(int(size), float(mtime))
+        size, _, mtime = answer.stdout.decode("ascii", "replace").strip().partition(" ")
+        for part in mtime.removeprefix("-").split("."):
+            number(part)
+        return FileStat(number(size), float(mtime))
 
     async def make_dir(self, path: str) -> None:
         """Make a directory and its parents, 0700."""

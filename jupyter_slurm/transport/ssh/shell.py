@@ -9,6 +9,7 @@ something knows it.
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import socket
 import time
@@ -24,12 +25,14 @@ from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh.chain import LinkLost
 from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
 
-__all__ = ["Answer", "Shell", "context_words"]
+__all__ = ["Answer", "Shell", "context_words", "number"]
 
 _NOISE: Final = 1 << 20  # bytes that start-up files may print
 _SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
 _NUDGE: Final = 3.0  # seconds of silence after which start-up files are taken to read, or to have changed the shell
 _CHUNK: Final = 1 << 18
+_GULP: Final = 16 * _CHUNK  # bytes that are taken in between two looks at the clock
+_OTHER: Final = 5.0  # seconds that the end on stderr may come after the one on stdout, when a shell has started
 
 # Whoever reads this line as a command ends in our shell, unless it is that already. csh knows neither functions nor
 # `test -n "$unset"`, fish no `$?`; all know `||`, single quotes and printenv(1).
@@ -55,14 +58,33 @@ class Answer:
     stderr: bytes
 
 
+def number(said: str) -> int:
+    """Return the number that the far side told.
+
+    Raises
+    ------
+    TransportError
+        It is none. Nothing that is read as a number fails otherwise.
+    """
+    if re.fullmatch("[0-9]{1,18}", said) is None:
+        raise TransportError(
+            f"the far side answered {said[:40]!r} where a number was due",
+            hint="Does something on its PATH stand in for a command of coreutils or util-linux?",
+        )
+    return int(said)
+
+
 def context_words(context: Context | None) -> list[str]:
     """Return the words that ``js_here`` takes for the circumstances of a command."""
     context = context or Context()
+    if taken := [name for name in context.env or {} if name.startswith("js_")]:
+        raise TransportError(f"a variable must not be called {taken[0]}: names in js_ are ours")
     umask = "" if context.umask is None else f"{context.umask:04o}"
     limits = [f"{letter}={value}" for letter, value in (context.limits or {}).items()]
     # A variable that a shell cannot name (an exported function of bash) would be lost in between anyway.
     env = [f"{name}={value}" for name, value in (context.env or {}).items() if name.isidentifier() and name.isascii()]
-    return [umask, context.cwd or "", str(len(limits)), *limits, str(len(env)), *env]
+    cwd = "./-" if context.cwd == "-" else context.cwd or ""  # else it were the folder before this one
+    return [umask, cwd, str(len(limits)), *limits, str(len(env)), *env]
 
 
 def line_of(words: Sequence[str]) -> bytes:
@@ -105,6 +127,7 @@ class Shell:
     def __post_init__(self) -> None:
         self._mark = secrets.token_hex(16).encode()
         self._out, self._err = bytearray(), bytearray()
+        self._starts = True
 
     def start(self, timeout: float) -> None:
         """Start it, wait until start-up files have had their say, and teach it our functions.
@@ -135,7 +158,8 @@ class Shell:
         except LinkLost:
             raise self._ended("or the cluster's prelude ended the shell") from None
         pid, _, group = answer.value.partition(".")
-        self.pid, self.group = int(pid), int(group)
+        self.pid, self.group = number(pid), number(group)
+        self._starts = False
 
     def call(self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None) -> Answer:
         """Call one of our functions; ``js_feed`` reads to the end of ``stdin``, and is the last call.
@@ -172,14 +196,20 @@ class Shell:
         while ready not in self._out:
             if not self._receive():
                 raise self._ended("ended")
-            if len(self._out) > _NOISE or time.monotonic() > deadline:
+            self._limit_noise()
+            if time.monotonic() > deadline:
                 self.usable = False
-                raise self._silent("did not come up" if len(self._out) <= _NOISE else "printed without end")
+                raise self._silent("did not come up")
             if time.monotonic() > nudge:
                 nudge = deadline
                 self._send(again)
         # After the nudge the same line may be met twice; the second time nothing happens.
         del self._out[: self._out.index(ready) + len(ready)]
+
+    def _limit_noise(self) -> None:
+        if self._starts and len(self._out) + len(self._err) > _NOISE:
+            self.usable = False
+            raise self._silent("printed without end")
 
     def _ended(self, what: str) -> TransportError:
         """Return why a shell ended that had not begun: the connection goes first, or a moment later."""
@@ -198,9 +228,12 @@ class Shell:
     def _receive(self) -> bool:
         """Take in what is there, after a while of waiting; False: there will be no more."""
         with self._told():
-            data = _take(self.channel.recv)
+            other = self.channel.recv_stderr_ready()  # one window for both streams: the other one must not fill it
+            data = _take(self.channel.recv) if not other or self.channel.recv_ready() else None
             self._out += data or b""
-            while self.channel.recv_stderr_ready():  # one window for both streams: the other one must not fill it
+            for _ in range(_GULP // _CHUNK):
+                if not self.channel.recv_stderr_ready():
+                    break
                 self._err += self.channel.recv_stderr(_CHUNK)
         return data != b""
 
@@ -216,10 +249,11 @@ class Shell:
     def _discard(self) -> None:
         """Drop what somebody left in the background printed meanwhile."""
         with self._told():
-            while self.channel.recv_ready():
-                self.channel.recv(_CHUNK)
-            while self.channel.recv_stderr_ready():
-                self.channel.recv_stderr(_CHUNK)
+            for _ in range(_GULP // _CHUNK):
+                if self.channel.recv_ready():
+                    self.channel.recv(_CHUNK)
+                if self.channel.recv_stderr_ready():
+                    self.channel.recv_stderr(_CHUNK)
         self._out.clear()
         self._err.clear()
 
@@ -239,7 +273,7 @@ class Shell:
                 pass
             except (OSError, EOFError, paramiko.SSHException):
                 return  # the wait for the answer says what it was
-            while self.channel.recv_ready() or self.channel.recv_stderr_ready():
+            if self.channel.recv_ready() or self.channel.recv_stderr_ready():
                 self._receive()
             if self.given_up or (deadline is not None and time.monotonic() > deadline):
                 return
@@ -255,6 +289,7 @@ class Shell:
             self.usable = False
             said = f" within {timeout:g} s" if timeout is not None else ""
             raise CommandTimeout(f"{who} gave no answer{said}")
+        self._limit_noise()
         if not self._receive():
             self.usable = False
             raise LinkLost("the connection broke while a command ran")
@@ -266,7 +301,7 @@ class Shell:
             seen = max(0, len(self._out) - len(mark)) if at < 0 else at
             self._turn(deadline, who, timeout)
         end = self._out.index(b"\n", at)
-        value = bytes(self._out[at + len(mark) : end]).decode()
+        value = bytes(self._out[at + len(mark) : end]).decode("ascii", "replace")
         self._await_errors(mark + b"\n", deadline, who, timeout)
         out, notes = self._notes(bytes(self._out[:at]))
         err = bytes(self._err[: self._err.index(mark)])
@@ -275,13 +310,23 @@ class Shell:
         return Answer(value, notes, out, err)
 
     def _await_errors(self, mark: bytes, deadline: float | None, who: str, timeout: float | None) -> None:
+        soon = time.monotonic() + _OTHER
         while mark not in self._err:
+            self._limit_noise()
+            if self._starts and (mark in self._out or time.monotonic() > soon):
+                self.usable = False
+                raise TransportError(
+                    "the start-up files of the login shell lead its error output elsewhere",
+                    hint="An `exec 2>…` in .bashrc, or in the cluster's prelude, must be for interactive shells only.",
+                )
             if self.given_up or (deadline is not None and time.monotonic() > deadline):
                 self.usable = False
                 raise CommandTimeout(f"{who} gave no answer")
             with self._told():
                 data = _take(self.channel.recv_stderr)
             if data is None:
+                if self._starts and self.channel.recv_ready():
+                    self._out += self.channel.recv(_CHUNK)
                 continue
             if not data:
                 self.usable = False
@@ -291,7 +336,8 @@ class Shell:
     def _notes(self, out: bytes) -> tuple[bytes, tuple[str, ...]]:
         notes, sign = [], self._mark + b"!"
         while (at := out.find(sign)) >= 0:
-            end = out.index(b"\n", at)
-            notes.append(out[at + len(sign) : end].decode())
+            end = out.find(b"\n", at)
+            end = len(out) if end < 0 else end
+            notes.append(out[at + len(sign) : end].decode("ascii", "replace"))
             out = out[:at] + out[end + 1 :]
         return out, tuple(notes)

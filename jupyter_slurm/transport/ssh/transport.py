@@ -20,7 +20,7 @@ from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.once import RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
 from jupyter_slurm.transport.ssh.pool import Pool
 from jupyter_slurm.transport.ssh.remote_files import Progress, RemoteFiles, failure
-from jupyter_slurm.transport.ssh.shell import Answer, Shell, context_words
+from jupyter_slurm.transport.ssh.shell import Answer, Shell, context_words, number
 
 __all__ = ["SshTransport"]
 
@@ -187,7 +187,7 @@ class SshTransport:
                         return None
                     if code != "0":
                         raise failure(answer, "lock", path)
-                    return self._hold(shell, int(process))
+                    return self._hold(shell, number(process))
             except LinkLost:
                 if self._is_over(deadline):
                     raise
