@@ -91,6 +91,8 @@ def test_a_person_runs_a_cell_and_presses_ctrl_c(lab: Lab, browser: Browser, wai
     page.goto(str(lab.find(r"(http://127\.0\.0\.1:\d+/lab\S+token=\w+)")))
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     expect(page.locator(".jp-Notebook h1")).to_have_text(re.compile("A cell becomes a job"), timeout=60_000)
+    # What is run before there is a kernel is not run at all.
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=60_000)
     cells.first.click()
     for _ in range(2):  # %load_ext and %sinfo
         page.keyboard.press("Shift+Enter")
