@@ -135,7 +135,7 @@ def parse_profile(name: str, raw: bytes, path: str) -> Profile:
         where = ".".join(str(part) for part in error.path[1:]) or "the profile"
         raise ConfigError(
             f"{path}: {where} {error.message.partition(' ')[2]}",
-            hint="The schema is shown by `jupyter slurm sites schema`.",
+            hint='The README, "From a laptop", shows what a profile may say.',
         ) from None
     return _profile(name, data, path)
 
