@@ -94,13 +94,13 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
 
 
 def _first_job() -> int:
-    """Return a number of seven digits that goes up by one a second, and starts over after a hundred days.
+    """Return a number that goes up by five a second, and starts over after 138 days (MaxJobId is 67,043,328).
 
-    So a cluster that is started anew gives no number a second time, unless the one before it had more than a job a
+    So a cluster that is started anew gives no number a second time, unless the one before it had more than five jobs a
     second all the time: what is kept of that one, such as job directories, is told from what is new. And no file has
     to outlive a cluster for it.
     """
-    return 1_000_000 + int(time.time()) % 9_000_000
+    return 1_000_000 + int(5 * time.time()) % 60_000_000
 
 
 def _scheduling(description: Description) -> list[str]:
