@@ -59,7 +59,7 @@ def with_submitit():
 
 
 def _milliseconds(kernel: Any, work: str) -> float:
-    return float(kernel.run(f"timed({work})").rsplit("milliseconds", 1)[1])
+    return float(kernel.run(f"timed({work})").rsplit("milliseconds", 1)[1].split()[0])
 
 
 def _cell(kernel: Any, code: str) -> float:
