@@ -43,14 +43,9 @@ def test_a_notebook_keeps_the_last_drawing(
     assert notebook.cells[2].outputs == []
 
 
-def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> None:
-    code = (
-        "%load_ext jupyter_slurm\n"
-        'cell = \'import sys\\nprint("to stdout")\\nprint("to stderr", file=sys.stderr)\'\n'
-        "job = get_ipython().run_cell_magic('sbatch', 'wait', cell)\n"
-        "job\n%sinfo\n"
-    )
-    done = subprocess.run(
+def _in_a_terminal(code: str, environment: dict[str, str], home: Path) -> subprocess.CompletedProcess[str]:
+    """Type lines into IPython without a notebook."""
+    return subprocess.run(
         [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"],
         env={**os.environ, **environment, "TERM": "dumb"},
         input=code,
@@ -60,6 +55,16 @@ def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> N
         cwd=home,
         timeout=120,
     )
+
+
+def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> None:
+    code = (
+        "%load_ext jupyter_slurm\n"
+        'cell = \'import sys\\nprint("to stdout")\\nprint("to stderr", file=sys.stderr)\'\n'
+        "job = get_ipython().run_cell_magic('sbatch', 'wait', cell)\n"
+        "job\n%sinfo\n"
+    )
+    done = _in_a_terminal(code, environment, home)
     assert "to stdout\n" in done.stdout
     assert "to stderr\n" in done.stderr
     assert "COMPLETED" in done.stdout
@@ -74,16 +79,7 @@ def test_a_terminal_says_what_a_job_waits_for(environment: dict[str, str], home:
         "get_ipython().run_cell_magic('sbatch', 'wait --begin now+5', '#!/bin/sh\\necho over')\n"
         "for _ in '12': get_ipython().run_cell_magic('sbatch', '-J looped', '#!/bin/sh')\n\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor"],
-        env={**os.environ, **environment, "TERM": "dumb"},
-        input=code,
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=home,
-        timeout=120,
-    )
+    done = _in_a_terminal(code, environment, home)
     assert re.search(r"^Job \d+ \(cell.sh\): PENDING", done.stderr, re.MULTILINE), done.stderr
     assert done.stderr.count(": PENDING\n") == 1  # said once, however often it is heard
     assert len(re.findall(r"Job \d+ \(looped\): PENDING", done.stdout)) == 2

@@ -121,16 +121,22 @@ async def test_submission_goes_on_when_the_agent_that_made_it_dies(own_cluster, 
         own_cluster.thaw_controller()
 
 
-async def test_same_key_to_both_is_one_job(desks, tmp_path):
-    one, two = desks
+async def begun(desk, tmp_path):
+    """Submit with an sbatch that stands still until there is a file ``go``; return the submission and its task."""
     path = slow_wrapper(
         tmp_path / "bin", first=f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
     )
-    asked = one.asked(SCRIPT, context={"env": {**one.env, "PATH": path}})
-    first = asyncio.create_task(one.core.submit(one.id, asked))
+    asked = desk.asked(SCRIPT, context={"env": {**desk.env, "PATH": path}})
+    submitted = asyncio.create_task(desk.core.submit(desk.id, asked))
     async with asyncio.timeout(30):
         while not (tmp_path / "began").exists():
             await asyncio.sleep(0.05)
+    return asked, submitted
+
+
+async def test_same_key_to_both_is_one_job(desks, tmp_path):
+    one, two = desks
+    asked, first = await begun(one, tmp_path)
     second = asyncio.create_task(two.core.submit(two.id, asked))
     await asyncio.sleep(0.5)
     (tmp_path / "go").touch()
@@ -143,14 +149,7 @@ async def test_same_key_to_both_is_one_job(desks, tmp_path):
 
 async def test_cancelled_by_the_other_while_the_answer_is_open(desks, tmp_path):
     one, two = desks
-    path = slow_wrapper(
-        tmp_path / "bin", first=f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
-    )
-    asked = one.asked(SCRIPT, context={"env": {**one.env, "PATH": path}})
-    submitted = asyncio.create_task(one.core.submit(one.id, asked))
-    async with asyncio.timeout(30):
-        while not (tmp_path / "began").exists():
-            await asyncio.sleep(0.05)
+    asked, submitted = await begun(one, tmp_path)
     told = await two.core.cancel(two.id, asked["key"])
     assert "cancelled as soon as it is found" in told["error"]["detail"]
     (tmp_path / "go").touch()
