@@ -45,24 +45,32 @@ class LocalHold:
     file : int
         The open file.
     held : set of int
-        The files that a transport holds; this one is among them until it is released.
+        The files that a transport holds; this one is among them until it is closed, so that it goes with the transport.
     later : callable
-        Does a thing in another thread; RuntimeError when there is none any more.
+        Does a thing in another thread, or never; RuntimeError when there is none any more.
     """
 
     def __init__(self, file: int, held: set[int], later: Callable[[Callable[[], None]], object]) -> None:
         self._file, self._held, self._later = file, held, later
+        self._is_released = False
         held.add(file)
 
     def release(self) -> None:
         """Let others have the file."""
-        if self._file not in self._held:
+        if self._is_released:
             return
-        self._held.discard(self._file)
+        self._is_released = True
         try:
-            self._later(lambda: os.close(self._file))  # on a network file system it takes a while
+            self._later(self._close)  # on a network file system it takes a while
         except RuntimeError:
-            os.close(self._file)
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            self._held.remove(self._file)
+        except KeyError:  # the transport was closed meanwhile, and this file with it
+            return
+        os.close(self._file)
 
 
 def content(path: str) -> bytes:

@@ -30,3 +30,26 @@ async def test_the_environment_is_a_whole_one(transport):
     context = Context(env={"PATH": os.environ["PATH"], "ONLY": "this"})
     done = await transport.run(["/bin/sh", "-c", "echo $ONLY; env | grep -c ^HOME="], context=context)
     assert done.stdout.decode().split() == ["this", "0"]
+
+
+async def test_a_lock_let_go_at_the_last_moment_ends_with_the_transport(tmp_path):
+    """No thread comes to closing the file any more: it would stay locked as long as this process lives."""
+    path, busy, go_on = tmp_path / "file", threading.Event(), threading.Event()
+    path.touch()
+    transport, other = LocalTransport(workers=1), LocalTransport()
+    hold = await transport.hold(str(path))
+
+    def work():
+        busy.set()
+        go_on.wait()
+
+    working = asyncio.get_running_loop().run_in_executor(transport._pool, work)
+    await asyncio.to_thread(busy.wait)
+    hold.release()
+    transport.close()
+    try:
+        assert await other.hold(str(path)) is not None
+    finally:
+        go_on.set()
+        await working
+        other.close()
