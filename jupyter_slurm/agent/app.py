@@ -19,9 +19,9 @@ from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.agent.peers import is_ours, peer_uid
 from jupyter_slurm.agent.schema import Document, Operation
 from jupyter_slurm.errors import SlurmError, UsageError
+from jupyter_slurm.transport.peers import is_ours, peer_uid
 
 __all__ = ["MAX_BODY", "AgentServer", "Call", "Gate", "Reply", "make_app", "problem"]
 

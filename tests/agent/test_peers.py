@@ -15,10 +15,11 @@ from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.hosting import ThreadedAgent
-from jupyter_slurm.agent.peers import peer_uid
 from jupyter_slurm.agent.wire import Wire
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
+from jupyter_slurm.transport import peers
+from jupyter_slurm.transport.peers import peer_uid
 
 _STRANGER = 12345
 
@@ -120,6 +121,22 @@ def test_a_peer_is_named_on_both_kinds_of_socket() -> None:
             assert peer_uid(far) == peer_uid(near) == os.geteuid()
 
 
+def test_a_peer_is_named_without_netlink_and_after_it_has_said_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        with near, far:
+            near.shutdown(socket.SHUT_WR)
+            assert peer_uid(far) == os.geteuid()
+            monkeypatch.setattr(peers, "_ask_kernel", forbidden)
+            assert peer_uid(far) == os.geteuid()
+            near.close()
+            assert peer_uid(far) == -1
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_connection_that_is_not_accepted_yet_belongs_to_who_listens(
@@ -127,7 +144,7 @@ def test_a_connection_that_is_not_accepted_yet_belongs_to_who_listens(
 ) -> None:
     """An ordinary user's client must know its agent also while that is busy; the kernel says root until it accepts."""
     code = (
-        "import sys; from jupyter_slurm.agent.peers import peer_uid"
+        "import sys; from jupyter_slurm.transport.peers import peer_uid"
         + _BECOME
         + """
 sock.bind(address); sock.listen()

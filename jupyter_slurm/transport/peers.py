@@ -15,7 +15,8 @@ _SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_SIZE = 0, 1, 76
 
 # linux/netlink.h, linux/sock_diag.h, net/tcp_states.h
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
-_ESTABLISHED, _LISTEN = 1, 10
+_ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT, _LISTEN = 1, 4, 5, 8, 10
+_CONNECTED = (_ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT)  # also after one end has said all that it has to say
 
 
 def peer_uid(sock: Any) -> int | None:
@@ -62,8 +63,9 @@ def _tcp_peer(sock: Any) -> int | None:
             # Not accepted yet, so it belongs to nobody: it will belong to who listens there.
             found = _ask_kernel(far, ("0.0.0.0", 0))  # noqa: S104 - a wildcard in a question
     except PermissionError:
-        return None
-    return -1 if found is None or found.state not in (_ESTABLISHED, _LISTEN) else found.uid
+        found = _read_table(far, near)
+    # Without an inode nobody has it open any more, and the kernel names root for it.
+    return -1 if found is None or not found.inode or found.state not in (*_CONNECTED, _LISTEN) else found.uid
 
 
 class _Found(NamedTuple):
@@ -73,10 +75,7 @@ class _Found(NamedTuple):
 
 
 def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _Found | None:
-    """Look up one TCP socket (sock_diag(7)); None when there is none.
-
-    /proc/net/tcp would do without netlink, but misses rows when it is long and changes while it is read.
-    """
+    """Look up one TCP socket (sock_diag(7)); None when there is none."""
     addresses = (local[1], remote[1], socket.inet_aton(local[0]), socket.inet_aton(remote[0]))
     identity = (
         struct.pack("!HH4s12x4s12x", *addresses) + struct.pack("=I", 0) + b"\xff" * 8
@@ -92,3 +91,19 @@ def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _Found | Non
     state = answer[17]
     uid, inode = struct.unpack_from("=II", answer, 16 + 4 + 48 + 12)
     return _Found(state, uid, inode)
+
+
+def _read_table(local: tuple[str, int], remote: tuple[str, int]) -> _Found | None:
+    """Look it up in /proc/net/tcp, where netlink is forbidden; a long table that changes meanwhile may miss a row."""
+    ends = [f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (local, remote)]
+    listening = None
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in table:
+            row = line.split()
+            if row[1:3] == ends:
+                found = _Found(int(row[3], 16), int(row[7]), int(row[9]))
+                if found.inode:
+                    return found
+            elif row[1] == ends[0] and row[3] == f"{_LISTEN:02X}":
+                listening = _Found(_LISTEN, int(row[7]), int(row[9]))
+    return listening
