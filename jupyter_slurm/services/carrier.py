@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jupyter_slurm.domain.queue import SCRUBBED_FORMATS
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.gate import personal_gate
+from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
@@ -43,7 +44,7 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
         The way cannot be worked out.
     """
     way = await way_of(profile)
-    link = Link(way, personal_gate(prompter), told=lambda line: told(line, link.is_alive))
+    link: KeptLink = Link(way, personal_gate(prompter), told=lambda line: told(line, link.is_alive))
     return Carried(over(link, profile), [host.name for host in way], link.connect)
 
 
@@ -64,7 +65,7 @@ async def way_of(profile: Profile) -> list[Host]:
     )
 
 
-def over(link: Link, profile: Profile, *, login_shell: bool | None = None) -> SshTransport:
+def over(link: KeptLink, profile: Profile, *, login_shell: bool | None = None) -> SshTransport:
     """Return the transport over a link; ``login_shell``: otherwise than the profile says."""
     # What a person sets for their own eyes must not change what we read.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"

@@ -14,7 +14,7 @@ import pytest
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.ssh import link as link_module
+from jupyter_slurm.transport.ssh import kept as kept_module
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
@@ -317,7 +317,7 @@ async def test_a_laptop_that_slept_looks_at_once(own_host, connect, monkeypatch)
     one = connect(own_host, link={"ping": 0.5, "deadline": 60.0})
     await one.transport.run(["true"])
     own_host.drop()
-    monkeypatch.setattr(link_module, "_clocks", lambda: (time.time() + 3600, time.monotonic()))
+    monkeypatch.setattr(kept_module, "_clocks", lambda: (time.time() + 3600, time.monotonic()))
     begin = time.monotonic()
     while not one.told:
         await asyncio.sleep(0.01)

@@ -57,6 +57,9 @@ class Session(Stream, Protocol):
     def exec_command(self, command: str, /) -> None:
         """Start a command by the login shell."""
 
+    def invoke_subsystem(self, name: str, /) -> None:
+        """Start a subsystem; ``SSHException`` when the server has none of that name."""
+
     def send(self, data: bytes | memoryview, /) -> int:
         """Send some of it, and return how many bytes."""
         ...

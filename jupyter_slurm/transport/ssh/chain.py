@@ -17,13 +17,15 @@ from typing import Any
 import paramiko
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
-__all__ = ["PACKET", "WINDOW", "Chain", "Gate", "LinkLost", "open_chain"]
+__all__ = ["PACKET", "WINDOW", "Chain", "Gate"]
 
 WINDOW = 4 << 20  # bytes: long links are filled; more makes the far sshd burn its processor
 PACKET = 32 << 10  # bytes
+_PING = "keepalive@openssh.com"  # every server answers a request, if only to say that it does not know it
 _CONNECT = 30.0  # seconds for each step that needs no person
 _USER_TIMEOUT = 15_000  # ms that sent data may stay without an acknowledgement
 _CIPHERS = (
@@ -37,10 +39,6 @@ _CIPHERS = (
 # What ends a connection is told in our words; paramiko logs it with a traceback, and what the server said as it is.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
-
-
-class LinkLost(TransportError):
-    """The connection broke, or there is none: what was asked may or may not have happened."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,18 @@ class Gate:
 
 
 class Chain:
-    """The transports of a way, the nearest first; the last one is what the way is for."""
+    """The transports of a way, the nearest first; the last one is what the way is for.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    way : sequence of Host
+        The hosts to go through, the one that is meant last.
+    gate : Gate
+        Checks host keys and logs in.
+    """
+
+    def __init__(self, way: Sequence[Host], gate: Gate) -> None:
+        self._way, self._gate = tuple(way), gate
         self._hops: list[paramiko.Transport] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
@@ -79,6 +86,44 @@ class Chain:
     def is_alive(self) -> bool:
         """Whether nothing was seen to be broken; a link that drops everything still looks alive."""
         return bool(self._hops) and all(hop.is_active() for hop in self._hops)
+
+    def open(self) -> None:
+        """Connect through all hosts, in this thread; :meth:`close` from another one ends this.
+
+        Raises
+        ------
+        SlurmError
+            What the checks raise, as it is.
+        LinkLost
+            A host cannot be reached: in a moment it may be.
+        """
+        for host in self._way:
+            try:
+                self._extend(host)
+            except BaseException as error:
+                broken = not self.is_alive
+                self.close()
+                if isinstance(error, paramiko.AuthenticationException) and not broken:
+                    raise TransportError(
+                        f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name
+                    ) from error
+                if isinstance(error, OSError | paramiko.SSHException | EOFError):
+                    raise _unreachable(host, error) from error
+                raise
+        if self._is_closed:  # while the last one could not be closed yet
+            self.close()
+
+    def ask(self) -> None:
+        """Ask the far side whether it is there, and wait for its answer; closing ends the wait."""
+        self.last.global_request(_PING, wait=True)
+
+    def open_session(self, timeout: float) -> paramiko.Channel:
+        """Return a session for one command."""
+        return self.last.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
+
+    def dial(self, host: str, port: int, timeout: float) -> paramiko.Channel:
+        """Return a stream to what listens on a port of a host, as the host at the end sees it."""
+        return self.last.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), WINDOW, PACKET, timeout)
 
     def close(self) -> None:
         """End it from the near end, so that no goodbye has to travel; may be called from any thread, and again.
@@ -97,8 +142,7 @@ class Chain:
                 process.kill()
             process.wait()
 
-    def extend(self, host: Host, gate: Gate) -> None:
-        """Reach one host more."""
+    def _extend(self, host: Host) -> None:
         sock = self._socket(host)
         try:
             transport = paramiko.Transport(
@@ -110,12 +154,12 @@ class Chain:
             sock.close()
             raise
         self._hops.append(transport)
-        _tune(transport, host, gate.key_types(host))
+        _tune(transport, host, self._gate.key_types(host))
         transport.start_client(timeout=host.connect_timeout or _CONNECT)
         if self._is_closed:  # while that one could not be closed yet
             raise LinkLost(f"the connection to {host.label} was closed", host=host.name)
-        gate.verify(host, transport.get_remote_server_key())
-        gate.login(host, transport)
+        self._gate.verify(host, transport.get_remote_server_key())
+        self._gate.login(host, transport)
         if not transport.is_authenticated():
             raise TransportError(f"{host.label} did not let us in", host=host.name)
 
@@ -182,33 +226,6 @@ def _tune(transport: paramiko.Transport, host: Host, known: Sequence[str]) -> No
 def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
     """Return those of ours that are allowed; all of them when nothing is said, or nothing would be left."""
     return tuple(name for name in ours if name in theirs) or tuple(ours)
-
-
-def open_chain(way: Sequence[Host], gate: Gate, chain: Chain | None = None) -> Chain:
-    """Connect through all hosts, in this thread; whoever gives the chain can close it meanwhile, which ends this.
-
-    Raises
-    ------
-    SlurmError
-        What the checks raise, as it is.
-    LinkLost
-        A host cannot be reached: in a moment it may be.
-    """
-    chain = chain or Chain()
-    for host in way:
-        try:
-            chain.extend(host, gate)
-        except BaseException as error:
-            broken = not chain.is_alive
-            chain.close()
-            if isinstance(error, paramiko.AuthenticationException) and not broken:
-                raise TransportError(
-                    f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name
-                ) from error
-            if isinstance(error, OSError | paramiko.SSHException | EOFError):
-                raise _unreachable(host, error) from error
-            raise
-    return chain
 
 
 def _unreachable(host: Host, error: Exception) -> LinkLost:

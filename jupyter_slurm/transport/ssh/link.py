@@ -1,37 +1,19 @@
-"""The connection that everything shares: watched, and made again when it breaks."""
+"""The link that paramiko carries."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import itertools
-import logging
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-import paramiko
-from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
-
-from jupyter_slurm.errors import LoginFailed, SlurmError
-from jupyter_slurm.transport.ssh.chain import PACKET, WINDOW, Chain, Gate, LinkLost, open_chain
+from jupyter_slurm.transport.ssh.chain import Chain, Gate
+from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.ssh_config import Host
-from jupyter_slurm.transport.ssh.threads import Threads
 
-__all__ = ["Link", "LinkLost"]
-
-log = logging.getLogger(__name__)
-
-_PING = "keepalive@openssh.com"  # every server answers a request, if only to say that it does not know it
-_CHANNEL = 30.0  # seconds
-_LOG_INS = 3  # that a server may hang up on, before it is taken for a refusal
+__all__ = ["Link"]
 
 
-class Link:
-    """One connection to the last host of a way.
-
-    It belongs to one event loop. It is made when it is first needed, and made again by itself when it broke; what a
-    person has to answer for, or a refusal, is asked once: until :meth:`connect` is called, everybody gets that error.
+class Link(KeptLink):
+    """A connection through the hosts of a way, by paramiko.
 
     Parameters
     ----------
@@ -39,248 +21,14 @@ class Link:
         The hosts to go through, the one that is meant last.
     gate : Gate
         Checks host keys and logs in.
-    told : callable
-        Is given one line when the connection is lost, and one when it is back; in the event loop.
-    ping, deadline : float
-        Seconds between two questions whether the far side is there, and how long an answer may take. A link that
-        drops everything is found out within their sum.
-    pause : float
-        Seconds at most before the first attempt to connect again; it doubles up to half a minute.
+    **options
+        As for :class:`KeptLink`.
     """
 
-    def __init__(
-        self,
-        way: Sequence[Host],
-        gate: Gate,
-        *,
-        told: Callable[[str], None] = log.info,
-        ping: float = 5.0,
-        deadline: float = 12.0,
-        pause: float = 0.5,
-    ) -> None:
-        self._way, self._gate, self._told = tuple(way), gate, told
-        self._ping, self._deadline, self._pause = ping, deadline, pause
-        self._chain: Chain | None = None
-        self._building: Chain | None = None
-        self._connecting: asyncio.Task[Chain] | None = None
-        self._refused: BaseException | None = None
-        self._closed = False
-        self._opening = threading.Lock()
-        self._listeners: list[Callable[[], None]] = []
-        self.generation = 0  # how many connections there have been
-        self.threads = Threads()
+    def __init__(self, way: Sequence[Host], gate: Gate, **options: Any) -> None:
+        super().__init__(way[-1].name, **options)
+        self._way, self._gate = tuple(way), gate
 
-    @property
-    def name(self) -> str:
-        """What the host at the end is called."""
-        return self._way[-1].name
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether there is a connection, as far as that is known."""
-        return self._chain is not None and self._chain.is_alive
-
-    def when_settled(self, act: Callable[[], None]) -> None:
-        """Do a thing whenever there is a new connection, or it is known that there will be none."""
-        self._listeners.append(act)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether a connection that broke is made again."""
-        return self.generation > 0 and not self._closed
-
-    async def connect(self) -> None:
-        """Connect now, also after a refusal; a first failure is told and not tried again."""
-        self._refused = None
-        await self.transport(None)
-
-    async def transport(self, patience: float | None) -> paramiko.Transport:
-        """Return the live connection to the host at the end.
-
-        Raises
-        ------
-        LinkLost
-            There is none within ``patience`` seconds.
-        TransportError
-            It was refused.
-        """
-        if self._chain is not None and not self._closed:
-            if self._chain.is_alive:
-                return self._chain.last
-            self._lost(self._chain)  # seen before the watch has seen it
-        self._check()
-        if self._connecting is None:
-            self._start(again=self.generation > 0)
-        assert self._connecting is not None
-        try:
-            async with asyncio.timeout(patience):
-                chain = await asyncio.shield(self._connecting)
-        except TimeoutError:
-            raise LinkLost(
-                f"no connection to {self.name} yet",
-                hint="It is tried again by itself, for as long as it takes.",
-                host=self.name,
-            ) from None
-        except asyncio.CancelledError:
-            self._check()  # the link was closed; else it is whoever waits that was cancelled
-            raise
-        return chain.last
-
-    async def open_session(self, patience: float | None) -> paramiko.Channel:
-        """Return a fresh channel for one command or subsystem.
-
-        Raises
-        ------
-        LinkLost
-            There is no connection.
-        paramiko.ChannelException
-            The server does not allow one more (MaxSessions).
-        """
-        transport = await self.transport(patience)
-
-        def work() -> paramiko.Channel:
-            # One after the other: paramiko keeps one reason of a refusal for all who ask.
-            with self._opening, self.told_apart(transport):
-                return transport.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=_CHANNEL)
-
-        return await self.threads.call(work)
-
-    @contextlib.contextmanager
-    def told_apart(self, transport: paramiko.Transport | None = None) -> Iterator[None]:
-        """Map what paramiko and the system raise when a connection breaks, and give ``transport`` up."""
-        try:
-            yield
-        except paramiko.ChannelException:
-            raise
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            if (chain := self._chain) is not None and chain.last is transport:
-                chain.close()
-            raise LinkLost(f"the connection to {self.name} broke", host=self.name) from error
-
-    def drop(self) -> None:
-        """Give this connection up: it is made again."""
-        if (chain := self._chain) is not None:
-            self.threads.later(chain.close)
-
-    def close(self) -> None:
-        """End the connection for good."""
-        self._closed = True
-        if self._connecting is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
-                self._connecting.cancel()
-            if self._building is not None:
-                self.threads.later(self._building.close)  # or its thread waits on, for a person perhaps
-        self.drop()
-        self.threads.close()
-
-    # Making it --------------------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        if self._closed:
-            raise LinkLost(f"the connection to {self.name} was closed", host=self.name)
-        if self._refused is not None:
-            raise self._refused
-
-    def _start(self, *, again: bool) -> None:
-        self._connecting = asyncio.create_task(self._make(again), name=f"connect {self.name}")
-        self._connecting.add_done_callback(self._made)
-
-    async def _make(self, again: bool) -> Chain:
-        if not again:  # whoever asks is told at once what is wrong
-            return await self._open()
-        hung_up = itertools.count(1)
-
-        def may_be_better(error: BaseException) -> bool:
-            # Log-ins end with a connection that breaks meanwhile, or since the server has had enough of them.
-            cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _LOG_INS
-            return cut or isinstance(error, LinkLost)
-
-        pause = wait_random_exponential(self._pause, max=30)
-        async for attempt in AsyncRetrying(wait=pause, retry=retry_if_exception(may_be_better)):
-            with attempt:
-                chain = await self._open()
-        return chain
-
-    async def _open(self) -> Chain:
-        chain = self._building = Chain()
-
-        def work() -> Chain:
-            open_chain(self._way, self._gate, chain)
-            if self._closed:
-                chain.close()
-            return chain
-
-        return await self.threads.call(work)
-
-    def _made(self, task: asyncio.Task[Chain]) -> None:
-        self._connecting = None
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            if self.generation:
-                self._refused = error
-                self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else type(error).__name__}")
-            self._settled()
-            return
-        self._chain = chain = task.result()
-        self.generation += 1
-        if self.generation > 1:
-            self._told(f"{self.name}: connected again")
-        self._settled()
-        loop = asyncio.get_running_loop()
-
-        def lost() -> None:
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._lost, chain)
-
-        watch = _Watch(chain, self._ping, self._deadline, lost)
-        threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self.name}", daemon=True).start()
-
-    def _settled(self) -> None:
-        for act in self._listeners:
-            act()
-
-    def _lost(self, chain: Chain) -> None:
-        if self._closed or chain is not self._chain:
-            return
-        self._chain = None
-        self._told(f"{self.name}: connection lost, connecting again")
-        if self._connecting is None:
-            self._start(again=True)
-
-
-class _Watch:
-    """Find out that a connection is dead."""
-
-    def __init__(self, chain: Chain, ping: float, deadline: float, lost: Callable[[], None]) -> None:
-        self._chain, self._ping, self._deadline, self._lost = chain, ping, deadline, lost
-
-    def run(self) -> None:
-        """Watch until it is dead; in a thread of its own."""
-        last = self._chain.last
-        clocks = _clocks()
-        while True:
-            last.join(self._ping)  # a transport is a thread: this returns at once when it ends
-            if not self._chain.is_alive:
-                break
-            before, clocks = clocks, _clocks()
-            # While a laptop sleeps its wall clock goes on and the other one does not.
-            slept = (clocks[0] - before[0]) - (clocks[1] - before[1]) > self._ping
-            self._ask(min(4.0, self._deadline) if slept else self._deadline)
-        self._chain.close()
-        self._lost()
-
-    def _ask(self, deadline: float) -> None:
-        alarm = threading.Timer(deadline, self._chain.close)
-        alarm.daemon = True
-        alarm.start()
-        try:
-            with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
-                self._chain.last.global_request(_PING, wait=True)
-        finally:
-            alarm.cancel()
-
-
-def _clocks() -> tuple[float, float]:
-    return time.time(), time.monotonic()
+    def new_connection(self) -> Chain:
+        """Return a chain that is not open yet."""
+        return Chain(self._way, self._gate)

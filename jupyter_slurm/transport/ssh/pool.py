@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import paramiko
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.chain import LinkLost
-from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.base import LinkLost, Session
+from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.shell import Shell
 
 __all__ = ["Pool"]
@@ -28,7 +28,7 @@ class Pool:
 
     Parameters
     ----------
-    link : Link
+    link : KeptLink
         The connection.
     make : callable
         Makes a shell of a channel; it is started here.
@@ -36,7 +36,7 @@ class Pool:
         How many there may be; the server may allow fewer (MaxSessions), which is found out.
     """
 
-    def __init__(self, link: Link, make: Callable[[paramiko.Channel], Shell], limit: int) -> None:
+    def __init__(self, link: KeptLink, make: Callable[[Session], Shell], limit: int) -> None:
         self._link, self._make, self._limit = link, make, limit
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and being opened
@@ -103,7 +103,7 @@ class Pool:
 
     async def _take(self, deadline: float | None, for_holds: bool) -> Shell:
         while True:
-            await self._link.transport(_left(deadline))  # a refusal is the answer; a new connection forgets the count
+            await self._link.ready(_left(deadline))  # a refusal is the answer; a new connection forgets the count
             self._renew()
             free = sorted(self._idle, key=lambda shell: (shell in self.holding) != for_holds)
             best = free[0] if free else None
@@ -229,7 +229,7 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def _start(link: Link, shell: Shell, ghosts: Sequence[Shell]) -> None:
+def _start(link: KeptLink, shell: Shell, ghosts: Sequence[Shell]) -> None:
     """Start a shell; it ends those of a broken connection first, which may still live there and hold files."""
     with link.told_apart(shell.channel.get_transport()):
         shell.start(_START)

@@ -22,7 +22,7 @@ import paramiko
 from jupyter_slurm.domain.script import quote_argv
 from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Context
-from jupyter_slurm.transport.ssh.chain import LinkLost
+from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
 
 __all__ = ["Answer", "Shell", "context_words", "number"]
@@ -114,7 +114,7 @@ class Shell:
         Whether the next call will find it in order.
     """
 
-    channel: paramiko.Channel
+    channel: Session
     prelude: str = ""
     login: bool = False
     generation: int = 0

@@ -15,9 +15,10 @@ import paramiko
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.chain import Gate
+from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.known_hosts import judge
-from jupyter_slurm.transport.ssh.link import Link, LinkLost
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
@@ -107,7 +108,7 @@ class ShellLook:
     noise: str
 
 
-async def look_at_shell(link: Link, timeout: float = 15.0) -> ShellLook:
+async def look_at_shell(link: KeptLink, timeout: float = 15.0) -> ShellLook:
     """Run one plain command by the login shell, as ``ssh HOST echo …`` does.
 
     Raises
@@ -119,7 +120,7 @@ async def look_at_shell(link: Link, timeout: float = 15.0) -> ShellLook:
         return await link.threads.call(lambda: _look(link, channel, timeout))
 
 
-def _look(link: Link, channel: paramiko.Channel, timeout: float) -> ShellLook:
+def _look(link: KeptLink, channel: Session, timeout: float) -> ShellLook:
     mark, out, err = secrets.token_hex(16).encode(), b"", b""
     begun = time.monotonic()
     with _told_apart(link):
@@ -142,7 +143,7 @@ def _look(link: Link, channel: paramiko.Channel, timeout: float) -> ShellLook:
     return ShellLook(answered, shell, seconds, printable(before + err, 2000).strip())
 
 
-async def has_sftp(link: Link) -> bool:
+async def has_sftp(link: KeptLink) -> bool:
     """Whether the server has the SFTP subsystem.
 
     Raises
@@ -166,11 +167,11 @@ async def has_sftp(link: Link) -> bool:
     # Its process ends in its own time, and the session with it: whoever comes next must not be refused.
     with contextlib.closing(await _open(link)):
         pass
-    await _round_trip(link)
+    await link.ask()
     return there
 
 
-async def count_sessions(link: Link, most: int = 8) -> int:
+async def count_sessions(link: KeptLink, most: int = 8) -> int:
     """Return how many sessions the server allows at once on a connection on which there is none; ``most``: or more.
 
     Raises
@@ -178,7 +179,7 @@ async def count_sessions(link: Link, most: int = 8) -> int:
     LinkLost
         The connection broke.
     """
-    channels: list[paramiko.Channel] = []
+    channels: list[Session] = []
     try:
         while len(channels) < most:
             channels.append(await link.open_session(_CHANNEL))
@@ -187,22 +188,11 @@ async def count_sessions(link: Link, most: int = 8) -> int:
     finally:
         for channel in channels:
             channel.close()
-    await _round_trip(link)
+    await link.ask()  # until then those that were closed may still count
     return len(channels)
 
 
-async def _round_trip(link: Link) -> None:
-    """Wait until the server has let go of sessions that were closed and ran nothing."""
-    transport = await link.transport(_CHANNEL)
-
-    def work() -> None:
-        with _told_apart(link):
-            transport.global_request("keepalive@openssh.com", wait=True)
-
-    await link.threads.call(work)
-
-
-async def _open(link: Link) -> paramiko.Channel:
+async def _open(link: KeptLink) -> Session:
     """Open a session; one that was just closed may still count for a moment."""
     deadline = time.monotonic() + _PATIENCE
     while True:
@@ -218,7 +208,7 @@ async def _open(link: Link) -> paramiko.Channel:
 
 
 @contextlib.contextmanager
-def _told_apart(link: Link) -> Iterator[None]:
+def _told_apart(link: KeptLink) -> Iterator[None]:
     try:
         yield
     except (paramiko.SSHException, OSError, EOFError) as error:

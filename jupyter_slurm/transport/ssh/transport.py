@@ -15,8 +15,8 @@ import paramiko
 from jupyter_slurm.domain.commands import REPEATABLE
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold
-from jupyter_slurm.transport.ssh.chain import LinkLost
-from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.base import LinkLost, Session
+from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.once import RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
 from jupyter_slurm.transport.ssh.pool import Pool
 from jupyter_slurm.transport.ssh.remote_files import Progress, RemoteFiles, failure
@@ -35,7 +35,7 @@ class SshTransport:
 
     Parameters
     ----------
-    link : Link
+    link : KeptLink
         The connection; it is closed with the transport.
     prelude : str
         Text of a profile for the far shell, such as ``module load slurm``; it is run once in each.
@@ -49,7 +49,7 @@ class SshTransport:
 
     def __init__(
         self,
-        link: Link,
+        link: KeptLink,
         *,
         prelude: str = "",
         login_shell: bool = False,
@@ -288,7 +288,7 @@ class SshTransport:
         await self._link.threads.call(lambda: _execute(channel, f"kill -s KILL -- -{group}"))
 
 
-def _execute(channel: paramiko.Channel, text: str) -> None:
+def _execute(channel: Session, text: str) -> None:
     """Run a few plain words by a shell of their own, and wait for its end."""
     with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
         channel.settimeout(_KILL)

@@ -14,7 +14,7 @@ import pytest
 from ssh_hosts.second_factor import WAYS_IN, Codes
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined
-from jupyter_slurm.transport.ssh.chain import open_chain
+from jupyter_slurm.transport.ssh.chain import Chain
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.login import log_in
 from jupyter_slurm.transport.ssh.prompts import Asker
@@ -406,10 +406,11 @@ async def test_gate_of_a_connection(door, tmp_path, certified):
     gate = personal_gate(person)
     if not certified:
         with pytest.raises(HostKeyUnknown):
-            await asyncio.to_thread(open_chain, [host], gate)
+            await asyncio.to_thread(Chain([host], gate).open)
         assert "Accepted" not in door.sshd.log(), "nothing was told to it"
     for _ in range(2):
-        chain = await asyncio.to_thread(open_chain, [host], gate)
+        chain = Chain([host], gate)
+        await asyncio.to_thread(chain.open)
         assert chain.last.is_authenticated()
         await asyncio.to_thread(chain.close)
     assert person.kinds == ([] if certified else ["host-key"] * 2)
@@ -417,4 +418,4 @@ async def test_gate_of_a_connection(door, tmp_path, certified):
         assert known.read_text() == f"login.example {door.sshd.public('host')}\n"
         known.write_text(f"login.example {door.sshd.public('other')}\n")
         with pytest.raises(HostKeyChanged):
-            await asyncio.to_thread(open_chain, [host], gate)
+            await asyncio.to_thread(Chain([host], gate).open)

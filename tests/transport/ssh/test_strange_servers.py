@@ -12,9 +12,10 @@ import pytest
 
 from jupyter_slurm.cli.main import main
 from jupyter_slurm.errors import LoginFailed
-from jupyter_slurm.transport.ssh.chain import open_chain
+from jupyter_slurm.transport.ssh.base import LinkLost
+from jupyter_slurm.transport.ssh.chain import Chain
 from jupyter_slurm.transport.ssh.gate import personal_gate
-from jupyter_slurm.transport.ssh.link import Link, LinkLost
+from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.login import log_in
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.ssh_config import Host
@@ -137,7 +138,7 @@ async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(li
 async def test_what_a_server_says_moves_no_cursor(listening, banner):
     host = Host("odd", "127.0.0.1", listening(lambda connection: connection.sendall(f"{banner}\r\n".encode())), "me")
     with pytest.raises(LinkLost, match="cannot be reached") as caught:
-        await asyncio.to_thread(open_chain, [host], personal_gate(Person()))
+        await asyncio.to_thread(Chain([host], personal_gate(Person())).open)
     assert "\x1b" not in caught.value.message
 
 
