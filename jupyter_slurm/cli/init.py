@@ -13,7 +13,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jupyter_slurm.errors import ConfigError, SlurmError
+from jupyter_slurm.cli.asking import asked, yes
+from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 
 __all__ = ["add_parser", "host_names", "run"]
@@ -44,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "Settings.sites names no folder for profiles.", hint="Take it out of jupyter_slurm_config.py."
         )
-    name = args.cluster if args.cluster and _is_name(args.cluster) else _asked("Name of the cluster", check=_is_name)
+    name = args.cluster if args.cluster and _is_name(args.cluster) else asked("Name of the cluster", check=_is_name)
     path = os.path.join(folders[0], f"{name}.toml")
-    if os.path.exists(path) and not _yes(f"{path} is there. Write it anew?", default=False):
+    if os.path.exists(path) and not yes(f"{path} is there. Write it anew?", default=False):
         print(f"It stays. `jupyter slurm doctor {name}` looks it over.")
         return 1
     profile, text = _interview(name, path, args.ssh_config)
@@ -90,11 +91,11 @@ def _interview(name: str, path: str, ssh_config: str | None) -> tuple[Profile, s
         print(f"  {number:>3}  {host}")
     number_of = {str(number): host for number, host in enumerate(known, 1)}
     question = "Login node (a number, or a host name)" if known else "Login node (host name)"
-    host = number_of.get(answer := _asked(question, check=takes("host", lambda a: number_of.get(a, a))), answer)
+    host = number_of.get(answer := asked(question, check=takes("host", lambda a: number_of.get(a, a))), answer)
     said = "as ~/.ssh/config says" if host in known else "as here"
-    _asked("Your user name there", said, check=takes("user", lambda a: None if a == said else a))
+    asked("Your user name there", said, check=takes("user", lambda a: None if a == said else a))
     said = "as ~/.ssh/config says" if host in known else "none"
-    _asked(
+    asked(
         "Hosts on the way, the first one first, with spaces between",
         said,
         check=takes("jump", lambda a: None if a == said else [] if a == "none" else re.split(r"[ ,]+", a)),
@@ -116,22 +117,6 @@ def _is_name(answer: str) -> bool:
         print(error.message)
         return False
     return True
-
-
-def _asked(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
-    """Ask until the answer will do."""
-    while True:
-        try:
-            answer = input(f"{question} [{default}]: " if default else f"{question}: ").strip() or default
-        except EOFError:
-            raise SlurmError("Nobody can be asked here.", hint="Run `jupyter slurm init` in a terminal.") from None
-        if answer and check(answer):
-            return answer
-
-
-def _yes(question: str, *, default: bool) -> bool:
-    answer = _asked(f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said in ("yes", "no"))
-    return answer == "yes"
 
 
 def host_names(path: str, depth: int = 0) -> list[str]:
@@ -190,7 +175,7 @@ def _offer_key(profile: Profile) -> None:
     public = next((f"{path}.pub" for path in paths if os.path.exists(f"{path}.pub")), None)
     if public is None and not has_key:
         public = _make_key(next((path for path in paths if path.endswith("ed25519")), paths[0] if paths else None))
-    if public is None or not _yes(f"Have {profile.host} let your key {public} in from now on?", default=True):
+    if public is None or not yes(f"Have {profile.host} let your key {public} in from now on?", default=True):
         return
     with open(public, encoding="utf-8") as file:
         line = file.readline()
@@ -201,7 +186,7 @@ def _offer_key(profile: Profile) -> None:
 
 def _make_key(path: str | None) -> str | None:
     """Make a key; the passphrase is between ssh-keygen and the person."""
-    if path is None or os.path.exists(path) or not _yes(f"You have no key. Make one ({path})?", default=True):
+    if path is None or os.path.exists(path) or not yes(f"You have no key. Make one ({path})?", default=True):
         return None
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     done = subprocess.run(["ssh-keygen", "-t", "ed25519", "-f", path], check=False)

@@ -27,6 +27,7 @@ _COMMANDS = {
     "disconnect": ("connect", "end the log-in to a cluster"),
     "init": ("init", "set up the way to a cluster: a profile, and a key"),
     "doctor": ("doctor", "look over the way to a cluster and say what is wrong"),
+    "ssh-config": ("ssh_config", "an entry of ~/.ssh/config for the node of a running job"),
     "clean": ("clean", "remove the directories of jobs that ended long ago"),
     "agent": ("agent", "look at, stop, or read the log of the agent"),
     "embedded": ("embedded", "a real Slurm on this machine, for trying things out"),

@@ -1,0 +1,35 @@
+"""Questions to the person at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jupyter_slurm.errors import SlurmError
+
+__all__ = ["asked", "yes"]
+
+
+def asked(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
+    """Ask until the answer will do.
+
+    Raises
+    ------
+    SlurmError
+        Nobody is there to be asked.
+    """
+    while True:
+        try:
+            answer = input(f"{question} [{default}]: " if default else f"{question}: ").strip() or default
+        except EOFError:
+            raise SlurmError(
+                f"Nobody can be asked here: {question}?",
+                hint="Run it in a terminal; --help tells how to say it before.",
+            ) from None
+        if answer and check(answer):
+            return answer
+
+
+def yes(question: str, *, default: bool) -> bool:
+    """Ask for a yes or a no."""
+    answer = asked(f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said in ("yes", "no"))
+    return answer == "yes"

@@ -1,0 +1,218 @@
+"""Entries of ``ssh_config(5)`` for the nodes of running jobs, and the file of ours that holds them.
+
+Everything in them comes from a profile, from ``ssh -G`` or from Slurm: what could end a value and begin another line,
+or means something to OpenSSH, is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+__all__ = ["FILE", "Entry", "Place", "config_text", "entry_for", "names_of", "parse_entries", "with_include"]
+
+FILE: Final = "jupyter_slurm.conf"
+_HEAD: Final = (
+    "# Written by `jupyter slurm ssh-config --write`, which removes the entries of jobs that have ended.\n"
+    "# Changes made here are lost.\n"
+)
+_WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}")
+_JOB: Final = re.compile(r"\d+(?:[_+]\d+)?")
+_MARK: Final = re.compile(r"# cluster=([\w.-]+) job=(\d+(?:[_+]\d+)?|-) submitted=(\d+) node=([\w.:-]+)", re.ASCII)
+_KNOWN_HOSTS: Final = {
+    "UserKnownHostsFile": ("~/.ssh/known_hosts", "~/.ssh/known_hosts2"),
+    "GlobalKnownHostsFile": ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"),
+}
+_KEYS: Final = frozenset(f"id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node that a person may be on.
+
+    Attributes
+    ----------
+    node : str
+        Its name in Slurm.
+    address : str
+        Where the login node finds it (NodeAddr).
+    job : str
+        The job that runs there; empty: the node was asked for by its name.
+    submitted : int
+        When the job was submitted, seconds since the epoch: ids come again.
+    is_first : bool
+        Whether it is the first node of the job, where the batch script runs.
+    """
+
+    node: str
+    address: str
+    job: str = ""
+    submitted: int = 0
+    is_first: bool = True
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One ``Host`` section, and what it is about."""
+
+    cluster: str
+    job: str
+    submitted: int
+    node: str
+    text: str
+
+
+def entry_for(cluster: str, place: Place, profile: Profile | None, login: Host | None) -> Entry:
+    """Return the section for a node.
+
+    Parameters
+    ----------
+    cluster : str
+        The name of the cluster.
+    place : Place
+        The node.
+    profile, login : optional
+        How the login node is reached, and what ``ssh -G`` says of it; None: the node is reached from this machine.
+
+    Raises
+    ------
+    ConfigError
+        A name or path that cannot stand in such a file.
+    """
+    for what, text in (("a node", place.node), ("an address", place.address), ("a cluster", cluster)):
+        if not _WORD.fullmatch(text):
+            raise ConfigError(f"{text!r} cannot be {what} in ssh_config", hint="Slurm or the profile names it so.")
+    if place.job and not _JOB.fullmatch(place.job):
+        raise ConfigError(f"{place.job!r} is no id of a job", hint="`jupyter slurm jobs` lists yours.")
+    lines = [f"HostName {place.address}"]
+    # Addresses of nodes are given anew in many places; the name says which machine is meant.
+    lines.append(f"HostKeyAlias {place.node}")
+    if profile is not None and login is not None:
+        lines += [_word("User", login.user), _through(profile), *_identity(login), *_known(login)]
+    names = names_of(cluster, place)
+    text = f"Host {' '.join(names)}\n" + "".join(f"    {line}\n" for line in lines)
+    return Entry(cluster, place.job, place.submitted, place.node, text)
+
+
+def names_of(cluster: str, place: Place) -> list[str]:
+    """Return what the node can be called: ``CLUSTER-JOB`` (its first node), ``CLUSTER-JOB-NODE``, ``CLUSTER-NODE``."""
+    if not place.job:
+        return [f"{cluster}-{place.node}"]
+    job = f"{cluster}-{place.job}"
+    return [*([job] if place.is_first else []), f"{job}-{place.node}", f"{cluster}-{place.node}"]
+
+
+def config_text(entries: Iterable[Entry]) -> str:
+    """Return the text of our file."""
+    return _HEAD + "".join(
+        f"\n# cluster={one.cluster} job={one.job or '-'} submitted={one.submitted} node={one.node}\n{one.text}"
+        for one in entries
+    )
+
+
+def parse_entries(text: str) -> list[Entry]:
+    """Read our file; what is not of it is left out."""
+    entries: list[Entry] = []
+    about: re.Match[str] | None = None
+    lines: list[str] = []
+    for line in [*text.splitlines(keepends=True), "\n"]:
+        if line.startswith(("#", "\n")):
+            if about is not None and lines:
+                job = "" if about[2] == "-" else about[2]
+                entries.append(Entry(about[1], job, int(about[3]), about[4], "".join(lines)))
+            about, lines = _MARK.fullmatch(line.rstrip("\n")), []
+        elif about is not None:
+            lines.append(line)
+    return entries
+
+
+def with_include(text: str) -> str | None:
+    """Return the text of ``~/.ssh/config`` with our file included at its top; None: it is there already.
+
+    Below a ``Host`` or ``Match`` it would count for that one only, and what stands before it would win.
+    """
+    for line in text.splitlines():
+        words = line.replace("=", " ", 1).split()
+        key = words[0].lower() if words else ""
+        if key in ("host", "match"):
+            break
+        if key == "include" and any(os.path.basename(word.strip('"')) == FILE for word in words[1:]):
+            return None
+    return f"Include {FILE}\n\n{text}"
+
+
+def _word(key: str, value: str) -> str:
+    """Return one line; the value is one word for OpenSSH, and means itself."""
+    # Versions differ in whether tokens mean anything in User.
+    if not value or re.search(r'[\x00-\x1f\x7f"]', value) or "${" in value or (key == "User" and "%" in value):
+        raise ConfigError(f"{value!r} cannot stand in ssh_config as {key}", hint="Give it a plain name.")
+    escaped = value.replace("%", "%%")
+    return f'{key} "{escaped}"' if re.search(r"[\s#']", value) else f"{key} {escaped}"
+
+
+def _through(profile: Profile) -> str:
+    """Return the line that leads through the login node: the very way of the profile.
+
+    What ProxyJump cannot say (another file, or no jump host where the file names one) OpenSSH itself is told.
+    """
+    user, _, host = profile.host.rpartition("@")
+    user = profile.user or user
+    if profile.ssh_config is None and profile.jump != ():
+        last = f"[{host}]" if ":" in host else host
+        last = (f"{user}@" if user else "") + last + (f":{profile.port}" if profile.port else "")
+        return f"ProxyJump {','.join([*(profile.jump or ()), last]).replace('%', '%%')}"
+    options = ["-F", profile.ssh_config] if profile.ssh_config is not None else []
+    options += ["-l", user] if user else []
+    options += ["-p", str(profile.port)] if profile.port else []
+    options += ["-J", ",".join(profile.jump) or "none"] if profile.jump is not None else []
+    command = quote_argv([*options, "--", host]).replace("%", "%%")
+    if re.search(r"[\x00-\x1f\x7f]", command):
+        raise ConfigError(f"{command!r} cannot stand in ssh_config", hint="Give the file of the profile a plain name.")
+    # ssh(1): brackets are for addresses with colons, and quoted for the shell that ProxyCommand goes through.
+    return f"ProxyCommand ssh -W '[%h]:%p' {command}"
+
+
+def _identity(login: Host) -> list[str]:
+    """Return what the person shows the login node: homes are shared, and so are the keys that open them."""
+    files = [path for path in login.identity_files if os.path.exists(path) or os.path.exists(f"{path}.pub")]
+    home = os.path.join(_home(), ".ssh")
+    if all(os.path.dirname(path) == home and os.path.basename(path) in _KEYS for path in files):
+        files = []  # OpenSSH tries those by itself
+    lines = [_word("IdentityFile", path) for path in files]
+    lines += [_word("CertificateFile", path) for path in login.certificate_files if os.path.exists(path)]
+    if login.identities_only:
+        lines.append("IdentitiesOnly yes")
+    if login.identity_agent and login.identity_agent != os.environ.get("SSH_AUTH_SOCK"):
+        lines.append(_word("IdentityAgent", login.identity_agent))
+    return lines
+
+
+def _known(login: Host) -> list[str]:
+    """Return where the node's key is looked up: where that of the login node is, and as strictly."""
+    lines = []
+    for key, files in (
+        ("UserKnownHostsFile", login.user_known_hosts),
+        ("GlobalKnownHostsFile", login.global_known_hosts),
+    ):
+        usual = tuple(path.replace("~", _home(), 1) for path in _KNOWN_HOSTS[key])
+        if tuple(files) != usual:
+            lines.append(f"{key} {_files(key, files)}")
+    return [*lines, "StrictHostKeyChecking yes"] if login.strict == "yes" else lines
+
+
+def _files(key: str, files: Sequence[str]) -> str:
+    return " ".join(_word(key, path).partition(" ")[2] for path in files) or "none"
+
+
+def _home() -> str:
+    """Return the home as OpenSSH knows it: by the user database, not by HOME."""
+    return pwd.getpwuid(os.getuid()).pw_dir

@@ -1,0 +1,133 @@
+"""A person at a laptop: an account of its own, whose home, ``~/.ssh`` and agent are its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import pwd
+import re
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ssh_hosts import Site
+from ssh_hosts.people import People
+
+Answer = str | Callable[[], str]
+Dialogue = Sequence[tuple[str, Answer]]
+
+
+@dataclass(frozen=True)
+class Said:
+    """The exit code of a command and all that stood on the terminal."""
+
+    code: int
+    text: str
+
+
+class Laptop:
+    """Somebody who works at this machine; OpenSSH finds their home by the user database.
+
+    Parameters
+    ----------
+    user : str
+        Login name.
+    python, env
+        A Python with our packages that they can run, and its variables.
+    """
+
+    def __init__(self, user: str, python: Sequence[str], env: dict[str, str]) -> None:
+        account = pwd.getpwnam(user)
+        self.user, self.home, self.ssh = user, Path(account.pw_dir), Path(account.pw_dir) / ".ssh"
+        self._python = list(python)
+        self._env = {
+            **env,
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "USER": user,
+            "LOGNAME": user,
+            "LC_ALL": "C.UTF-8",
+            "JUPYTER_CONFIG_DIR": str(self.home / "config"),
+            "JUPYTER_RUNTIME_DIR": str(self.home / "runtime"),
+        }
+        for folder in ("run", "state"):
+            (self.home / folder).mkdir(mode=0o700)
+            os.chown(self.home / folder, account.pw_uid, account.pw_gid)
+        settings = {
+            "runtime_dir": str(self.home / "run"),
+            "state_dir": str(self.home / "state"),
+            "job_root": str(self.home / "jobs"),
+            "sites": [str(self.home / "sites")],
+        }
+        self.write("config/jupyter_slurm_config.json", json.dumps({"Settings": settings}))
+
+    def write(self, path: str, text: str, mode: int = 0o600) -> Path:
+        """Write a file below the home."""
+        file = People.write(self.user, path, text)
+        file.chmod(mode)
+        return file
+
+    def knows(self, site: Site) -> None:
+        """Give them what the laptop of a site has: ``~/.ssh/config``, key and known_hosts."""
+        self.write(".ssh/key", site.key.read_text())
+        self.write(".ssh/key.pub", site.key.with_suffix(".pub").read_text())
+        self.write(".ssh/known_hosts", site.known_hosts.read_text())
+        text = site.ssh_config.read_text().replace(str(site.key), str(self.ssh / "key"))
+        self.write(".ssh/config", text.replace(str(site.known_hosts), str(self.ssh / "known_hosts")))
+
+    def command(self, *argv: str) -> list[str]:
+        """Return a command line that runs as this person, at a terminal of its own."""
+        who = [f"--reuid={self.user}", f"--regid={self.user}", "--init-groups"]
+        return ["setsid", "--ctty", "--wait", "setpriv", *who, *argv]
+
+    def slurm(self, *words: str, dialogue: Dialogue = (), timeout: float = 90) -> Said:
+        """Run ``jupyter slurm WORDS`` at a terminal."""
+        return self.at_terminal(
+            *self._python, "-m", "jupyter_slurm.cli.main", *words, dialogue=dialogue, timeout=timeout
+        )
+
+    def printed(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run ``jupyter slurm WORDS`` where nobody can be asked, and tell what it printed apart."""
+        argv = self.command(*self._python, "-m", "jupyter_slurm.cli.main", *words)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.run(argv[3:], env=self._env, cwd="/", text=True, timeout=90, check=False, **pipes)
+
+    def at_terminal(self, *argv: str, dialogue: Dialogue = (), timeout: float = 90) -> Said:
+        """Run a command at a terminal and answer its questions, in their order."""
+        main, terminal = pty.openpty()
+        said, read, left = b"", 0, list(dialogue)
+        streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+        with subprocess.Popen(self.command(*argv), env=self._env, cwd="/", **streams) as process:
+            os.close(terminal)
+            deadline = time.monotonic() + timeout
+            while (process.poll() is None and time.monotonic() < deadline) or select.select([main], [], [], 0)[0]:
+                try:
+                    if select.select([main], [], [], 0.2)[0]:
+                        said = (said + os.read(main, 4096)).replace(b"\r\n", b"\n")
+                except OSError:
+                    break
+                if left and (match := re.search(left[0][0].encode(), said[read:])):
+                    read += match.end()
+                    answer = left.pop(0)[1]
+                    os.write(main, (answer if isinstance(answer, str) else answer()).encode() + b"\n")
+            if process.poll() is None:
+                process.kill()
+        os.close(main)
+        text = said.decode()
+        assert not left, f"never asked for {left[0][0]}:\n{text}"
+        return Said(process.returncode, text)
+
+
+@pytest.fixture
+def laptop(new_user: Callable[..., str], user_python: tuple[list[str], dict[str, str]]) -> Iterator[Laptop]:
+    """A person at a laptop who has nothing yet, not even ``~/.ssh``; their agent ends with the test."""
+    person = Laptop(new_user(), *user_python)
+    yield person
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        person.printed("agent", "stop")

@@ -1,0 +1,203 @@
+"""``jupyter slurm ssh-config``: real ssh and rsync from a laptop to the node of a running job."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_hosts import Site
+
+from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.services.ssh_entries import Place, config_text, entry_for, parse_entries, with_include
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+CODE = r"erification code: *"
+
+
+@pytest.fixture
+def start(ssh_site: Site, wait_for: Callable[..., Any]) -> Iterator[Callable[..., str]]:
+    """``start("--nodes=2")``: a job of the person at the site, running; returns its id."""
+    made: list[str] = []
+
+    def submit(*options: str) -> str:
+        argv = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options, "--wrap=sleep 600")
+        job = ssh_site.slurm.run(*argv, user=ssh_site.user).stdout.strip()
+        made.append(job)
+        question = ("squeue", "--noheader", f"--jobs={job}", "--format=%T")
+        wait_for(lambda: ssh_site.slurm.run(*question).stdout.strip() == "RUNNING", "the job to run")
+        return job
+
+    yield submit
+    ssh_site.slurm.run("scancel", *made, check=False)
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+@pytest.mark.slow
+def test_ssh_and_rsync_reach_the_node_of_a_job(
+    laptop: Any, ssh_site: Site, start: Callable[..., str], wait_for: Callable[..., Any]
+) -> None:
+    laptop.knows(ssh_site)
+    laptop.write("sites/far.toml", '[login]\nhost = "login"\n')
+    job = start("--nodelist=node2")
+    code = (CODE, ssh_site.codes.next)
+    said = laptop.slurm(
+        "ssh-config", job, "--cluster", "far", "--write", dialogue=[code, ("at the top of .*yes\\]", "")]
+    )
+    assert said.code == 0, said.text
+    ours, config = laptop.ssh / "jupyter_slurm.conf", laptop.ssh / "config"
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert config.read_text().startswith("Include jupyter_slurm.conf\n\nHost gateway\n")
+    assert "StrictHostKeyChecking no" not in ours.read_text()
+    assert "ProxyJump login\n" in ours.read_text()
+    name = f"far-{job}"
+    done = laptop.at_terminal("ssh", name, "hostname; id -un", dialogue=[code])
+    assert done.text.split()[-2:] == ["node2", ssh_site.user], done.text
+    laptop.write("sent", "by rsync\n")
+    copied = laptop.at_terminal(
+        "rsync", "-e", "ssh", str(laptop.home / "sent"), f"{name}-node2:from-laptop", dialogue=[code]
+    )
+    assert copied.code == 0, copied.text
+    assert Path(f"~{ssh_site.user}/from-laptop").expanduser().read_text() == "by rsync\n"
+
+    # Another job, and again: one file, included once, and the log-in is asked for once.
+    both = start("--nodes=2")
+    said = laptop.slurm("ssh-config", both, "--cluster", "far", "--write")
+    assert said.code == 0, said.text
+    assert config.read_text().count("Include") == 1
+    hosts = [line for line in ours.read_text().splitlines() if line.startswith("Host ")]
+    assert hosts == [
+        f"Host far-{both} far-{both}-node1 far-node1",
+        f"Host far-{both}-node2 far-node2",
+        f"Host {name} {name}-node2 far-node2",
+    ]
+    ssh_site.slurm.run("scancel", job)
+
+    def is_taken_out() -> bool:
+        return f"Taken out: {name}\n" in laptop.slurm("ssh-config", "--cluster", "far", "--write").text
+
+    wait_for(is_taken_out, "the end of the job to be seen", interval=1)
+    assert name not in ours.read_text()
+    assert f"far-{both} " in ours.read_text()
+    over = laptop.printed("ssh-config", job, "--cluster", "far")
+    assert over.returncode == 1
+    assert f"Job {job} is on no node" in over.stderr
+    assert laptop.printed("ssh-config", "--node", "nowhere", "--cluster", "far").returncode == 1
+    assert "Host far-node1\n" in laptop.printed("ssh-config", "--node", "node1", "--cluster", "far").stdout
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+@pytest.mark.slow
+def test_what_is_printed_is_a_file_for_ssh(laptop: Any, ssh_site: Site, start: Callable[..., str]) -> None:
+    """A profile with a file of its own: the way leads through that file, wherever the entry stands."""
+    laptop.knows(ssh_site)
+    own = laptop.write("other/config", (laptop.ssh / "config").read_text())
+    (laptop.ssh / "config").unlink()
+    laptop.write("sites/far.toml", f'[login]\nhost = "login"\nssh_config = "{own}"\n')
+    job = start()
+    code = (CODE, ssh_site.codes.next)
+    assert laptop.slurm("connect", "far", dialogue=[code]).code == 0
+    printed = laptop.printed("ssh-config", job, "--cluster", "far")
+    assert printed.returncode == 0, printed.stderr
+    assert "jupyter slurm tunnel" in printed.stderr, "what to do where nodes take no ssh"
+    entry = laptop.write("entry", printed.stdout)
+    done = laptop.at_terminal("ssh", "-F", str(entry), f"far-{job}", "hostname", dialogue=[code])
+    assert done.text.split()[-1] in ssh_site.nodes, done.text
+    assert not (laptop.ssh / "jupyter_slurm.conf").exists()
+    # Nobody is there to say yes: nothing is changed, and it is told what to write.
+    written = laptop.printed("ssh-config", job, "--cluster", "far", "--write")
+    assert written.returncode == 0
+    assert "Include jupyter_slurm.conf" in written.stderr
+    assert not (laptop.ssh / "config").exists()
+    assert laptop.printed("ssh-config", job, "--cluster", "far", "--write", "--yes").returncode == 0
+    assert (laptop.ssh / "config").read_text() == "Include jupyter_slurm.conf\n\n"
+
+
+def entry(profile: Profile | None = None, **changes: Any) -> str:
+    place = Place("node1", "10.0.0.1", "12", 1_700_000_000)
+    login = Host("login", "login.example", user="ana", user_known_hosts=("/k",), global_known_hosts=())
+    return entry_for("far", place, profile or Profile("far", "login", **changes), login).text
+
+
+def test_the_way_is_that_of_the_profile() -> None:
+    assert "    ProxyJump login\n" in entry()
+    assert "    ProxyJump one,ana@two:2222,bob@login:2022\n" in entry(
+        jump=("one", "ana@two:2222"), user="bob", port=2022
+    )
+    assert "    ProxyJump ana@[fe80::1%%eth0]\n" in entry(Profile("far", "ana@fe80::1%eth0"))
+    assert "    ProxyCommand ssh -W '[%h]:%p' -J none -- login\n" in entry(jump=())
+    assert "    ProxyCommand ssh -W '[%h]:%p' -F '/a b/100%%' -l bob -p 22 -J one -- login\n" in entry(
+        ssh_config="/a b/100%", user="bob", port=22, jump=("one",)
+    )
+    text = entry()
+    assert "    HostName 10.0.0.1\n    HostKeyAlias node1\n    User ana\n" in text
+    assert "    UserKnownHostsFile /k\n    GlobalKnownHostsFile none\n" in text
+    assert "Proxy" not in entry_for("local", Place("node1", "node1"), None, None).text
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        Place("a\nHost *\n  ProxyCommand touch x", "a"),
+        Place("a", "a\n    ProxyCommand x"),
+        Place("a", "%h"),
+        Place("-oProxyCommand=x", "a"),
+        Place("*", "a"),
+        Place("a", "a", "12 *"),
+        Place("a", "a b"),
+        Place("", ""),
+    ],
+)
+def test_names_from_outside_begin_no_line_and_no_pattern(place: Place) -> None:
+    with pytest.raises(ConfigError):
+        entry_for("far", place, None, None)
+
+
+@pytest.mark.parametrize("path", ["/a\nProxyCommand x", '/a"b', "/${HOME}/k", "/a\x1bb"])
+def test_paths_that_cannot_be_written_are_refused(path: str, tmp_path: Path) -> None:
+    login = Host("login", "login", user="ana", user_known_hosts=(path,))
+    with pytest.raises(ConfigError):
+        entry_for("far", Place("a", "a"), Profile("far", "login"), login)
+
+
+def test_keys_of_the_login_node_open_the_node(tmp_path: Path) -> None:
+    key = tmp_path / "my key 100%"
+    key.touch()
+    login = Host("login", "x", user="ana", identity_files=(str(key), "/nowhere/id"), identities_only=True)
+    text = entry_for("far", Place("a", "a"), Profile("far", "login"), login).text
+    assert f'    IdentityFile "{str(key).replace("%", "%%")}"\n    IdentitiesOnly yes\n' in text
+    assert "/nowhere" not in text
+
+
+def test_the_file_is_read_as_it_was_written() -> None:
+    entries = [entry_for("far", Place(f"n{n}", "a", "12_3", n, n == 1), None, None) for n in (1, 2)]
+    entries.append(entry_for("lo-cal.1", Place("n3", "a"), None, None))
+    assert parse_entries(config_text(entries)) == entries
+    assert parse_entries("Host x\n  Port 1\n# cluster=far job=* submitted=1 node=n\nHost y\n") == []
+    assert parse_entries("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there"),
+    [
+        ("", False),
+        ("# Include jupyter_slurm.conf\nHost a\n", False),
+        ("Host a\n    Include jupyter_slurm.conf\n", False),
+        ("match all\ninclude jupyter_slurm.conf\n", False),
+        ("User x\ninclude=other ~/.ssh/jupyter_slurm.conf\nHost a\n", True),
+        (f'Include "{os.sep}home/x/.ssh/jupyter_slurm.conf"\n', True),
+    ],
+)
+def test_the_file_is_included_once_and_for_all_hosts(text: str, is_there: bool) -> None:
+    found = with_include(text)
+    assert (found is None) == is_there
+    if found is not None:
+        assert found == f"Include jupyter_slurm.conf\n\n{text}"
+        assert with_include(found) is None
