@@ -150,7 +150,8 @@ def parse_json(body: bytes) -> Any:
     """Parse outside JSON: bounded depth, no NaN, no text that could not be a file name or an environment value."""
     try:
         value = json.loads(body, parse_constant=_refuse_constant, parse_float=_number)
-        _look_through(value, _DEEPEST)
+        # What is ASCII and has no escapes holds no surrogates: a cell's environment has many values, and it waits.
+        _look_through(value, _DEEPEST, is_plain=body.isascii() and b"\\u" not in body)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"The request body cannot be read: {error}", hint="Send JSON in UTF-8.") from None
     return value
@@ -165,7 +166,7 @@ def _number(text: str) -> float | int:
     return int(value) if value.is_integer() else value  # JSON does not tell 18.0 from 18
 
 
-def _look_through(value: Any, depth: int) -> None:
+def _look_through(value: Any, depth: int, *, is_plain: bool) -> None:
     if depth == 0:
         raise ValueError("nested too deeply")
     if isinstance(value, str):
@@ -173,11 +174,13 @@ def _look_through(value: Any, depth: int) -> None:
         value.encode("utf-8", "surrogateescape")
     elif isinstance(value, dict):
         for name, item in value.items():
-            _look_through(name, depth)
-            _look_through(item, depth - 1)
+            if not is_plain:
+                _look_through(name, depth, is_plain=False)
+            if not (is_plain and isinstance(item, str)):
+                _look_through(item, depth - 1, is_plain=is_plain)
     elif isinstance(value, list):
         for item in value:
-            _look_through(item, depth - 1)
+            _look_through(item, depth - 1, is_plain=is_plain)
 
 
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:
