@@ -29,6 +29,11 @@ def timed(work):
 
 def bare():
     subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True)
+
+def shown():
+    from IPython.display import HTML, display
+    done = subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True, text=True)
+    display(HTML(f"<pre>{done.stdout}</pre>"))
 """
 
 OURS = """
@@ -96,14 +101,21 @@ def test_a_cell_costs_little_more_than_sbatch(
 def test_a_cell_with_its_display_keeps_the_kernel_no_longer(
     start_kernel: Callable[..., Any], new_table: Callable[[str], Any]
 ) -> None:
-    """What the front end waits for: the job is submitted, drawn, and the kernel is idle again."""
+    """What the front end waits for: the job is submitted, drawn, and the kernel is idle again.
+
+    Beside it a cell that displays what sbatch says, because IPython takes its time for any display.
+    """
     kernel = start_kernel()
     kernel.run(COMMON + OURS)
-    rows = [("bare sbatch in a cell", "bare()"), ("a %%sbatch cell", f"%%sbatch\n{SCRIPT}")]
+    rows = [
+        ("bare sbatch, displayed", "shown()"),
+        ("bare sbatch, silent", "bare()"),
+        ("a %%sbatch cell", f"%%sbatch\n{SCRIPT}"),
+    ]
     for _, code in rows:
         _cell(kernel, code)
     table = new_table("A cell from Enter to the end")
     for _ in range(RUNS):
         for row, code in rows:
             table.add(row, _cell(kernel, code))
-    assert table.ratio("a %%sbatch cell", "bare sbatch in a cell") <= AT_MOST, table.lines()
+    assert table.ratio("a %%sbatch cell", "bare sbatch, displayed") <= AT_MOST, table.lines()
