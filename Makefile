@@ -18,7 +18,7 @@ EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/packages.py --missing
 # Programs that only the tests need, each with Debian's package of it.
 TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do command -v $$program >/dev/null || echo $$program; done; \
   [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev; \
-  command -v ssh >/dev/null || echo openssh-client; [ -e /usr/sbin/sshd ] || echo openssh-server; \
+  command -v ssh >/dev/null || echo openssh-client; command -v rsync >/dev/null || echo rsync; [ -e /usr/sbin/sshd ] || echo openssh-server; \
   command -v ip >/dev/null || echo iproute2; command -v nft >/dev/null || [ -e /usr/sbin/nft ] || echo nftables; \
   for shell in zsh fish tcsh; do command -v $$shell >/dev/null || echo $$shell; done; \
   [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator)
@@ -31,7 +31,9 @@ SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
 # Slurm of its own. What is slow is heavy, too, and runs alone afterwards.
 JOBS ?= 6
-PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench"
+PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
+# File by file: some of them have a cluster of their own.
+PYTEST_REMOTE = $(BIN)/pytest -n $(JOBS) --dist loadfile -m "remote"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
 .DELETE_ON_ERROR:
@@ -47,7 +49,8 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
 	@$(PYTEST_FAST) $(PYTEST_ARGS)
-	@$(BIN)/pytest -m "(slow or browser) and not bench" $(PYTEST_ARGS)
+	@$(PYTEST_REMOTE) $(PYTEST_ARGS)
+	@$(BIN)/pytest -m "(slow or browser) and not bench and not remote" $(PYTEST_ARGS)
 
 test-fast: .build/demo-system .build/installed lint ## the same without browser, other Slurm versions and other slow tests
 	@$(PYTEST_FAST) $(PYTEST_ARGS)

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.transport.limits import soft_limits
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
     from jupyter_slurm.domain.options import OptionTable
 
-__all__ = ["Cluster", "context", "current", "disconnect", "known", "named", "overview", "settings", "use"]
+__all__ = ["Cluster", "chosen", "context", "current", "disconnect", "known", "named", "overview", "settings", "use"]
 
 _lock = threading.Lock()
 _settings: Settings | None = None
@@ -45,6 +45,7 @@ class Cluster:
         self.checked_pythons: set[str] = set()
         self.tables: dict[str, OptionTable] = {}
         self._options: dict[str, dict[str, Any]] = {}
+        self._logging_in = threading.Lock()
 
     def path(self, *parts: str) -> str:
         """Return a path of the API below this cluster."""
@@ -55,6 +56,16 @@ class Cluster:
         if command not in self._options:
             self._options[command] = self.client.get(self.path("options", command))
         return self._options[command]
+
+    def log_in_again(self) -> None:
+        """Log in in the background, as after the agent had ended; what hosts ask waits for the person."""
+
+        def connect() -> None:
+            with self._logging_in, contextlib.suppress(SlurmError):
+                self.client.post(self.path("connect"), timeout=None)
+
+        if not self._logging_in.locked():
+            threading.Thread(target=connect, name="jupyter-slurm-log-in", daemon=True).start()
 
 
 def settings() -> Settings:
@@ -67,8 +78,18 @@ def settings() -> Settings:
     return _settings
 
 
-def current() -> Cluster:
+def chosen() -> str:
+    """Return the name of the cluster that was chosen; ``local`` for the one that the Slurm commands here reach."""
+    return (settings().cluster if _chosen is None else _chosen) or "local"
+
+
+def current(*, log_in: bool = True) -> Cluster:
     """Return the cluster that this process uses: the one that was chosen, else the one that its Slurm commands reach.
+
+    Parameters
+    ----------
+    log_in : bool
+        Whether a person who is not logged in there may be asked now.
 
     Raises
     ------
@@ -77,10 +98,10 @@ def current() -> Cluster:
     LoginError
         The person could not be logged in there.
     """
-    chosen = settings().cluster if _chosen is None else _chosen
-    if chosen in ("", "local"):
+    name = chosen()
+    if name == "local":
         return _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None)
-    return named(chosen)
+    return named(name) if log_in else _registered(None, None, name)
 
 
 def named(profile: str) -> Cluster:
@@ -114,7 +135,6 @@ def overview() -> list[tuple[str, str]]:
     """Return the clusters that can be used, each with what is known of the way there."""
     from jupyter_slurm.sites.profile import list_profiles
 
-    chosen = (settings().cluster if _chosen is None else _chosen) or "local"
     told = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None).client.get(
         "/v1/clusters"
     )
@@ -122,7 +142,7 @@ def overview() -> list[tuple[str, str]]:
     names = {"local": "this machine"} | {
         name: states.get(name, "disconnected") for name in list_profiles(settings().sites)
     }
-    return [(name, state + (", in use" if name == chosen else "")) for name, state in names.items()]
+    return [(name, state + (", in use" if name == chosen() else "")) for name, state in names.items()]
 
 
 def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -> Cluster:

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import Future
 
 from jupyter_slurm.handles import background
-from jupyter_slurm.handles.cluster import current
+from jupyter_slurm.handles.cluster import chosen, current
 
 __all__ = ["partitions"]
 
@@ -21,7 +21,7 @@ _AGAIN = 30.0  # seconds after which a question without an answer is asked again
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 _lock = threading.Lock()
-_answers: dict[tuple[str, str], tuple[float, Future[list[str]]]] = {}
+_answers: dict[tuple[str, str, str], tuple[float, Future[list[str]]]] = {}
 
 
 def partitions(patience: float = 1.0) -> list[str]:
@@ -29,7 +29,7 @@ def partitions(patience: float = 1.0) -> list[str]:
 
     Asked at most once in ten minutes, however often this is called: it is for the Tab key.
     """
-    named = (os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
+    named = (chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
     with _lock:
         asked_at, answer = _answers.get(named, (0.0, None))
         failed = answer is not None and answer.done() and answer.exception() is not None
@@ -43,7 +43,7 @@ def partitions(patience: float = 1.0) -> list[str]:
 
 
 def _ask() -> list[str]:
-    cluster = current()
+    cluster = current(log_in=False)  # the Tab key asks for no code
     asked = {"argv": ["sinfo", "--noheader", "--format=%R"], "table": False}
     answer = cluster.client.post(cluster.path("commands"), json=asked, idempotent=True)
     names = base64.b64decode(answer["stdout"]).decode("utf-8", "replace").split()

@@ -9,7 +9,15 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_slurm.errors import AgentError, AgentRefused, ControllerError, JobOutputMissing, SlurmError, TransportError
+from jupyter_slurm.errors import (
+    AgentError,
+    AgentRefused,
+    ControllerError,
+    JobOutputMissing,
+    NotConnected,
+    SlurmError,
+    TransportError,
+)
 from jupyter_slurm.handles import background
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.terminal import Screen
@@ -75,6 +83,7 @@ class Follower:
         pause = _SHORTEST
         if self._offsets is not None:
             await asyncio.sleep(_SETTLES)
+        had_another = False  # agent, which took the log-ins with it when it ended
         while not self.ended.is_set():
             try:
                 if self._offsets is None:
@@ -91,6 +100,9 @@ class Follower:
             except (AgentError, ControllerError, TransportError) as error:
                 self.trouble = error.message
                 self._tell()
+                if isinstance(error, NotConnected) and had_another:
+                    self._cluster.log_in_again()
+                had_another = isinstance(error, AgentError)
             except SlurmError as error:
                 self._give_up(error)
             except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody

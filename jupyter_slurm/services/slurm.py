@@ -254,16 +254,22 @@ class SlurmClient:
 
     def submission_context(self, asked: Mapping[str, Any]) -> Context:
         """Return the circumstances for sbatch from those of the cell: its folder, environment, umask and limits."""
-        env = asked.get("env")
         limits = asked.get("limits") or {}
         return Context(
             cwd=asked.get("cwd") or self._where.home,
-            env=submission_environment(self._env if env is None else env),
+            env=submission_environment(self._environment(asked)),
             umask=asked.get("umask"),
             limits={
                 k: v for k, v in limits.items() if re.fullmatch("[cdflmnpstv]", k) and re.fullmatch(r"\d+|unlimited", v)
             },
         )
+
+    def _environment(self, asked: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return what the circumstances of a cell set; over SSH that is added to what leads to this Slurm."""
+        env = asked.get("env")
+        if env is None:
+            return self._env
+        return {**self._env, **env} if self._where.is_far else env
 
     async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
         """Run a command as a person typed it.
@@ -275,7 +281,7 @@ class SlurmClient:
         ControllerError, ConfigError
             Slurm does not answer, or is not found.
         """
-        env = self._env if asked.get("env") is None else asked["env"]
+        env = self._environment(asked)
         await self._check_configuration(env)
         if not _ASKS_NOBODY.intersection(argv):
             await (self.cancels if argv[0] == "scancel" else self.people).take(longest=_NOTICED)

@@ -243,7 +243,7 @@ def _literal(path: str) -> str:
     if "\\" in path:
         raise UsageError(
             f"job directories cannot lie below {posixpath.dirname(path)}: a backslash is in the name",
-            hint="Set Settings.job_root to another folder.",
+            hint="Name another folder: c.Settings.job_root here, job_root in the profile of a cluster behind SSH.",
         )
     return path.replace("%", "%%")
 

@@ -39,6 +39,8 @@ class Where:
         SLURM_CONF and PATH of the front door that named it.
     poll_shortest : float
         Seconds between two looks at the queue.
+    is_far : bool
+        It is reached over SSH: environments are additions to that of the far shell.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Where:
     slurm_conf: str | None = None
     path: str | None = None
     poll_shortest: float = 10.0
+    is_far: bool = False
 
 
 def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
@@ -91,6 +94,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         profile.slurm_conf,
         None,
         max(profile.poll_shortest, poll_shortest),
+        is_far=True,
     )
 
 

@@ -17,8 +17,8 @@ __all__ = ["LocalHold", "content", "lock", "make_private", "new_file", "new_fold
 _HINTS = {
     errno.ENOSPC: "The disk is full: free some space (`jupyter slurm clean` removes old job directories).",
     errno.EDQUOT: "Your quota is used up: free some space (`jupyter slurm clean` removes old job directories).",
-    errno.EROFS: "The file system is read-only: set Settings.job_root to a folder that can be written.",
-    errno.EACCES: "Set Settings.job_root to a folder of your own that the compute nodes see too.",
+    errno.EROFS: "The file system is read-only: let job_root (setting or profile) be a folder that can be written.",
+    errno.EACCES: "Let job_root (setting or profile) be a folder of your own that the compute nodes see, too.",
 }
 
 # Lustre mounted without flock, NFS without its lock daemon.

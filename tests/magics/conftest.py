@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from ssh_hosts.ways import Way
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
@@ -180,27 +181,29 @@ def settings_of() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def home() -> Iterator[Path]:
+def home(short_tmp: Path) -> Iterator[Path]:
     """A short folder: a Unix socket lives in it."""
-    folder = Path(tempfile.mkdtemp(prefix="jsm-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="m", dir=short_tmp))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
 def environment(
-    cluster: EmbeddedCluster, home: Path, settings_of: Callable[..., dict[str, str]]
+    way: Way, cluster: EmbeddedCluster, home: Path, settings_of: Callable[..., dict[str, str]]
 ) -> Iterator[dict[str, str]]:
     """The environment of a kernel that reaches the cluster; the agent ends with the module."""
-    env = {**cluster.env(), **settings_of(home), "JUPYTERHUB_API_TOKEN": "secret", "MARK_OF_THE_CELL": "here and there"}
-    yield env
+    reached = way.settings(cluster, home, str(home / "jobs"))
+    settings = settings_of(home, **reached, **({"cluster": "far"} if way.is_remote else {}))
+    slurm = {} if way.is_remote else cluster.env()
+    yield {**slurm, **settings, "JUPYTERHUB_API_TOKEN": "secret", "MARK_OF_THE_CELL": "here and there"}
     from jupyter_slurm.agent.client import AgentClient
     from jupyter_slurm.config import Settings
     from jupyter_slurm.errors import AgentError
 
-    settings = Settings(job_root=str(home / "jobs"), runtime_dir=str(home / "run"), state_dir=str(home / "state"))
+    folders = {"job_root": str(home / "jobs"), "runtime_dir": str(home / "run"), "state_dir": str(home / "state")}
     with contextlib.suppress(AgentError):
-        AgentClient.connect(settings, start=False).stop_agent()
+        AgentClient.connect(Settings(**folders), start=False).stop_agent()
 
 
 @pytest.fixture(scope="module")

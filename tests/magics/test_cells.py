@@ -118,6 +118,7 @@ def test_python_cells_take_arguments_await_and_the_last_value(kernel: Any) -> No
     assert kernel.value("args.stdout") == "['plain', 'two words', '{names}', '$HOME_OF_NOBODY']\n42\n"
 
 
+@pytest.mark.here_only("over SSH nothing of the environment of the cell travels but what is named")
 def test_the_context_of_the_cell_travels(kernel: Any, tmp_path: Path) -> None:
     kernel.ok(f"import os\nold = os.getcwd()\nos.chdir({str(tmp_path)!r}); old_mask = os.umask(0o027)")
     kernel.ok(
@@ -132,6 +133,7 @@ def test_the_context_of_the_cell_travels(kernel: Any, tmp_path: Path) -> None:
     assert lines[4] == kernel.value("__import__('resource').getrlimit(7)[0]")
 
 
+@pytest.mark.here_only("over SSH nothing of the environment of the cell travels but what is named")
 def test_inside_a_job_what_slurm_set_for_it_stays_there(kernel: Any) -> None:
     kernel.ok(
         "import os\nos.environ.update(SLURM_JOB_ID='7', SLURM_CPUS_PER_TASK='3', SLURM_MEM_PER_NODE='1', SBATCH_COMMENT='mine')"
@@ -344,6 +346,7 @@ def test_live_output_can_be_switched_off(kernel: Any) -> None:
     assert "at the end" in kernel.text(shown)
 
 
+@pytest.mark.here_only("over SSH nothing of the environment of the cell travels but what is named")
 def test_variables_of_the_environment_stand_in_the_line_and_not_in_a_script(kernel: Any) -> None:
     home = kernel.value("__import__('os').path.expanduser('~')")
     kernel.ok(

@@ -57,6 +57,7 @@ def slurm_conf(kernel: Any) -> Any:
     kernel.ok(f"import os; os.environ['SLURM_CONF'] = {before!r}")
 
 
+@pytest.mark.here_only("SLURM_CONF of this machine leads nowhere there")
 @pytest.mark.parametrize("cell", ["%squeue", "%sinfo", "%scancel 3", "%%sbatch\nprint(1)"])
 def test_without_a_slurm_conf_it_is_said_what_to_set(kernel: Any, slurm_conf: Any, cell: str) -> None:
     if Path("/etc/slurm/slurm.conf").exists():
@@ -69,6 +70,7 @@ def test_without_a_slurm_conf_it_is_said_what_to_set(kernel: Any, slurm_conf: An
     assert "--help" not in ran.traceback
 
 
+@pytest.mark.here_only("SLURM_CONF of this machine leads nowhere there")
 def test_a_controller_that_is_away_is_told_in_the_words_of_jobs(
     kernel: Any, slurm_conf: Any, cluster: Any, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import sys
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from ssh_hosts.ways import Way
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.services.core import Core
@@ -23,19 +25,35 @@ def new_key() -> str:
 
 
 class Desk:
-    """A started core and one cluster of it: what a front door has before it."""
+    """A started core and one cluster of it: what a front door has before it.
 
-    def __init__(self, core: Core, cluster: dict[str, Any], env: dict[str, str], folder: str) -> None:
-        self.core, self.cluster, self.env, self.folder = core, cluster, env, folder
+    Attributes
+    ----------
+    env : dict
+        For commands that the test itself runs on the cluster.
+    folder : str
+        Where the submissions say that they are.
+    root : str
+        Folder of the job directories.
+    """
+
+    def __init__(self, core: Core, cluster: dict[str, Any], env: dict[str, str], folder: str, way: Way) -> None:
+        self.core, self.cluster, self.env, self.folder, self.way = core, cluster, env, folder, way
 
     @property
     def id(self) -> str:
         return str(self.cluster["id"])
 
+    @property
+    def root(self) -> str:
+        return str(self.cluster["folder"])
+
     def asked(self, text: str, *options: str, **more: Any) -> dict[str, Any]:
         """A submission; a Python cell unless the text begins with ``#!``."""
         kind = "script" if text.startswith("#!") else "python"
         context = {"cwd": self.folder, "env": self.env, "umask": 0o022, "limits": {}, **more.pop("context", {})}
+        if self.way.is_remote:  # nothing travels but what is named
+            context["env"] = dict(context["env"].items() - self.env.items())
         asked = {"key": new_key(), "kind": kind, "text": text, "options": list(options), "args": [], "context": context}
         return {**asked, "python": sys.executable if kind == "python" else None, "dry_run": False, **more}
 
@@ -70,25 +88,30 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk_at(cluster: Any, folder: Any, **settings: Any) -> AsyncIterator[Desk]:
+async def desk_at(way: Way, cluster: Any, folder: Any, **settings: Any) -> AsyncIterator[Desk]:
     """Start a core whose folders lie below ``folder``, where the settings do not name others."""
     env = cluster.env()
-    core = Core(Settings(**{"job_root": str(folder / "jobs"), "state_dir": str(folder / "state"), **settings}))
+    job_root = settings.pop("job_root", str(folder / "jobs"))
+    core = Core(Settings(**{"state_dir": str(folder / "state"), **way.settings(cluster, folder, job_root), **settings}))
     await core.start()
     try:
-        registered = await core.register_cluster(str(cluster.slurm_conf), env.get("PATH", os.defpath))
-        yield Desk(core, registered, env, str(folder))
+        if way.is_remote:
+            await core.register_cluster(None, None, "far")
+            registered = await core.connect("far")
+        else:
+            registered = await core.register_cluster(str(cluster.slurm_conf), env.get("PATH", os.defpath))
+        yield Desk(core, registered, env, str(folder), way)
     finally:
         await core.stop()
 
 
 @pytest.fixture
-async def desk(cluster, tmp_path) -> AsyncIterator[Desk]:
-    async with desk_at(cluster, tmp_path) as desk:
+async def desk(cluster, tmp_path, way) -> AsyncIterator[Desk]:
+    async with desk_at(way, cluster, tmp_path) as desk:
         yield desk
 
 
 @pytest.fixture
-def open_desk() -> Callable[..., Any]:
+def open_desk(way: Way) -> Callable[..., Any]:
     """``async with open_desk(cluster, folder, **settings) as desk``: for tests that need several, or other settings."""
-    return desk_at
+    return functools.partial(desk_at, way)

@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["no-accounting", "accounting"])
-def forgetful(request, tmp_path_factory):
+def forgetful(request, short_tmp):
     """A cluster whose controller forgets jobs two seconds after their end, without and with slurmdbd."""
     description = load_description()
     description = dataclasses.replace(description, extra=(*description.extra, "MinJobAge=2"), accounting=request.param)
-    directory = Path(f"/tmp/jse-{tmp_path_factory.getbasetemp().name[-6:]}-{int(request.param)}")
+    directory = short_tmp / f"e{int(request.param)}"
     with EmbeddedCluster(description, directory=directory) as running:
         yield running, request.param
 

@@ -15,9 +15,9 @@ SCRIPT = "#!/bin/sh\nsleep 120\n"
 
 
 @pytest.fixture(scope="module")
-def own_cluster(tmp_path_factory):
+def own_cluster(short_tmp):
     """A cluster whose controller may be disturbed."""
-    with EmbeddedCluster(directory=Path(f"/tmp/jsf-{tmp_path_factory.getbasetemp().name}")) as running:
+    with EmbeddedCluster(directory=short_tmp / "f") as running:
         yield running
 
 
@@ -56,13 +56,13 @@ async def test_controller_frozen_during_submission(own_cluster, faulty):
     try:
         job = await faulty.submit(SCRIPT)
         assert (job["state"], job["known"], job["id"]) == ("SUBMITTING", False, None)
-        assert faulty.core.holds() == {"submissions": 1}
+        assert faulty.core.holds().get("submissions") == 1
         await asyncio.sleep(11)  # until sbatch itself has given up: that takes it 10 s
     finally:
         own_cluster.thaw_controller()
     found = await once(faulty, job)
     assert found["state"] in ("PENDING", "RUNNING")
-    assert faulty.core.holds() == {}
+    assert "submissions" not in faulty.core.holds()
 
 
 async def test_controller_down_during_submission(own_cluster, faulty):
@@ -140,6 +140,7 @@ async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_clus
         assert (await desk.until(job["key"], lambda j: j["finished"]))["state"] == "CANCELLED"
 
 
+@pytest.mark.here_only("a PATH of this machine leads nowhere there")
 async def test_trouble_while_a_submission_is_looked_for_is_no_refusal(own_cluster, faulty, tmp_path):
     """For a while the question is refused: nothing is known, so nothing is said, and the job is found later."""
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')

@@ -106,7 +106,7 @@ async def test_what_slurm_says_of_an_end_holds_against_the_runner(cluster, open_
     """The runner's marker comes first; killed processes and what happens after it are Slurm's to tell."""
     async with open_desk(cluster, tmp_path) as desk:
         asked = desk.asked("pass")
-        folder = Path(desk.core.settings.job_root, desk.id)
+        folder = Path(desk.root)
         marker = {"format": 1, "job": "", "task": None, "exit_code": 0, "time": 1.0, "restarts": 0}
         asked["text"] = (
             f"import json, os, time\nopen({str(folder / asked['key'] / 'end.json')!r}, 'w').write({json.dumps(marker)!r})\n"
@@ -131,6 +131,7 @@ async def test_many_cancellations_do_not_wait_in_line(desk):
             await desk.core.cancel(desk.id, job["key"])
 
 
+@pytest.mark.here_only("a PATH of this machine leads nowhere there")
 async def test_commands_are_found_on_a_mended_path(cluster, open_desk, tmp_path):
     async with open_desk(cluster, tmp_path) as desk:
         await desk.core.register_cluster(str(cluster.slurm_conf), "/nowhere")

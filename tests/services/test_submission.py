@@ -86,7 +86,8 @@ async def test_record_follows_its_schema_before_and_after(desk):
     assert (record["job"]["id"], record["end"]["state"], record["label"]) == (job["id"], "COMPLETED", "mine")
     assert oct(path.stat().st_mode & 0o777) == "0o600"
     assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
-    assert len(os.listdir(path.parent)) <= 8
+    # Over SSH two more tell whether an execution of sbatch was ours, and how it ended.
+    assert len(os.listdir(path.parent)) <= (10 if desk.way.is_remote else 8)
 
 
 async def test_unknown_fields_of_a_record_are_kept(cluster, open_desk, tmp_path):
@@ -109,6 +110,7 @@ async def test_same_key_is_the_same_job(desk):
     await desk.core.cancel(desk.id, first["id"])
 
 
+@pytest.mark.here_only("nothing of it travels")
 async def test_one_key_is_worked_on_once_at_a_time_also_by_those_who_come_later(desk, monkeypatch):
     intake = desk.core._clusters[desk.id]._intake
     at_work, most, go = 0, 0, asyncio.Event()
@@ -165,7 +167,7 @@ async def test_bad_input_is_refused_and_leaves_nothing(desk, options, error, sai
     with pytest.raises(error, match=f"(?i){said}") as caught:
         await desk.submit("#!/bin/sh\ntrue\n", *options)
     assert caught.value.hint or caught.value.details
-    root = Path(desk.core.settings.job_root, desk.id)
+    root = Path(desk.root)
     assert [name for name in os.listdir(root) if name[:8].isdigit()] == [] if root.exists() else True
 
 
@@ -183,6 +185,7 @@ async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
     assert [job for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == []
 
 
+@pytest.mark.here_only("the limit is one of this process; a full disk far away is in tests/transport")
 async def test_disk_that_fills_up_leaves_no_half_folder(desk):
     """A write that fails in the middle, as on a full disk (here: the limit on a file's size)."""
     first = await desk.submit("#!/bin/sh\ntrue\n", "--hold")

@@ -16,9 +16,9 @@ SCRIPT = "#!/bin/sh\nsleep 120\n"
 
 
 @pytest.fixture(scope="module")
-def own_cluster(tmp_path_factory):
+def own_cluster(short_tmp):
     """A cluster whose controller may be disturbed."""
-    with EmbeddedCluster(directory=Path(f"/tmp/jst-{tmp_path_factory.getbasetemp().name}")) as running:
+    with EmbeddedCluster(directory=short_tmp / "t") as running:
         yield running
 
 
@@ -96,7 +96,7 @@ async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, ope
         assert job["state"] == "SUBMITTING"
         async with open_desk(own_cluster, tmp_path, state_dir=str(tmp_path / "other")) as two:
             assert (await two.job(job["key"]))["state"] == "SUBMITTING"
-            assert two.core.holds() == {}
+            assert "submissions" not in two.core.holds()
             (tmp_path / "go").touch()
             found = await only(two, job)
             assert (await only(one, job))["id"] == found["id"]

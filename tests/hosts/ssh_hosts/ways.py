@@ -1,0 +1,88 @@
+"""The same tests over every way to a cluster: on its login node, and from elsewhere over SSH."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssh_hosts.sshd import SshHost
+
+__all__ = ["Way", "login_host", "pytest_generate_tests", "way"]
+
+CARRIERS = ("paramiko",)
+_REMOTE = [pytest.mark.remote, pytest.mark.root]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a test reaches a cluster.
+
+    Attributes
+    ----------
+    carrier : str
+        ``local``, or what carries SSH.
+    host : SshHost or None
+        The login node; None where the test itself is on it.
+    """
+
+    carrier: str
+    host: SshHost | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the cluster is reached over SSH."""
+        return self.host is not None
+
+    def settings(self, cluster: Any, folder: Path, job_root: str) -> dict[str, Any]:
+        """Write the profile ``far`` of a cluster below ``folder``; return the settings that lead to it.
+
+        The job directories lie in ``job_root`` either way.
+        """
+        if self.host is None:
+            return {"job_root": job_root}
+        sites = folder / "sites"
+        sites.mkdir(exist_ok=True)
+        said = {"host": self.host.name, "ssh_config": str(self.host.ssh_config), "carrier": self.carrier}
+        slurm = {"conf": str(cluster.slurm_conf), "job_root": job_root}
+        (sites / "far.toml").write_text(f"[login]\n{_toml(said)}\n[slurm]\n{_toml(slurm)}")
+        return {"job_root": str(folder / "laptop"), "sites": [str(sites)]}
+
+
+def _toml(values: dict[str, str]) -> str:
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+
+
+@pytest.fixture(scope="session")
+def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> SshHost:
+    """A login node of all clusters of this session: a real sshd, processes and a /tmp of its own.
+
+    It sees what lies in ``short_tmp`` (the clusters) and in the folders of the tests, as on a shared file system.
+    """
+    return ssh_host(
+        name="login",
+        users=["root"],
+        own_network=False,
+        shared=[short_tmp, tmp_path_factory.getbasetemp()],
+        options={"PermitRootLogin": "prohibit-password"},
+    )
+
+
+@pytest.fixture(scope="module")
+def way(request: pytest.FixtureRequest) -> Way:
+    """How this test reaches its cluster. Whoever asks for it runs once over each way, or says ``here_only(why)``."""
+    if request.param == "local":
+        return Way("local")
+    return Way(request.param, request.getfixturevalue("login_host"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test over each way there is."""
+    if "way" in metafunc.fixturenames:
+        ways = [pytest.param("local"), *(pytest.param(name, marks=_REMOTE) for name in CARRIERS)]
+        marked = metafunc.definition.get_closest_marker("here_only")
+        metafunc.parametrize("way", ways[:1] if marked else ways, indirect=True)
