@@ -13,7 +13,8 @@ from jupyter_slurm.agent.link import async_client, check_peer, lost, timeouts
 
 __all__ = ["Forwarded", "forward"]
 
-# An answer may take as long as a Slurm command; a stream gives a sign of life every 15 s.
+# An answer may take as long as a Slurm command; a stream gives a sign of life every 15 s. A log-in takes as long as a
+# person does, and it is the agent who gives up on them.
 _TIMEOUT = 120.0
 
 _REQUEST_HEADERS = ("accept", "content-type")
@@ -37,6 +38,7 @@ async def forward(
     target = path + ("?" + query if query else "")
     if not path.startswith("/v1/") or not target.isascii() or any(character <= " " for character in target):
         raise ValueError(f"not an address of the API: {path!r}")
+    patience = None if path.endswith("/connect") else _TIMEOUT
     given = {name.lower(): value for name, value in headers.items()}
     async with async_client(endpoint) as client:
         request = client.build_request(
@@ -44,13 +46,13 @@ async def forward(
             client.base_url.copy_with(raw_path=target.encode("ascii")),
             headers={name: given[name] for name in _REQUEST_HEADERS if name in given},
             content=body,
-            timeout=timeouts(_TIMEOUT),
+            timeout=timeouts(patience),
             extensions={"trace": check_peer},
         )
         try:
             response = await client.send(request, stream=True)
         except httpx.TransportError as error:
-            raise lost(error, method, path, _TIMEOUT) from error
+            raise lost(error, method, path, patience) from error
         try:
             kept = {name: response.headers[name] for name in _RESPONSE_HEADERS if name in response.headers}
             yield Forwarded(response.status_code, kept, _chunks(response, method, path))

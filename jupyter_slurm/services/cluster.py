@@ -87,6 +87,7 @@ class Cluster:
         self.shelf = Shelf(self.tracker, self.settler.resume)
         self.signs = Signs(self.tracker, self.shelf)
         self._intake = Intake(self.about, where, settings, self.client, self.shelf, self.settler, self.tracker)
+        self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
         self._bus = bus
         self._watching: asyncio.Task[None] | None = None
         self._glancing: asyncio.Task[None] | None = None
@@ -135,6 +136,7 @@ class Cluster:
             "folder": self.folder.path,
             "active": len(self.tracker.active()),
             "poll": self.watcher.status(),
+            **self.reached(),
         }
 
     # -- submission

@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import PromptGone, SlurmError, TransportError, UsageError
+from jupyter_slurm.errors import ConfigError, PromptGone, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import clean
-from jupyter_slurm.services.site import Site
+from jupyter_slurm.services.site import Site, unusable
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.where import Where, here
-from jupyter_slurm.sites.profile import load_profile
+from jupyter_slurm.sites.profile import list_profiles, load_profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local import LocalTransport
 
@@ -85,9 +85,10 @@ class Core:
         return {kind: number for kind, number in held.items() if number}
 
     def clusters(self) -> list[dict[str, Any]]:
-        """Return the clusters known."""
+        """Return the clusters known, and those that a site profile names."""
         local = [cluster.as_dict() for cluster in self._clusters.values()]
-        return local + [site.as_dict() for site in self._sites.values()]
+        names = {name for name, site in self._sites.items() if not site.is_idle} | {*list_profiles(self.settings.sites)}
+        return local + [self._told(name) for name in sorted(names - {*self._clusters})]
 
     async def register_cluster(
         self, slurm_conf: str | None, path: str | None, profile: str | None = None
@@ -220,6 +221,13 @@ class Core:
                 clock=self._clock,
             )
         return self._sites[name]
+
+    def _told(self, name: str) -> dict[str, Any]:
+        """Return a cluster of a profile, also of one that cannot be used, with the reason."""
+        try:
+            return (self._sites[name] if name in self._sites else self._site(name)).as_dict()
+        except ConfigError as error:
+            return unusable(name, error.message)
 
     def _reached(self) -> list[Cluster]:
         """Return the clusters that can be asked now."""

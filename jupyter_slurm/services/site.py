@@ -21,11 +21,18 @@ from jupyter_slurm.transport.base import Transport
 if TYPE_CHECKING:
     from jupyter_slurm.services.carrier import Carried
 
-__all__ = ["Site"]
+__all__ = ["Site", "unusable"]
 
 log = logging.getLogger(__name__)
 
 _NOBODY = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
+
+
+def unusable(name: str, message: str) -> dict[str, Any]:
+    """Return what the API tells of a profile that cannot be read."""
+    connection = {"state": "disconnected", "hosts": [], "since": 0.0, "message": message}
+    told = {"id": name, "name": name, "slurm_conf": None, "poll": _NOBODY}
+    return {**told, "profile": name, "connection": connection}
 
 
 class Site:
@@ -126,19 +133,15 @@ class Site:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cluster as the API tells it."""
-        told = (
-            {
-                "id": self.profile.name,
-                "name": self.profile.title,
-                "slurm_conf": self.profile.slurm_conf,
-                "poll": _NOBODY,
-            }
-            if self._cluster is None
-            else self._cluster.as_dict()
-        )
+        if self._cluster is not None:
+            return self._cluster.as_dict()
+        name, title, slurm_conf = self.profile.name, self.profile.title, self.profile.slurm_conf
+        return {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY, **self._reached()}
+
+    def _reached(self) -> dict[str, Any]:
         hosts = list(self._carried.hosts) if self._carried else [self.profile.host]
         connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
-        return {**told, "profile": self.profile.name, "connection": connection}
+        return {"profile": self.profile.name, "connection": connection}
 
     async def _log_in(self) -> Cluster:
         from jupyter_slurm.services.carrier import carry  # paramiko takes a while, and who stays here needs none
@@ -154,6 +157,7 @@ class Site:
             carried.transport.close()
             raise
         self._carried, self._cluster = carried, cluster
+        cluster.reached = self._reached
         if self.profile.max_age is not None:
             loop = asyncio.get_running_loop()
             self._expiry = loop.call_later(self.profile.max_age, self._expire)

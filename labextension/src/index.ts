@@ -1,4 +1,7 @@
-/** The plugins: the model, the panel with its command, and the item in the status bar. Each can be switched off alone. */
+/**
+ * The plugins: the model, the panel with its commands, the dialogs of log-ins, and the item in the status bar. Each can be
+ * switched off alone.
+ */
 import {
   ILayoutRestorer,
   type JupyterFrontEnd,
@@ -10,10 +13,11 @@ import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { listIcon } from "@jupyterlab/ui-components";
 
-import { cancelJob, CommandIDs } from "./commands";
+import { addConnecting, cancelJob, CommandIDs, disconnect } from "./commands";
 import { JobsPanel } from "./components/panel";
 import { StatusItem } from "./components/status";
 import { JobsModel } from "./model";
+import { PromptDialogs } from "./prompts";
 import { AgentApi } from "./request";
 import { IJobsModel } from "./tokens";
 
@@ -51,7 +55,11 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const tracker = new WidgetTracker<MainAreaWidget<JobsPanel>>({ namespace: "jupyter-slurm" });
     const create = (): MainAreaWidget<JobsPanel> => {
-      const content = new JobsPanel(model, trans, (job) => void cancelJob(trans, model, job));
+      const content = new JobsPanel(model, trans, {
+        cancel: (job) => void cancelJob(trans, model, job),
+        connect: (cluster) => void model.connect(cluster),
+        disconnect: (cluster) => void disconnect(trans, model, cluster),
+      });
       const widget = new MainAreaWidget({ content });
       widget.id = "jupyter-slurm-panel";
       widget.toolbar.hide(); // an empty one would be a stripe above the table
@@ -86,7 +94,8 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
         model.refresh();
       },
     });
-    for (const command of Object.values(CommandIDs)) {
+    addConnecting(app.commands, palette, model, trans);
+    for (const command of [CommandIDs.open, CommandIDs.refresh]) {
       palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
     }
     launcher?.add({ command: CommandIDs.open, category: "Other", args: { isCard: true } });
@@ -114,5 +123,17 @@ const statusPlugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
+const promptsPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:prompts",
+  description: "Dialogs for what hosts ask during a log-in, whoever began it.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator],
+  activate: (app: JupyterFrontEnd, model: IJobsModel, translator: ITranslator | null): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    void app.restored.then(() => new PromptDialogs(model, trans)); // before that a dialog is under the splash screen
+  },
+};
+
 export { IJobsModel } from "./tokens";
-export default [modelPlugin, panelPlugin, statusPlugin];
+export default [modelPlugin, panelPlugin, promptsPlugin, statusPlugin];

@@ -1,15 +1,27 @@
 /** The jobs of this person, kept up to date by the agent's event stream. No DOM, no requests of its own. */
 import { Signal, type ISignal } from "@lumino/signaling";
 
-import { toProblem } from "./problem";
+import { RequestError, toProblem } from "./problem";
+import { identity, isCluster, isJob, isPrompt, isReached, isUnknown, newestFirst } from "./records";
 import { isFinished, stateKind } from "./states";
-import type { Connection, IAgentApi, ICluster, IJob, IJobsModel, IProblem } from "./tokens";
+import type {
+  Connection,
+  IAgentApi,
+  ICluster,
+  IJob,
+  IJobsModel,
+  IProblem,
+  IPrompt,
+} from "./tokens";
 
 /** Waits between attempts to reach the agent, in milliseconds. */
 const SHORTEST_RETRY = 2_000;
 const LONGEST_RETRY = 120_000;
 /** Finished jobs that are asked for and kept in view. */
 export const FINISHED_KEPT = 1_000;
+
+/** How long it is told that a lost link is back, in milliseconds. */
+const BACK_TOLD = 15_000;
 
 /** What the model takes from its surroundings; tests pass their own. */
 export interface IModelOptions {
@@ -33,36 +45,19 @@ function defaultSleep(milliseconds: number, signal: AbortSignal): Promise<void> 
   });
 }
 
-/** A job's identity on this page: Slurm's ids wrap, keys do not. */
-function identity(job: IJob): string {
-  return JSON.stringify([job.cluster, job.key ?? [job.id, job.submit_time]]);
-}
-
-/** A job without a time is just being submitted. Slurm tells whole seconds. */
-function newestFirst(a: IJob, b: IJob): number {
-  const time = (job: IJob): number => Math.floor(job.submit_time ?? Number.MAX_SAFE_INTEGER);
-  return time(b) - time(a) || Number(b.id) - Number(a.id);
-}
-
-function isJob(data: unknown): data is IJob {
-  return typeof data === "object" && data !== null && "cluster" in data && "state" in data;
-}
-
-function isCluster(data: unknown): data is ICluster {
-  return typeof data === "object" && data !== null && "id" in data && "poll" in data;
-}
-
 export class JobsModel implements IJobsModel {
   private readonly _changed = new Signal<this, void>(this);
   private readonly _options: Required<IModelOptions>;
   private _jobs = new Map<string, IJob>();
   private _clusters = new Map<string, ICluster>();
+  private _prompts = new Map<string, IPrompt>();
+  private _returned: string | null = null;
   /** The state in which each job was cancelled: until another is told, it goes by that. */
   private readonly _cancelling = new Map<string, string>();
   private _connection: Connection = "paused";
   private _problem: IProblem | null = null;
   private _watch: AbortController | null = null;
-  private _disposed = false;
+  private readonly _ended = new AbortController();
 
   constructor(options: IModelOptions) {
     this._options = {
@@ -91,6 +86,14 @@ export class JobsModel implements IJobsModel {
     return [...this._clusters.values()];
   }
 
+  get prompts(): readonly IPrompt[] {
+    return [...this._prompts.values()];
+  }
+
+  get returned(): ICluster | null {
+    return this._clusters.get(this._returned ?? "") ?? null;
+  }
+
   get jobs(): readonly IJob[] {
     const rank = ({ state }: IJob): number =>
       isFinished(state) ? 2 : Number(stateKind(state) === "pending");
@@ -114,17 +117,17 @@ export class JobsModel implements IJobsModel {
   }
 
   get isDisposed(): boolean {
-    return this._disposed;
+    return this._ended.signal.aborted;
   }
 
   dispose(): void {
-    this._disposed = true;
+    this._ended.abort();
     this._watch?.abort();
     Signal.clearData(this);
   }
 
   setVisible(visible: boolean): void {
-    if (this._disposed || visible === (this._watch !== null)) {
+    if (this.isDisposed || visible === (this._watch !== null)) {
       return;
     }
     if (visible) {
@@ -166,6 +169,46 @@ export class JobsModel implements IJobsModel {
     this._changed.emit();
   }
 
+  async connect(cluster: ICluster): Promise<void> {
+    try {
+      await this._options.api.connect(cluster.id);
+      this._problem = null;
+    } catch (error) {
+      // A proxy may give up a request that waits for a person; the log-in goes on, and the events tell of it.
+      const isAnswer =
+        error instanceof RequestError && error.problem.type?.startsWith("urn:jupyter-slurm:");
+      if (isAnswer || this._clusters.get(cluster.id)?.connection?.state !== "connecting") {
+        this._problem = toProblem(error, "Connect again.");
+      }
+    }
+    this._changed.emit();
+  }
+
+  async disconnect(cluster: ICluster): Promise<void> {
+    try {
+      await this._options.api.disconnect(cluster.id);
+      this._problem = null;
+    } catch (error) {
+      this._problem = toProblem(error, "Whether the log-in has ended is not known: look again.");
+    }
+    this._changed.emit();
+  }
+
+  async answer(prompt: IPrompt, answers: readonly string[] | null): Promise<void> {
+    this._prompts.delete(prompt.id);
+    this._changed.emit();
+    try {
+      await this._options.api.answer(prompt.id, answers);
+    } catch (error) {
+      if (error instanceof RequestError && error.problem.type?.endsWith(":prompt-gone")) {
+        return; // somebody else was quicker
+      }
+      this._problem = toProblem(error, "The question is asked again if it still waits.");
+      this._prompts.set(prompt.id, prompt);
+      this._changed.emit();
+    }
+  }
+
   private _count(kind: string): number {
     let count = 0;
     for (const job of this._jobs.values()) {
@@ -203,50 +246,77 @@ export class JobsModel implements IJobsModel {
 
   /**
    * Take the table once, then every change of it. The stream is opened before the table is asked for, or a change between
-   * the two would be lost.
+   * the two would be lost. Prompts wait for nothing: the table of a cluster may wait for the answer to one.
    */
   private async _listen(signal: AbortSignal, live: () => void): Promise<void> {
     const stop = new AbortController();
-    const forward = (): void => {
+    const end = (): void => {
       stop.abort();
     };
-    signal.addEventListener("abort", forward);
+    signal.addEventListener("abort", end);
+    let inOrder = Promise.resolve();
+    const next = (act: () => Promise<void>): void => {
+      inOrder = inOrder.then(() => (signal.aborted ? undefined : act()));
+      inOrder.catch(end);
+    };
     try {
       const stream = await this._options.api.events(stop.signal);
-      await this._load(signal);
-      live();
+      const prompts = await this._options.api.prompts();
+      this._prompts = new Map(prompts.map((prompt) => [prompt.id, prompt]));
+      this._changed.emit();
+      next(() => this._load(signal).then(live));
       for await (const { event, data } of stream) {
         if (signal.aborted) {
           return;
         }
-        await this._take(event, data);
+        if (event === "prompt" && isPrompt(data)) {
+          this._ask(data);
+        } else {
+          next(() => this._take(event, data));
+        }
       }
     } finally {
-      stop.abort();
-      signal.removeEventListener("abort", forward);
+      signal.removeEventListener("abort", end);
+      await inOrder.finally(end); // what went wrong there says more than that the stream was broken off
     }
+  }
+
+  private _ask(prompt: IPrompt): void {
+    if (prompt.settled) {
+      this._prompts.delete(prompt.id);
+    } else {
+      this._prompts.set(prompt.id, prompt);
+    }
+    this._changed.emit();
   }
 
   private async _load(signal: AbortSignal): Promise<void> {
     const { api } = this._options;
     const clusters = await api.clusters();
-    const table = (await Promise.all(clusters.map(({ id }) => api.jobs(id, FINISHED_KEPT)))).flat();
+    const reached = clusters.filter(isReached);
+    const table = (await Promise.all(reached.map(({ id }) => api.jobs(id, FINISHED_KEPT)))).flat();
     const present = new Set(table.map(identity));
     const gone = [...this._jobs.values()].filter((job) => !present.has(identity(job)));
+    const lost = new Set(clusters.filter((each) => !isReached(each)).map(({ id }) => id));
     const ended = await Promise.all(
-      gone.map(async (job) => (isFinished(job.state) ? job : this._ask(job))),
+      gone.map(async (job) =>
+        isFinished(job.state) || lost.has(job.cluster) ? job : this._lookUp(job),
+      ),
     );
     if (signal.aborted) {
       return;
     }
-    this._clusters = new Map(clusters.map((cluster) => [cluster.id, cluster]));
+    this._clusters = new Map();
     this._jobs = new Map();
     this._put([...table, ...ended.filter((job) => job !== null)]);
+    clusters.forEach((cluster) => {
+      this._know(cluster);
+    });
     this._set("live", null);
   }
 
   /** How a job is that left the table while nobody looked; null when the agent does not know it any more. */
-  private async _ask(job: IJob): Promise<IJob | null> {
+  private async _lookUp(job: IJob): Promise<IJob | null> {
     const reference = job.key ?? job.id;
     try {
       return reference === null ? null : await this._options.api.job(job.cluster, reference);
@@ -259,15 +329,42 @@ export class JobsModel implements IJobsModel {
     if (event === "job" && isJob(data)) {
       this._put([data]);
     } else if (event === "cluster" && isCluster(data)) {
-      const isNew = !this._clusters.has(data.id);
-      this._clusters.set(data.id, data);
-      if (isNew) {
+      const known = this._clusters.get(data.id);
+      this._know(data);
+      if (isReached(data) && !(known && isReached(known))) {
         this._put(await this._options.api.jobs(data.id, FINISHED_KEPT));
       }
     } else {
       return; // an event of a newer agent
     }
     this._changed.emit();
+  }
+
+  /** Take in what is told of a cluster: without a log-in nothing is known of its jobs. */
+  private _know(cluster: ICluster): void {
+    const before = this._clusters.get(cluster.id)?.connection?.state;
+    this._clusters.set(cluster.id, cluster);
+    if (isUnknown(cluster)) {
+      for (const [key, job] of this._jobs) {
+        if (job.cluster === cluster.id) {
+          this._jobs.delete(key);
+        }
+      }
+    }
+    if (before === "lost" && cluster.connection?.state === "connected") {
+      void this._tellOfReturn(cluster.id);
+    } else if (this._returned === cluster.id && cluster.connection?.state !== "connected") {
+      this._returned = null;
+    }
+  }
+
+  private async _tellOfReturn(cluster: string): Promise<void> {
+    this._returned = cluster;
+    await this._options.sleep(BACK_TOLD, this._ended.signal);
+    if (this._returned === cluster) {
+      this._returned = null;
+      this._changed.emit();
+    }
   }
 
   private _put(jobs: readonly IJob[]): void {

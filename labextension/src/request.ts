@@ -4,7 +4,7 @@ import { ServerConnection } from "@jupyterlab/services";
 
 import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
-import type { IAgentApi, ICluster, IJob, IProblem, IServerEvent } from "./tokens";
+import type { IAgentApi, ICluster, IJob, IProblem, IPrompt, IServerEvent } from "./tokens";
 
 const API = "jupyter-slurm/api/v1";
 
@@ -55,10 +55,26 @@ export class AgentApi implements IAgentApi {
   }
 
   async cancel(cluster: string, job: string): Promise<IJob> {
-    const body = JSON.stringify({ signal: null });
-    const path = ["clusters", cluster, "jobs", job, "cancel"];
-    const headers = { "Content-Type": "application/json" };
-    return (await this._json(path, "", { method: "POST", body, headers })) as IJob;
+    return (await this._post(["clusters", cluster, "jobs", job, "cancel"], {
+      signal: null,
+    })) as IJob;
+  }
+
+  async connect(cluster: string): Promise<void> {
+    await this._post(["clusters"], { profile: cluster }); // which is read anew: it may have been changed
+    await this._post(["clusters", cluster, "connect"], {});
+  }
+
+  async disconnect(cluster: string): Promise<void> {
+    await this._post(["clusters", cluster, "disconnect"], {});
+  }
+
+  async prompts(): Promise<IPrompt[]> {
+    return (await this._json(["prompts"])) as IPrompt[];
+  }
+
+  async answer(prompt: string, answers: readonly string[] | null): Promise<void> {
+    await this._post(["prompts", prompt], { answers });
   }
 
   async job(cluster: string, job: string): Promise<IJob> {
@@ -81,6 +97,11 @@ export class AgentApi implements IAgentApi {
       this._offset = (date - Date.now()) / 1000;
     }
     return response.json();
+  }
+
+  private _post(path: string[], content: object): Promise<unknown> {
+    const headers = { "Content-Type": "application/json" };
+    return this._json(path, "", { method: "POST", body: JSON.stringify(content), headers });
   }
 
   private async _send(path: string[], query: string, init: RequestInit): Promise<Response> {

@@ -7,6 +7,7 @@ import type { ISignal } from "@lumino/signaling";
 
 /** An RFC 9457 problem document, as the agent and the server extension send it. */
 export interface IProblem {
+  readonly type?: string;
   readonly title?: string;
   readonly status?: number;
   readonly detail?: string;
@@ -37,11 +38,49 @@ export interface IJob {
   readonly tasks: Readonly<Record<string, number>> | null;
 }
 
+/** How the log-in to a cluster stands. Times are seconds since the epoch, on the clock of the agent. */
+export interface IConnection {
+  readonly state: "disconnected" | "connecting" | "connected" | "lost";
+  /** The way, the login node last. */
+  readonly hosts: readonly string[];
+  readonly since: number;
+  /** What happened last. */
+  readonly message: string;
+}
+
+/** A process that uses a log-in. */
+export interface IUser {
+  /** `kernel`, `terminal`, `lab`; others may come. */
+  readonly kind: string;
+  /** A notebook's file or a command. */
+  readonly name: string;
+  readonly since: number;
+}
+
 /** A cluster as the agent tells it. */
 export interface ICluster {
   readonly id: string;
   readonly name: string | null;
   readonly poll: { readonly error: IProblem | string | null };
+  /** Absent or null: it is reached without a log-in. */
+  readonly connection?: IConnection | null;
+  /** Who uses the log-in. */
+  readonly users?: readonly IUser[];
+}
+
+/** What a host on the way to a cluster, or our own side of the log-in, wants to know from the person. */
+export interface IPrompt {
+  readonly id: string;
+  readonly cluster: string;
+  readonly host: string;
+  /** `password`, `passphrase`, `keyboard-interactive`, `host-key`; others may come. */
+  readonly kind: string;
+  readonly title: string;
+  readonly instruction: string;
+  /** None of them: something to be read, which goes away by itself. */
+  readonly questions: readonly { readonly text: string; readonly echo: boolean }[];
+  /** Nothing is asked any more: it was answered, here or elsewhere, or the log-in ended. */
+  readonly settled?: boolean;
 }
 
 /** One message of a server-sent event stream. */
@@ -57,6 +96,13 @@ export interface IAgentApi {
   jobs(cluster: string, finished: number): Promise<IJob[]>;
   job(cluster: string, job: string): Promise<IJob>;
   cancel(cluster: string, job: string): Promise<IJob>;
+  /** Log in; resolves when that is done, which may take as long as the person does. */
+  connect(cluster: string): Promise<void>;
+  disconnect(cluster: string): Promise<void>;
+  /** What waits for an answer, the oldest first. */
+  prompts(): Promise<IPrompt[]>;
+  /** Answer a prompt, one text for each question; null declines. */
+  answer(prompt: string, answers: readonly string[] | null): Promise<void>;
   /**
    * The event stream, once it is open: what happens from then on is in it. It ends when the server ends it, and throws when
    * the link breaks or the signal is aborted.
@@ -76,6 +122,10 @@ export interface IJobsModel extends IDisposable {
   /** Why there is no connection, or why the last request failed; null when all is well. */
   readonly problem: IProblem | null;
   readonly clusters: readonly ICluster[];
+  /** What waits for an answer of the person, the oldest first. */
+  readonly prompts: readonly IPrompt[];
+  /** A cluster to which the link was lost, for a moment after it came back. */
+  readonly returned: ICluster | null;
   /** What runs, then what waits, then what is over, each newest first. */
   readonly jobs: readonly IJob[];
   /** Whether so many jobs are over that the oldest of them are not among `jobs`. */
@@ -88,6 +138,12 @@ export interface IJobsModel extends IDisposable {
   isCancelling(job: IJob): boolean;
   /** Cancel a job; a failure is told through `problem`. */
   cancel(job: IJob): Promise<void>;
+  /** Log in to a cluster; a failure is told through `problem`, what hosts ask through `prompts`. */
+  connect(cluster: ICluster): Promise<void>;
+  /** End the log-in to a cluster, for everybody who uses it. */
+  disconnect(cluster: ICluster): Promise<void>;
+  /** Answer a prompt; null declines. The answers go to the server and are kept nowhere. */
+  answer(prompt: IPrompt, answers: readonly string[] | null): Promise<void>;
   /** Ask the agent again, at once. */
   refresh(): void;
   /** Somebody looks, or nobody does: without a watcher nothing is asked. */

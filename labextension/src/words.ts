@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "./format";
 import { isFinished, stateKind } from "./states";
-import type { ICluster, IJob, IJobsModel, IProblem } from "./tokens";
+import type { ICluster, IConnection, IJob, IJobsModel, IProblem, IPrompt } from "./tokens";
 
 /** Return what is wrong, and on a line of its own what to do next where that is known. */
 export function problemText(trans: TranslationBundle, problem: IProblem): string {
@@ -17,6 +17,10 @@ export function summary(trans: TranslationBundle, model: IJobsModel): string {
     return trans.__("Slurm: not reachable");
   }
   const parts: string[] = [];
+  const link = linkText(trans, model);
+  if (link !== "") {
+    parts.push(link);
+  }
   if (model.running > 0) {
     parts.push(trans._n("%1 running", "%1 running", model.running));
   }
@@ -30,6 +34,70 @@ export function summary(trans: TranslationBundle, model: IJobsModel): string {
   return silentCluster(model)
     ? trans.__("Slurm: %1, as last known", counts)
     : trans.__("Slurm: %1", counts);
+}
+
+/** Return what has become of the link to a cluster, as long as it is news; else an empty text. */
+function linkText(trans: TranslationBundle, model: IJobsModel): string {
+  const [lost, connecting] = (["lost", "connecting"] as const).map((state) =>
+    model.clusters.find(({ connection }) => connection?.state === state),
+  );
+  if (lost) {
+    return trans.__("link to %1 lost", clusterName(lost));
+  }
+  if (connecting) {
+    return trans.__("logging in to %1", clusterName(connecting));
+  }
+  return model.returned ? trans.__("link to %1 is back", clusterName(model.returned)) : "";
+}
+
+/** Return how the log-in to a cluster stands, in a line. */
+export function connectionState(trans: TranslationBundle, connection: IConnection): string {
+  const since = new Date(connection.since * 1000).toLocaleString();
+  switch (connection.state) {
+    case "connected":
+      return trans.__("connected since %1, by %2", since, connection.hosts.join(" → "));
+    case "connecting":
+      return trans.__("logging in");
+    case "lost":
+      return trans.__("link lost since %1; it is made again by itself", since);
+    default:
+      return trans.__("not connected");
+  }
+}
+
+/** Return who asks, in our words: what a host says stands below it and cannot be taken for it. */
+export function promptHead(trans: TranslationBundle, { kind, host, questions }: IPrompt): string {
+  if (kind === "passphrase" || kind === "host-key") {
+    return trans.__("For %1, jupyter-slurm asks you:", host);
+  }
+  return questions.length > 0 ? trans.__("%1 asks:", host) : trans.__("%1 says:", host);
+}
+
+/** Return the title of the dialog that shows a prompt. */
+export function promptTitle(trans: TranslationBundle, { cluster }: IPrompt): string {
+  return trans.__("Log-in to %1", cluster);
+}
+
+/** Return the question before a log-in is ended. */
+export function disconnectTitle(trans: TranslationBundle, cluster: ICluster): string {
+  return trans.__("Disconnect from %1?", clusterName(cluster));
+}
+
+/** Return how many notebooks and others use a log-in, and which; empty when nobody does. */
+export function usersText(trans: TranslationBundle, { users = [] }: ICluster): string {
+  if (users.length === 0) {
+    return "";
+  }
+  const names = users.map(({ name, kind }) => name || kind).join(", ");
+  return users.every(({ kind }) => kind === "kernel")
+    ? trans._n("%1 notebook uses it: %2", "%1 notebooks use it: %2", users.length, names)
+    : trans._n("%1 process uses it: %2", "%1 processes use it: %2", users.length, names);
+}
+
+/** Return whom it concerns when a log-in is ended, and what it means for them. */
+export function disconnectBody(trans: TranslationBundle, cluster: ICluster): string {
+  const meaning = trans.__("Jobs go on; what runs there next needs a new log-in.");
+  return `${usersText(trans, cluster)}.\n${meaning}`;
 }
 
 /** Return a cluster whose controller does not answer: what is shown of it may be over by now. */
@@ -49,7 +117,8 @@ export function connectionText(trans: TranslationBundle, model: IJobsModel): str
   return model.connection === "connecting" ? trans.__("Connecting…") : "";
 }
 
-function clusterName(cluster: ICluster): string {
+/** Return what a cluster is called. */
+export function clusterName(cluster: ICluster): string {
   return cluster.name ?? cluster.id;
 }
 

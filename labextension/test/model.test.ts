@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { FINISHED_KEPT, JobsModel } from "../src/model";
 import { RequestError } from "../src/problem";
-import type { IAgentApi, ICluster, IJob, IServerEvent } from "../src/tokens";
+import type { IAgentApi, ICluster, IJob, IPrompt, IServerEvent } from "../src/tokens";
 
 const CLUSTER: ICluster = { id: "local", name: "arandu", poll: { error: null } };
 
@@ -33,6 +33,7 @@ function job(id: string, state: string, more: Partial<IJob> = {}): IJob {
 class Agent implements IAgentApi {
   table: IJob[] = [];
   known = [CLUSTER];
+  waiting: IPrompt[] = [];
   clockOffset = 0;
   opened = 0;
   finished = 0;
@@ -64,6 +65,25 @@ class Agent implements IAgentApi {
       throw this.failure;
     }
     return Promise.resolve(job(reference, this.cancelled));
+  }
+
+  async connect(cluster: string): Promise<void> {
+    this.asked.push(`connect ${cluster}`);
+    return this.failure === null ? Promise.resolve() : Promise.reject(this.failure);
+  }
+
+  async disconnect(cluster: string): Promise<void> {
+    this.asked.push(`disconnect ${cluster}`);
+    return Promise.resolve();
+  }
+
+  async prompts(): Promise<IPrompt[]> {
+    return Promise.resolve(this.waiting);
+  }
+
+  async answer(prompt: string, answers: readonly string[] | null): Promise<void> {
+    this.asked.push(`answer ${prompt} ${JSON.stringify(answers)}`);
+    return this.failure === null ? Promise.resolve() : Promise.reject(this.failure);
   }
 
   async events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>> {

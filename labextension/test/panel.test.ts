@@ -30,6 +30,8 @@ const JOB: IJob = {
   tasks: null,
 };
 
+const NOTHING = { cancel: vi.fn(), connect: vi.fn(), disconnect: vi.fn() };
+
 function model(jobs: IJob[]): IJobsModel {
   const owner = {};
   return {
@@ -62,7 +64,7 @@ describe("what is shown", () => {
   });
 
   it("takes text from outside as text", async () => {
-    const node = await show(new JobsPanel(model([JOB]), trans, () => undefined));
+    const node = await show(new JobsPanel(model([JOB]), trans, NOTHING));
     expect(node.querySelector("img, b")).toBeNull();
     expect(node.querySelector(".jp-Slurm-name")?.textContent).toBe(HOSTILE);
     expect(node.querySelector(".jp-Slurm-nodes")?.textContent).toBe(HOSTILE);
@@ -73,7 +75,9 @@ describe("what is shown", () => {
     const cancel = vi.fn();
     const ended = { ...JOB, id: "11", state: "FAILED" };
     const ending = { ...JOB, id: "10", state: "COMPLETING" };
-    const node = await show(new JobsPanel(model([JOB, ending, ended]), trans, cancel));
+    const node = await show(
+      new JobsPanel(model([JOB, ending, ended]), trans, { ...NOTHING, cancel }),
+    );
     const buttons = node.querySelectorAll<HTMLButtonElement>("tbody button");
     expect(buttons).toHaveLength(1);
     buttons[0]!.click();
@@ -82,7 +86,7 @@ describe("what is shown", () => {
 
   it("draws the first of very many jobs and says where the others are", async () => {
     const many = Array.from({ length: 1203 }, (_, id) => ({ ...JOB, id: String(id) }));
-    const node = await show(new JobsPanel(model(many), trans, () => undefined));
+    const node = await show(new JobsPanel(model(many), trans, NOTHING));
     expect(node.querySelectorAll("tbody tr")).toHaveLength(1000);
     expect(node.textContent).toContain("Older ones: jupyter slurm jobs --all");
   });
@@ -90,7 +94,7 @@ describe("what is shown", () => {
   it("hides what is over and shows it again", async () => {
     const ended = { ...JOB, id: "11", state: "FAILED" };
     const shown = { ...model([JOB, ended]), older: true } as unknown as IJobsModel;
-    const node = await show(new JobsPanel(shown, trans, () => undefined));
+    const node = await show(new JobsPanel(shown, trans, NOTHING));
     const button = node.querySelector<HTMLButtonElement>("header button")!;
     for (const [label, rows] of [
       ["Hide finished", 2],
@@ -109,14 +113,14 @@ describe("what is shown", () => {
   });
 
   it("says that there are no jobs", async () => {
-    const node = await show(new JobsPanel(model([]), trans, () => undefined));
+    const node = await show(new JobsPanel(model([]), trans, NOTHING));
     expect(node.querySelector("table")).toBeNull();
     expect(node.querySelector(".jp-Slurm-empty")?.textContent).toBe("No jobs.");
   });
 
   it("has the whole of a long name at hand, and the tasks of an array", async () => {
     const array = { ...JOB, name: "x".repeat(1000), tasks: { RUNNING: 3, PENDING: 1998 } };
-    const node = await show(new JobsPanel(model([array]), trans, () => undefined));
+    const node = await show(new JobsPanel(model([array]), trans, NOTHING));
     expect(node.querySelector<HTMLElement>(".jp-Slurm-name > div")?.title).toHaveLength(1000);
     expect(node.querySelector(".jp-Slurm-id")?.textContent).toBe("122001 tasks");
   });
@@ -124,7 +128,7 @@ describe("what is shown", () => {
   it("marks a cluster that does not answer as a problem", async () => {
     const silent = { id: "local", name: "arandu", poll: { error: { detail: HOSTILE } } };
     const shown = { ...model([JOB]), problem: null, clusters: [silent] } as unknown as IJobsModel;
-    const node = await show(new JobsPanel(shown, trans, () => undefined));
+    const node = await show(new JobsPanel(shown, trans, NOTHING));
     const notice = node.querySelector<HTMLElement>("[role=status]");
     expect(notice?.dataset["problem"]).toBe("true");
     expect(notice?.textContent).toBe(`arandu: ${HOSTILE}`);

@@ -166,7 +166,7 @@ def make_settings(place: Path) -> Callable[..., Settings]:
 
     def make(**values: Any) -> Settings:
         paths = {"runtime_dir": str(place / "run"), "state_dir": str(place / "state"), "job_root": str(place / "jobs")}
-        return Settings(**{**paths, **values})
+        return Settings(**{**paths, "sites": [], **values})
 
     return make
 

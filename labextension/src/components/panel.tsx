@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { isCancellable, isFinished, stateKind } from "../states";
-import type { IJob, IJobsModel } from "../tokens";
+import type { ICluster, IJob, IJobsModel } from "../tokens";
 import {
   connectionText,
   jobName,
@@ -14,6 +14,7 @@ import {
   jobTimes,
   silentCluster,
 } from "../words";
+import { Clusters } from "./clusters";
 
 /** A browser draws no more rows than this at ease. */
 const ROWS = 1_000;
@@ -73,13 +74,23 @@ function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
   );
 }
 
+/** What a person can do here. */
+export interface IActs {
+  readonly cancel: (job: IJob) => void;
+  readonly connect: (cluster: ICluster) => void;
+  readonly disconnect: (cluster: ICluster) => void;
+}
+
 interface IPanelProps {
   readonly model: IJobsModel;
   readonly trans: TranslationBundle;
-  readonly cancel: (job: IJob) => void;
+  readonly acts: IActs;
 }
 
-interface ITableProps extends IPanelProps {
+interface ITableProps {
+  readonly model: IJobsModel;
+  readonly trans: TranslationBundle;
+  readonly cancel: (job: IJob) => void;
   readonly jobs: readonly IJob[];
   /** Whether there are jobs that are not among these. */
   readonly older: boolean;
@@ -134,7 +145,7 @@ function Table({ model, trans, cancel, jobs, older }: ITableProps): React.ReactE
   );
 }
 
-function Panel({ model, trans, cancel }: IPanelProps): React.ReactElement {
+function Panel({ model, trans, acts }: IPanelProps): React.ReactElement {
   const [hidden, setHidden] = React.useState(false);
   const going = model.jobs.filter(({ state }) => !isFinished(state));
   const finished = model.jobs.length - going.length;
@@ -170,8 +181,10 @@ function Panel({ model, trans, cancel }: IPanelProps): React.ReactElement {
       >
         {connectionText(trans, model)}
       </p>
+      <Clusters {...{ model, trans }} connect={acts.connect} disconnect={acts.disconnect} />
       <Table
-        {...{ model, trans, cancel }}
+        {...{ model, trans }}
+        cancel={acts.cancel}
         jobs={hidden ? going : model.jobs}
         older={model.older && !hidden}
       />
@@ -183,7 +196,7 @@ export class JobsPanel extends ReactWidget {
   constructor(
     private readonly _model: IJobsModel,
     private readonly _trans: TranslationBundle,
-    private readonly _cancel: (job: IJob) => void,
+    private readonly _acts: IActs,
   ) {
     super();
     this.addClass("jp-Slurm-panel");
@@ -192,7 +205,7 @@ export class JobsPanel extends ReactWidget {
   protected override render(): React.ReactElement {
     return (
       <UseSignal signal={this._model.changed}>
-        {() => <Panel model={this._model} trans={this._trans} cancel={this._cancel} />}
+        {() => <Panel model={this._model} trans={this._trans} acts={this._acts} />}
       </UseSignal>
     );
   }

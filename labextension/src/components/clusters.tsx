@@ -1,0 +1,66 @@
+/** The clusters that a person reaches by a log-in, and how each log-in stands. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { ICluster, IConnection, IJobsModel } from "../tokens";
+import { clusterName, connectionState } from "../words";
+
+interface IRowProps {
+  readonly cluster: ICluster;
+  readonly connection: IConnection;
+  readonly trans: TranslationBundle;
+  readonly connect: (cluster: ICluster) => void;
+  readonly disconnect: (cluster: ICluster) => void;
+}
+
+function Row(props: IRowProps): React.ReactElement {
+  const { cluster, connection, trans, connect, disconnect } = props;
+  const name = clusterName(cluster);
+  const isOff = connection.state === "disconnected";
+  const act = isOff ? connect : disconnect;
+  const label = isOff
+    ? trans.__("Connect")
+    : connection.state === "connecting"
+      ? trans.__("Stop")
+      : trans.__("Disconnect");
+  return (
+    <li data-connection={connection.state}>
+      <span className="jp-Slurm-badge">{name}</span>
+      <span className="jp-Slurm-connection">
+        {connectionState(trans, connection)}
+        {connection.message !== "" && <div className="jp-Slurm-aside">{connection.message}</div>}
+      </span>
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        aria-label={`${label}: ${name}`}
+        onClick={() => {
+          act(cluster);
+        }}
+      >
+        {label}
+      </button>
+    </li>
+  );
+}
+
+interface IClustersProps {
+  readonly model: IJobsModel;
+  readonly trans: TranslationBundle;
+  readonly connect: (cluster: ICluster) => void;
+  readonly disconnect: (cluster: ICluster) => void;
+}
+
+/** Nothing where no cluster needs a log-in. */
+export function Clusters({ model, trans, ...acts }: IClustersProps): React.ReactElement | null {
+  const rows = model.clusters.flatMap((cluster) =>
+    cluster.connection
+      ? [<Row key={cluster.id} {...{ cluster, trans, ...acts }} connection={cluster.connection} />]
+      : [],
+  );
+  return rows.length === 0 ? null : (
+    <ul className="jp-Slurm-clusters" aria-label={trans.__("Clusters")}>
+      {rows}
+    </ul>
+  );
+}
