@@ -33,7 +33,7 @@ def bare():
 def shown():
     from IPython.display import HTML, display
     done = subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True, text=True)
-    display(HTML(f"<pre>{done.stdout}</pre>"))
+    display(HTML("<pre>" + done.stdout + "</pre>"))
 """
 
 OURS = """
