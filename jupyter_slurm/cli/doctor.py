@@ -7,15 +7,16 @@ import asyncio
 import contextlib
 import logging
 import queue
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_slurm.domain.findings import Finding
-from jupyter_slurm.errors import ConfigError, SlurmError
+from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.transport.ssh.prompts import Prompt
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Terminal", "add_parser", "examine", "run"]
 
 _T = TypeVar("_T")
+_FAREWELL = 15.0  # seconds for work that is given up to take back what it has begun
 
 
 def add_parser(subparsers: Any) -> None:
@@ -34,17 +36,41 @@ def add_parser(subparsers: Any) -> None:
         "do. The exit code is 1 when something failed.",
     )
     doctor.add_argument("cluster", metavar="CLUSTER", help="name of a site profile")
+    doctor.add_argument(
+        "--job", action="store_true", help="also look at a node by a short test job, which you are asked about before"
+    )
+    doctor.add_argument("--submit", action="store_true", help="submit that test job without asking")
+    doctor.add_argument(
+        "--sbatch", metavar="OPTIONS", help="options of sbatch for the test job: --sbatch='-p PARTITION --gpus 1'"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.config import load_settings
 
-    return examine(args.cluster, load_settings().sites)
+    try:
+        options = shlex.split(args.sbatch or "")
+    except ValueError as error:
+        raise UsageError(f"--sbatch: {error}", hint="As in a shell: every quote has its end.") from None
+    wanted = args.job or args.submit or args.sbatch is not None
+    return examine(args.cluster, load_settings().sites, options if wanted else None, sure=args.submit)
 
 
-def examine(name: str, folders: Sequence[str]) -> int:
-    """Look over the cluster of a profile, print what is found, and return 1 when something failed."""
+def examine(name: str, folders: Sequence[str], options: Sequence[str] | None = None, *, sure: bool = False) -> int:
+    """Look over the cluster of a profile, print what is found, and return 1 when something failed.
+
+    Parameters
+    ----------
+    name : str
+        Of the profile.
+    folders : sequence of str
+        Where profiles are.
+    options : sequence of str, optional
+        Of sbatch, for a test job; None: none is submitted.
+    sure : bool
+        The person has agreed to it before.
+    """
     from jupyter_slurm.sites.profile import load_profile
 
     try:
@@ -61,7 +87,11 @@ def examine(name: str, folders: Sequence[str]) -> int:
         found.append(finding)
         terminal.do(lambda: _show(finding))
 
-    terminal.call(lambda: doctor.examine(profile, terminal, tell))
+    async def agree(question: str) -> bool:
+        return sure or await terminal.agree(question)
+
+    job = None if options is None else doctor.TestJob(options, agree)
+    terminal.call(lambda: doctor.examine(profile, terminal, tell, job))
     statuses = [finding.status for finding in found]
     failed, warnings = statuses.count("failed"), statuses.count("warning")
     print(f"{failed} failed, {warnings} to look at." if failed or warnings else "Everything is fine.")
@@ -103,27 +133,58 @@ class Terminal:
         self.do(lambda: self._put(prompt, answers))
         return await asyncio.wrap_future(answers)
 
+    async def agree(self, question: str) -> bool:
+        """Ask for a yes or a no; False where nobody can be asked."""
+        from jupyter_slurm.cli.asking import yes
+
+        answer: Future[bool] = Future()
+
+        def put() -> None:
+            said = False
+            try:
+                said = yes(question, default=True)
+            except SlurmError as error:
+                print(f"{error.message} {error.hint}", file=sys.stderr)
+            finally:
+                answer.set_result(said)
+
+        self.do(put)
+        return await asyncio.wrap_future(answer)
+
     def call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what work returns, and be there for the person meanwhile.
 
         Raises
         ------
         KeyboardInterrupt
-            The person gave up; the work ends with the program.
+            The person gave up; the work was told, and had a moment to put things in order.
         """
         done: Future[_T] = Future()
+        begun: Future[Callable[[], object]] = Future()
+
+        async def cancellable() -> _T:
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            assert task is not None
+            begun.set_result(lambda: loop.call_soon_threadsafe(task.cancel))
+            return await work()
 
         def make() -> None:
             try:
-                done.set_result(asyncio.run(work()))
+                done.set_result(asyncio.run(cancellable()))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
                 done.set_exception(error)
             finally:
                 self._inbox.put(None)
 
         threading.Thread(target=make, name="jupyter-slurm-work", daemon=True).start()
-        while (act := self._inbox.get()) is not None:
-            act()
+        try:
+            while (act := self._inbox.get()) is not None:
+                act()
+        except KeyboardInterrupt:
+            begun.result()()
+            with contextlib.suppress(Exception, CancelledError):
+                done.exception(_FAREWELL)
+            raise
         return done.result()
 
     def _put(self, prompt: Prompt, answers: Future[Sequence[str] | None]) -> None:

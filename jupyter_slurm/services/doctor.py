@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from jupyter_slurm.domain.cluster import Partition, parse_partitions, partitions_argv
@@ -12,16 +15,18 @@ from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
 from jupyter_slurm.services.carrier import over, way_of
 from jupyter_slurm.services.slurm import SlurmClient, text_of
+from jupyter_slurm.services.trial import LASTS, about_node, trial
 from jupyter_slurm.services.visibility import doubt_about, file_system_of
 from jupyter_slurm.services.where import Where, look
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Context, Transport
+from jupyter_slurm.transport.ports import first_free, listeners
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.ssh.survey import Walk, count_sessions, has_sftp, look_at_shell
 
-__all__ = ["examine"]
+__all__ = ["TestJob", "examine"]
 
 _SLOW: Final = 3.0  # seconds that a command may take by the login shell; each connection waits for it a few times
 _FEW: Final = 4  # sessions; that many commands run at once
@@ -37,7 +42,25 @@ _PYTHON: Final = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sy
 _OLDEST_PYTHON: Final = (3, 8)
 
 
-async def examine(profile: Profile, prompter: Prompter, tell: Callable[[Finding], None]) -> None:
+@dataclass(frozen=True)
+class TestJob:
+    """A short job that may be submitted.
+
+    Attributes
+    ----------
+    options : sequence of str
+        For sbatch.
+    agree : callable
+        Asks the person whether it may be.
+    """
+
+    options: Sequence[str]
+    agree: Callable[[str], Awaitable[bool]]
+
+
+async def examine(
+    profile: Profile, prompter: Prompter, tell: Callable[[Finding], None], job: TestJob | None = None
+) -> None:
     """Walk the way to a cluster by a log-in of its own, and end it again.
 
     Parameters
@@ -48,6 +71,8 @@ async def examine(profile: Profile, prompter: Prompter, tell: Callable[[Finding]
         Who can ask the person.
     tell : callable
         Is given each finding as soon as it is known; from any thread.
+    job : TestJob, optional
+        None: nothing is submitted.
     """
     try:
         way = await way_of(profile)
@@ -62,7 +87,7 @@ async def examine(profile: Profile, prompter: Prompter, tell: Callable[[Finding]
     except SlurmError as error:
         tell(walk.failure(error))
     else:
-        await _Visit(profile, link, tell).look_around()
+        await _Visit(profile, link, tell, job).look_around()
     finally:
         link.close()
 
@@ -70,8 +95,10 @@ async def examine(profile: Profile, prompter: Prompter, tell: Callable[[Finding]
 class _Visit:
     """What is looked at once we are there."""
 
-    def __init__(self, profile: Profile, link: Link, tell: Callable[[Finding], None]) -> None:
-        self._profile, self._link, self._tell = profile, link, tell
+    def __init__(
+        self, profile: Profile, link: Link, tell: Callable[[Finding], None], job: TestJob | None = None
+    ) -> None:
+        self._profile, self._link, self._tell, self._job = profile, link, tell, job
         self._transport: Transport = over(link, profile)
         self._nodes: list[str] = []
 
@@ -86,10 +113,14 @@ class _Visit:
             self._tell(Finding("failed", "shell", error.message, error.hint))
             return
         client = SlurmClient(self._transport, where, _QUESTION)
-        if await self._step("Slurm", lambda: self._slurm(client)):
-            await self._step("controller", lambda: self._controller(client, where))
-        await self._step("job folder", lambda: self._folder(where))
-        await self._step("Python", self._python)
+        answers = await self._step("Slurm", lambda: self._slurm(client)) and await self._step(
+            "controller", lambda: self._controller(client, where)
+        )
+        folder = await self._step("job folder", lambda: self._folder(where))
+        await self._step("ports", self._ports)
+        await self._step("Python", lambda: self._python(where))
+        if self._job is not None and answers and folder:
+            await self._step("test job", lambda: self._trial(client, where))
 
     async def _step(self, about: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -255,7 +286,38 @@ class _Visit:
         else:
             self._ok("job folder", f"{where.folder} can be written" + (f" ({kind})" if kind else ""))
 
-    async def _python(self) -> None:
+    async def _ports(self) -> None:
+        first, last = self._profile.ports
+        free = first_free(first, last)
+        taken: dict[int, list[int]] = {}
+        for port, uid in sorted(listeners().items()):
+            if first <= port <= last:
+                taken.setdefault(uid, []).append(port)
+        by = "; ".join(f"{_listed(ports)} by {_user(uid)}" for uid, ports in taken.items())
+        said = f"{first} to {last} on this machine, for tunnels: " + (f"{free} is free" if free else "none is free")
+        if free is None:
+            todo = f"Close tunnels, or write another range into the profile: [tunnels] ports = [{last + 1}, …]."
+            self._tell(Finding("failed", "ports", f"{said}; taken: {by or 'by processes that are not shown'}", todo))
+        else:
+            self._ok("ports", said + (f"; taken: {by}" if by else ""))
+
+    async def _trial(self, client: SlurmClient, where: Where) -> None:
+        if self._job is None:
+            return
+        options = " ".join(self._job.options)
+        what = f"a job of one task{' with ' + options if options else ''}, for {LASTS} minutes at the most"
+        if not await self._job.agree(f"Submit a test job to {self._profile.name} ({what})?"):
+            self._ok("test job", "none was submitted")
+            return
+
+        def told(text: str) -> None:
+            self._ok("test job", text)
+
+        async with trial(client, where, self._job.options, told=told) as report:
+            for finding in about_node(report):
+                self._tell(finding)
+
+    async def _python(self, where: Where) -> None:
         todo = (
             "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
         )
@@ -271,7 +333,25 @@ class _Visit:
         elif (int(found[1]), int(found[2])) < _OLDEST_PYTHON:
             self._warn("Python", f"{path} is {version}, and cells in Python need 3.8", todo)
         else:
-            self._ok("Python", f"{version} ({path})")
+            doubt = doubt_about(path, self._nodes, where.host, text_of(await self._transport.read("/proc/self/mounts")))
+            there = "; the nodes may not have it" if doubt else "; each node may have its own"
+            alone = all(node.split(".")[0] == where.host.split(".")[0] for node in self._nodes)
+            seen = "" if (alone and self._nodes) or self._job is not None else f"{there}, `--job` looks"
+            self._ok("Python", f"{version} ({path}) on {where.host}{seen}")
+
+
+def _listed(ports: list[int]) -> str:
+    more = len(ports) - _MOST_NAMES
+    return ", ".join(map(str, ports[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
+
+
+def _user(uid: int) -> str:
+    if uid == os.getuid():
+        return "you"
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
 
 
 def _may_use(partition: Partition, accounts: set[str] | None, groups: set[str]) -> bool:

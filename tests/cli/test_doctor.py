@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shlex
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ssh_hosts import Site, SshHost
@@ -48,14 +51,16 @@ class Said:
 def doctor(tmp_path: Path) -> Callable[..., Said]:
     """``doctor(profile, answer=None)``: write the profile ``far`` and look it over; nobody is there without answers."""
 
-    def run(profile: str, answer: Callable[[], str] | None = None, name: str = "far") -> Said:
+    def run(
+        profile: str, answer: Callable[[], str] | None = None, name: str = "far", options: Sequence[str] = ()
+    ) -> Said:
         (tmp_path / "sites").mkdir(exist_ok=True)
         (tmp_path / "sites" / "far.toml").write_text(profile)
         settings = {"sites": [str(tmp_path / "sites")]}
         (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
         env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path)}
         env.pop("SSH_AUTH_SOCK", None)
-        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "doctor", name]
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "doctor", name, *options]
         return _at_terminal(argv, env, answer) if answer else _alone(argv, env)
 
     return run
@@ -106,7 +111,7 @@ def test_everything_is_looked_at_and_one_code_is_asked_for(doctor: Callable[...,
     assert codes[0] not in said.text
     found = [line.partition(": ")[0] for line in said.lines("ok") + said.lines("warning")]
     hops = [f"{host}, {step}" for host in ("gateway", "login") for step in ("reached", "host key", "log-in")]
-    there = ["sessions", "shell", "SFTP", "Slurm", "controller", "nodes", "accounts", "partitions", "Python"]
+    there = ["sessions", "shell", "SFTP", "Slurm", "controller", "nodes", "accounts", "partitions", "ports", "Python"]
     assert [about for about in found if about != "job folder"] == ["profile", "way", *hops, *there]
     assert "job folder" in found
     assert "way: this machine -> gateway -> login" in said.text
@@ -214,6 +219,18 @@ def test_start_up_files_that_print_and_take_long(
     assert any(line.startswith("Python: ") for line in said.lines("ok"))
 
 
+def test_ports_that_are_taken(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:
+    host = ssh_host(name="portless")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        said = doctor(profile_of(host.ssh_config, "portless", f"[tunnels]\nports = [{port}, {port}]\n"))
+        (failed,) = (line for line in said.lines("failed") if line.startswith("ports"))
+        assert failed.endswith(f"none is free; taken: {port} by you")
+        assert f"ports = [{port + 1}, …]" in said.todo("ports")
+    said = doctor(profile_of(host.ssh_config, "portless", f"[tunnels]\nports = [{port}, {port}]\n"))
+    assert f"ports: {port} to {port} on this machine, for tunnels: {port} is free" in said.lines("ok")
+
+
 def test_a_profile_that_cannot_be_used(doctor: Callable[..., Said]) -> None:
     said = doctor("[login]\n")
     assert said.code == 1
@@ -257,3 +274,44 @@ def test_a_controller_that_is_down(doctor: Callable[..., Said], ssh_site: Site) 
     assert failed.startswith("controller: Slurm does not answer")
     assert not any(line.startswith("partitions") for line in said.lines("ok"))
     assert any(line.startswith("Python: ") for line in said.lines("ok"))
+
+
+@pytest.mark.slurm
+def test_a_short_job_says_what_a_node_is_like(doctor: Callable[..., Said], ssh_site: Site) -> None:
+    options = ["--submit", "--sbatch=--nodelist=node2 --comment='a b'"]
+    said = doctor(profile_of(ssh_site.ssh_config), ssh_site.codes.next, options=options)
+    assert said.code == 0, said.text
+    found = dict(line.split(": ", 1) for line in said.lines("ok"))
+    assert "spoke on node2" in found["test job"]
+    assert found["node2, home"].startswith(f"/home/{ssh_site.user} is there")
+    assert re.match(r"3\.\d+\.\d+ \(/.*python3\), with ", found["node2, Python"])
+    assert "--gpus 1" in found["node2, GPUs"]
+    home = Path(f"~{ssh_site.user}").expanduser()
+    assert list((home / ".local/share/jupyter_slurm/jobs/local").glob(".doctor*")) == [], "nothing is left there"
+    left = ssh_site.slurm.run("squeue", "--noheader", "--name=jupyter-slurm-doctor", "--states=PD,R", "--format=%A")
+    assert left.stdout == "", "and nothing runs on"
+
+
+@pytest.mark.slurm
+def test_no_job_is_submitted_without_a_yes(doctor: Callable[..., Said], ssh_site: Site) -> None:
+    answers = iter([ssh_site.codes.next(), "no"])
+    said = doctor(profile_of(ssh_site.ssh_config), lambda: next(answers), options=["--job"])
+    assert "test job: none was submitted" in said.lines("ok"), said.text
+    refused = ["--submit", "--sbatch=-p nowhere"]
+    said = doctor(profile_of(ssh_site.ssh_config), ssh_site.codes.next, options=refused)
+    assert said.code == 1
+    (failed,) = said.lines("failed")
+    assert failed.startswith("test job: ")
+    assert "invalid partition" in said.text
+    assert doctor(profile_of(ssh_site.ssh_config), options=["--sbatch='"]).code == 1
+
+
+@pytest.mark.slurm
+def test_a_job_that_nobody_waits_for_any_more_goes(laptop: Any, ssh_site: Site) -> None:
+    laptop.knows(ssh_site)
+    laptop.write("sites/far.toml", '[login]\nhost = "login"\n')
+    dialogue = [("erification code", ssh_site.codes.next), ("yes/no.*yes\\]", ""), ("is submitted", "\x03")]
+    said = laptop.slurm("doctor", "far", "--job", "--sbatch=--hold", dialogue=dialogue)
+    assert said.code == 130, said.text
+    question = ("squeue", "--noheader", "--name=jupyter-slurm-doctor", "--states=PD,R", "--format=%A")
+    assert ssh_site.slurm.run(*question).stdout == ""

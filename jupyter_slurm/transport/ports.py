@@ -1,0 +1,63 @@
+"""Who listens on which port of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+
+__all__ = ["first_free", "listeners"]
+
+_LISTEN = "0A"  # net/tcp_states.h
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_EVERYWHERE = "0" * 32
+
+
+def listeners() -> dict[int, int]:
+    """Return the ports on which somebody listens for connections to 127.0.0.1, each with the user id (proc(5)).
+
+    Where there is no such table (macOS), nothing is returned.
+    """
+    found: dict[int, int] = {}
+    for path in _TABLES:
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
+            found |= dict(_rows(table))
+    return found
+
+
+def _rows(table: Iterable[str]) -> Iterator[tuple[int, int]]:
+    for line in table:
+        words = line.split()
+        if len(words) > 7 and words[3] == _LISTEN:
+            address, _, port = words[1].partition(":")
+            if _is_loopback(address):
+                yield int(port, 16), int(words[7])
+
+
+def _is_loopback(address: str) -> bool:
+    """Whether a connection to 127.0.0.1 gets there: the address is that, in IPv6 or not, or all of them."""
+    if address in (_EVERYWHERE, _EVERYWHERE[:8]):
+        return True
+    four = address[-8:]
+    mapped = len(address) == 8 or address[:24] == "0000000000000000FFFF0000"
+    return mapped and int(four, 16).to_bytes(4, sys.byteorder)[0] == 127
+
+
+def first_free(first: int, last: int) -> int | None:
+    """Return the first port of 127.0.0.1 that can be listened on now; None: there is none."""
+    for port in range(first, last + 1):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            if os.name == "posix":  # as whoever listens in earnest does: what lingers of old connections is no matter
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                probe.listen(1)
+            except OSError as error:
+                if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                    raise
+            else:
+                return port
+    return None
