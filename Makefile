@@ -48,9 +48,9 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 	@$(BIN)/python examples/run_demo.py --lab
 
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
-	@$(PYTEST_FAST) $(PYTEST_ARGS)
-	@$(PYTEST_REMOTE) $(PYTEST_ARGS)
-	@$(BIN)/pytest -m "(slow or browser) and not bench and not remote" $(PYTEST_ARGS)
+	@./.ci/steady $(PYTEST_FAST) $(PYTEST_ARGS)
+	@./.ci/steady $(PYTEST_REMOTE) $(PYTEST_ARGS)
+	@./.ci/steady $(BIN)/pytest -m "(slow or browser) and not bench and not remote" $(PYTEST_ARGS)
 
 test-fast: .build/demo-system .build/installed lint ## the same without browser, other Slurm versions and other slow tests
 	@$(PYTEST_FAST) $(PYTEST_ARGS)
