@@ -170,9 +170,10 @@ export class JobsModel implements IJobsModel {
   }
 
   async connect(cluster: ICluster): Promise<void> {
+    this._problem = null;
+    this._changed.emit();
     try {
       await this._options.api.connect(cluster.id);
-      this._problem = null;
     } catch (error) {
       // A proxy may give up a request that waits for a person; the log-in goes on, and the events tell of it.
       const isAnswer =

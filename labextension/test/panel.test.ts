@@ -134,6 +134,42 @@ describe("what is shown", () => {
     expect(notice?.textContent).toBe(`arandu: ${HOSTILE}`);
   });
 
+  it("lists the clusters that need a log-in, with the one thing that can be done", async () => {
+    const poll = { error: null };
+    const at = (id: string, state: string, message = ""): object => ({
+      id,
+      name: id,
+      poll,
+      connection: { state, hosts: ["gateway", HOSTILE], since: 0, message },
+    });
+    const clusters = [
+      { id: "local", name: "arandu", poll },
+      at("far", "connected"),
+      at("near", "disconnected", HOSTILE),
+      at("new", "connecting"),
+      at("gone", "lost", "connection lost, connecting again"),
+    ];
+    const acts = { ...NOTHING, connect: vi.fn(), disconnect: vi.fn() };
+    const shown = { ...model([JOB]), problem: null, clusters } as unknown as IJobsModel;
+    const node = await show(new JobsPanel(shown, trans, acts));
+    const rows = [...node.querySelectorAll<HTMLElement>(".jp-Slurm-clusters li")];
+    expect(node.querySelector("img, b")).toBeNull();
+    expect(rows.map((row) => row.querySelector("button")?.ariaLabel)).toEqual([
+      "Disconnect: far",
+      "Connect: near",
+      "Stop: new",
+      "Disconnect: gone",
+    ]);
+    expect(rows[0]?.textContent).toContain(`gateway → ${HOSTILE}`);
+    expect(rows[1]?.textContent).toContain(`not connected${HOSTILE}`);
+    expect(rows[3]?.textContent).toContain("connection lost");
+    for (const row of rows) {
+      row.querySelector("button")!.click();
+    }
+    expect(acts.connect).toHaveBeenCalledExactlyOnceWith(clusters[2]);
+    expect(acts.disconnect.mock.calls.flat()).toEqual([clusters[1], clusters[3], clusters[4]]);
+  });
+
   it("opens the panel from the status bar", async () => {
     const open = vi.fn();
     const node = await show(new StatusItem(model([JOB]), trans, open));

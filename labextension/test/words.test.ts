@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { formatDuration } from "../src/format";
 import { isCancellable, isFinished, stateKind } from "../src/states";
-import type { IJob, IJobsModel } from "../src/tokens";
+import type { ICluster, IJob, IJobsModel } from "../src/tokens";
 import {
   cancelBody,
   cancelTitle,
@@ -13,6 +13,7 @@ import {
   jobTime,
   jobTimes,
   summary,
+  usersText,
 } from "../src/words";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -24,6 +25,7 @@ function model(more: Partial<IJobsModel>): IJobsModel {
     clusters: [],
     running: 0,
     pending: 0,
+    returned: null,
     ...more,
   } as IJobsModel;
 }
@@ -43,6 +45,20 @@ describe("the status bar", () => {
     expect(summary(trans, model({ running: 2, clusters: [silent] }))).toBe(
       "Slurm: 2 running, as last known",
     );
+  });
+
+  it("says in words what becomes of a link", () => {
+    const far = (state: string): ICluster =>
+      ({ id: "far", name: "Far", poll: { error: null }, connection: { state } }) as ICluster;
+    const said = (more: Partial<IJobsModel>): string => summary(trans, model(more));
+    expect(said({ clusters: [far("lost")], running: 2 })).toBe(
+      "Slurm: link to Far lost, 2 running",
+    );
+    expect(said({ clusters: [far("connecting")] })).toBe("Slurm: logging in to Far");
+    expect(said({ clusters: [far("connected")], returned: far("connected") })).toBe(
+      "Slurm: link to Far is back",
+    );
+    expect(said({ clusters: [far("disconnected")] })).toBe("Slurm: no jobs");
   });
 
   it("says what is wrong in words, with the next step", () => {
@@ -137,5 +153,23 @@ describe("formatDuration", () => {
       "1-01:01:01",
       "0:00",
     ]);
+  });
+});
+
+describe("who uses a log-in", () => {
+  const used = (...kinds: string[]): ICluster => {
+    const users = kinds.map((kind, index) => ({ kind, name: index ? "" : "fit.ipynb", since: 0 }));
+    return { id: "far", name: "far", poll: { error: null }, users };
+  };
+
+  it("is told in words", () => {
+    expect(usersText(trans, used())).toBe("");
+    expect(usersText(trans, used("kernel"))).toBe("1 notebook uses it: fit.ipynb");
+    expect(usersText(trans, used("kernel", "kernel"))).toBe(
+      "2 notebooks use it: fit.ipynb, kernel",
+    );
+    expect(usersText(trans, used("kernel", "terminal"))).toBe(
+      "2 processes use it: fit.ipynb, terminal",
+    );
   });
 });

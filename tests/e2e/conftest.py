@@ -54,9 +54,15 @@ def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture(scope="module")
-def lab(start_jupyter: Callable[..., Any]) -> Any:
+def lab_files() -> dict[str, str]:
+    """Files in the home of whoever starts a JupyterLab whose commands a test can call: ``--config=lab.py``."""
+    return {"lab.py": LAB, NOTIFICATIONS: '{"fetchNews": "false"}'}
+
+
+@pytest.fixture(scope="module")
+def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str]) -> Any:
     """A JupyterLab whose commands a test can call."""
-    return start_jupyter("lab", "--config=lab.py", files={"lab.py": LAB, NOTIFICATIONS: '{"fetchNews": "false"}'})
+    return start_jupyter("lab", "--config=lab.py", files=lab_files)
 
 
 @pytest.fixture

@@ -8,13 +8,15 @@ import { clusterName, connectionState } from "../words";
 interface IRowProps {
   readonly cluster: ICluster;
   readonly connection: IConnection;
+  /** What happened last, where it is not told above already. */
+  readonly message: string;
   readonly trans: TranslationBundle;
   readonly connect: (cluster: ICluster) => void;
   readonly disconnect: (cluster: ICluster) => void;
 }
 
 function Row(props: IRowProps): React.ReactElement {
-  const { cluster, connection, trans, connect, disconnect } = props;
+  const { cluster, connection, message, trans, connect, disconnect } = props;
   const name = clusterName(cluster);
   const isOff = connection.state === "disconnected";
   const act = isOff ? connect : disconnect;
@@ -28,7 +30,7 @@ function Row(props: IRowProps): React.ReactElement {
       <span className="jp-Slurm-badge">{name}</span>
       <span className="jp-Slurm-connection">
         {connectionState(trans, connection)}
-        {connection.message !== "" && <div className="jp-Slurm-aside">{connection.message}</div>}
+        {message !== "" && <div className="jp-Slurm-aside">{message}</div>}
       </span>
       <button
         type="button"
@@ -53,11 +55,14 @@ interface IClustersProps {
 
 /** Nothing where no cluster needs a log-in. */
 export function Clusters({ model, trans, ...acts }: IClustersProps): React.ReactElement | null {
-  const rows = model.clusters.flatMap((cluster) =>
-    cluster.connection
-      ? [<Row key={cluster.id} {...{ cluster, trans, ...acts }} connection={cluster.connection} />]
-      : [],
-  );
+  const rows = model.clusters.flatMap((cluster) => {
+    const { connection, id } = cluster;
+    if (!connection) {
+      return [];
+    }
+    const message = connection.message === model.problem?.detail ? "" : connection.message;
+    return [<Row key={id} {...{ cluster, connection, message, trans, ...acts }} />];
+  });
   return rows.length === 0 ? null : (
     <ul className="jp-Slurm-clusters" aria-label={trans.__("Clusters")}>
       {rows}

@@ -36,6 +36,7 @@ function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
       <td className="jp-Slurm-id">
         <div>{job.id ?? trans.__("being submitted")}</div>
         <div className="jp-Slurm-aside">{jobTasks(trans, job)}</div>
+        {model.clusters.length > 1 && <div className="jp-Slurm-aside">{job.cluster}</div>}
       </td>
       <td className="jp-Slurm-name">
         <div title={name}>{name}</div>

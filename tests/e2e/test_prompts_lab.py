@@ -1,0 +1,93 @@
+"""A log-in from JupyterLab: what hosts ask comes as dialogs, and what was made in the browser serves every notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from ssh_hosts import Site
+
+pytestmark = [pytest.mark.browser, pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+expect.set_options(timeout=60_000)
+
+
+@pytest.fixture(scope="module")
+def site(new_ssh_site: Callable[..., Site]) -> Site:
+    """A site that asks for a password and a one-time code, and whose gateway this laptop has never seen."""
+    return new_ssh_site(way_in="password+code", nodes=1)
+
+
+@pytest.fixture(scope="module")
+def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str], site: Site) -> Any:
+    """JupyterLab on a laptop with a profile of that site."""
+    known = site.known_hosts.read_text().splitlines(keepends=True)
+    (site.directory / "laptop_known").write_text("".join(line for line in known if site.gateway.address not in line))
+    config = site.ssh_config.read_text().replace(str(site.known_hosts), str(site.directory / "laptop_known"))
+    (site.directory / "laptop_config").write_text(config.replace("Checking yes", "Checking ask"))
+    profile = f'[login]\nhost = "login"\nssh_config = "{site.directory}/laptop_config"\n'
+    files = {**lab_files, ".config/jupyter_slurm/sites/far.toml": profile}
+    return start_jupyter("lab", "--config=lab.py", files=files)
+
+
+def dialog(page: Page) -> Locator:
+    return page.locator(".jp-Slurm-promptDialog")
+
+
+def connection(page: Page) -> Locator:
+    return page.locator(".jp-Slurm-clusters li", has_text="far")
+
+
+def answer(page: Page, question: str, text: str) -> None:
+    """Type into the only field of the dialog, which has the focus, and press Enter."""
+    expect(dialog(page)).to_contain_text(question)
+    expect(dialog(page).locator("input")).to_be_focused()
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+
+
+def test_a_log_in_is_made_in_the_browser(
+    page: Page, site: Site, lab: Any, screenshot: Callable[[Page, str], None]
+) -> None:
+    status = page.locator(".jp-Slurm-status button")
+    status.click()
+    expect(connection(page)).to_contain_text("not connected")
+    screenshot(page, "clusters")
+
+    connection(page).get_by_role("button", name="Connect").click()
+    expect(dialog(page).locator("p")).to_have_text(re.compile(r"^For gateway \(.*\), jupyter-slurm asks you:$"))
+    expect(dialog(page)).to_contain_text(re.compile(r"key fingerprint is SHA256:\S{43}"))
+    expect(dialog(page).get_by_role("button", name="Cancel")).to_be_focused()
+    screenshot(page, "prompt-host-key")
+    page.keyboard.press("Enter")
+    expect(connection(page)).to_contain_text("not connected")
+    expect(page.locator(".jp-Slurm-notice")).to_contain_text("gateway")
+    screenshot(page, "clusters-declined")
+
+    page.keyboard.press("ControlOrMeta+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill("slurm connect")
+    page.locator(".lm-CommandPalette-item", has_text="Connect to far").click()
+    dialog(page).get_by_role("button", name="Accept").click()
+
+    expect(dialog(page).locator("p")).to_have_text(re.compile(r"^gateway \(.*\) asks:$"))
+    expect(dialog(page)).to_contain_text("Password:")
+    expect(status).to_have_text("Slurm: logging in to far")
+    screenshot(page, "prompt-password")
+    page.reload()
+    expect(dialog(page).locator("input")).to_have_attribute("type", "password")
+    answer(page, "Password:", site.password)
+
+    expect(dialog(page)).to_contain_text("Verification code:")
+    other = page.context.new_page()
+    other.goto(page.url)
+    answer(other, "Verification code:", site.codes.next())
+    expect(dialog(page)).to_have_count(0)
+    expect(dialog(other)).to_have_count(0)
+    other.close()
+    status.click()
+    expect(connection(page)).to_contain_text(re.compile("connected since .*, by gateway → login"))
+    screenshot(page, "clusters-connected")
+    assert site.password not in lab.log
