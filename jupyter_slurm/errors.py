@@ -21,8 +21,10 @@
     │   │   ├── HostKeyUnknown   nobody has said yes to its key
     │   │   ├── HostKeyChanged   another key is known for it
     │   │   └── HostKeyRevoked   its key must not be used any more
-    │   └── LoginFailed          a host did not let the person in
-    │       └── LoginDeclined    the person did not want to answer
+    │   ├── LoginFailed          a host did not let the person in
+    │   │   └── LoginDeclined    the person did not want to answer
+    │   └── TunnelError          a port cannot be reached, or must not be
+    │       └── TunnelUnproven   who answers there did not prove to be the person's own
     ├── AgentError               the agent could not be reached, started or understood
     │   ├── AgentUnreachable
     │   ├── AgentBusy            it serves as many as it can
@@ -77,6 +79,8 @@ __all__ = [
     "SubmitRefused",
     "Throttled",
     "TransportError",
+    "TunnelError",
+    "TunnelUnproven",
     "UsageError",
     "from_problem",
 ]
@@ -249,6 +253,18 @@ class LoginDeclined(LoginFailed):
     """The person did not want to answer, or nobody was there."""
 
     code = "login-declined"
+
+
+class TunnelError(TransportError):
+    """A port cannot be brought here: nothing listens there, connections are not passed on, no local port is free."""
+
+    code, status = "tunnel", 409
+
+
+class TunnelUnproven(TunnelError):
+    """Who answers at the far end did not prove to be the person's own. Nothing was sent there."""
+
+    code = "tunnel-unproven"
 
 
 class AgentError(SlurmError):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Transport"]
+__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Stream", "Transport"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,29 @@ class FileStat:
 
     size: int
     mtime: float
+
+
+class Stream(Protocol):
+    """Bytes in both directions, for blocking calls: one thread receives, one other sends and ends it.
+
+    Whoever is cut off gets an OSError, never an end that looks like a proper one.
+    """
+
+    def recv(self, size: int, /) -> bytes:
+        """Wait for bytes and return up to ``size`` of them; none: the other side has said all."""
+        ...
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send, as fast as the other side takes it."""
+        ...
+
+    def shutdown_write(self) -> None:
+        """Say that nothing more will be sent; the other side may go on."""
+        ...
+
+    def close(self) -> None:
+        """Let it go, from any thread, and again; who waits in :meth:`recv` is woken."""
+        ...
 
 
 class Hold(Protocol):
@@ -125,6 +148,10 @@ class Transport(Protocol):
         """Look at a file."""
         ...
 
+    async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
+        """Look at many files with one question; those that are not there, or not ours to look at, are left out."""
+        ...
+
     async def make_dir(self, path: str) -> None:
         """Make a directory 0700 and its parents, where they are not there yet."""
         ...
@@ -142,6 +169,25 @@ class Transport(Protocol):
 
         Where the file system knows no locks everybody gets it: what must not happen twice is made exclusive by other
         means too (:meth:`start_once`).
+        """
+        ...
+
+    def dial(self, host: str, port: int, timeout: float) -> Stream:
+        """Connect from that machine to a TCP port; blocks, and may be called from any thread but the event loop's.
+
+        Raises
+        ------
+        TunnelError
+            Nothing answers there, or connections are not passed on.
+        TransportError
+            There is no connection to that machine within ``timeout`` (seconds).
+        """
+        ...
+
+    def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
+        """Start a command and return its standard input and output; blocks as :meth:`dial` does.
+
+        It ends when the stream is closed. What it prints on standard error is in the OSError of a stream that broke.
         """
         ...
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream
 from jupyter_slurm.transport.files import LocalHold, lock, make_private, new_file, told
 from jupyter_slurm.transport.once import LocalOnce, Workers
 from jupyter_slurm.transport.processes import communicate, kill_group, start
+from jupyter_slurm.transport.streams import CommandStream, dial_here
 
 __all__ = ["LocalTransport"]
 
@@ -128,6 +129,19 @@ class LocalTransport:
 
         return await self._in_thread(work)
 
+    async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> dict[str, FileStat]:
+            stats = {}
+            for path in paths:
+                with contextlib.suppress(OSError, ValueError):
+                    found = os.stat(path)
+                    stats[path] = FileStat(found.st_size, found.st_mtime)
+            return stats
+
+        return await self._in_thread(work)
+
     async def make_dir(self, path: str) -> None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
@@ -183,6 +197,14 @@ class LocalTransport:
         except asyncio.CancelledError:  # who asked has gone: nobody would ever release it
             holding.add_done_callback(_release)
             raise
+
+    def dial(self, host: str, port: int, timeout: float) -> Stream:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return dial_here(host, port, timeout)
+
+    def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
+        """See :class:`jupyter_slurm.transport.base.Transport`; ``env`` is the whole environment."""
+        return CommandStream(argv, env)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

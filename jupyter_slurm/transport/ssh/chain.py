@@ -18,8 +18,10 @@ import paramiko
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost
+from jupyter_slurm.transport.ssh.packets import packetizer_class
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.stream import ChannelStream
 
 __all__ = ["PACKET", "WINDOW", "Chain", "Gate"]
 
@@ -28,6 +30,7 @@ PACKET = 32 << 10  # bytes
 _PING = "keepalive@openssh.com"  # every server answers a request, if only to say that it does not know it
 _CONNECT = 30.0  # seconds for each step that needs no person
 _USER_TIMEOUT = 15_000  # ms that sent data may stay without an acknowledgement
+_NO_ANSWER, _NO_SESSION = 2, 4  # SSH_OPEN_CONNECT_FAILED, SSH_OPEN_RESOURCE_SHORTAGE
 _CIPHERS = (
     "aes128-gcm@openssh.com",  # twice as fast as the others here; paramiko lists it last
     "aes256-gcm@openssh.com",
@@ -69,10 +72,12 @@ class Chain:
         The hosts to go through, the one that is meant last.
     gate : Gate
         Checks host keys and logs in.
+    reach : callable, optional
+        Returns a socket to the first host, or what is like one; by default a TCP connection from here.
     """
 
-    def __init__(self, way: Sequence[Host], gate: Gate) -> None:
-        self._way, self._gate = tuple(way), gate
+    def __init__(self, way: Sequence[Host], gate: Gate, reach: Callable[[Host, float], Any] | None = None) -> None:
+        self._way, self._gate, self._reach = tuple(way), gate, reach or _tcp
         self._hops: list[paramiko.Transport] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
@@ -119,11 +124,29 @@ class Chain:
 
     def open_session(self, timeout: float) -> paramiko.Channel:
         """Return a session for one command."""
-        return self.last.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
+        try:
+            return self.last.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
+        except paramiko.SSHException as error:
+            raise self._no(error, _NO_SESSION) from None
 
-    def dial(self, host: str, port: int, timeout: float) -> paramiko.Channel:
+    def dial(self, host: str, port: int, timeout: float) -> ChannelStream:
         """Return a stream to what listens on a port of a host, as the host at the end sees it."""
-        return self.last.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), WINDOW, PACKET, timeout)
+        try:
+            channel = self.last.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), WINDOW, PACKET, timeout)
+        except paramiko.SSHException as error:
+            raise self._no(error, _NO_ANSWER) from None
+        return ChannelStream(channel)
+
+    def _no(self, error: paramiko.SSHException, code: int) -> paramiko.SSHException:
+        """Return what became of a channel that was not opened.
+
+        paramiko keeps one reason for all who ask at the same time: who comes second is told less. A host that does not
+        answer to its server is no sign that the server itself is gone.
+        """
+        lost = isinstance(error, paramiko.ChannelException) or not self.last.is_active()
+        if lost or (code == _NO_SESSION and "Timeout" in str(error)):
+            return error
+        return paramiko.ChannelException(code, "no answer" if "Timeout" in str(error) else str(error))
 
     def close(self) -> None:
         """End it from the near end, so that no goodbye has to travel; may be called from any thread, and again.
@@ -149,6 +172,7 @@ class Chain:
                 sock,
                 default_window_size=WINDOW,
                 default_max_packet_size=PACKET,
+                packetizer_class=packetizer_class(),
             )
         except BaseException:
             sock.close()
@@ -170,7 +194,7 @@ class Chain:
         if self._hops:
             target = (host.hostname, host.port)
             return self.last.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
-        return _tcp(host, timeout)
+        return self._reach(host, timeout)
 
     def _proxy(self, command: str) -> socket.socket:
         """Start a ProxyCommand as OpenSSH does; the text comes from the person's own configuration."""

@@ -64,6 +64,7 @@ class KeptLink(ABC):
         self._opening = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self.generation = 0  # how many connections there have been
+        self.loop: asyncio.AbstractEventLoop | None = None  # whose it is; None before the first attempt
         self.threads = Threads()
 
     @abstractmethod
@@ -212,6 +213,7 @@ class KeptLink(ABC):
             raise self._refused
 
     def _start(self, *, again: bool) -> None:
+        self.loop = asyncio.get_running_loop()
         self._connecting = asyncio.create_task(self._make(again), name=f"connect {self.name}")
         self._connecting.add_done_callback(self._made)
 

@@ -25,7 +25,7 @@ from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
 
-__all__ = ["Answer", "Shell", "context_words", "number"]
+__all__ = ["Answer", "Shell", "context_words", "line_of", "number"]
 
 _NOISE: Final = 1 << 20  # bytes that start-up files may print
 _SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
@@ -146,6 +146,8 @@ class Shell:
         self.channel.settimeout(_SLICE)
         try:
             self.channel.exec_command(start)
+        except paramiko.ChannelException:
+            raise  # one session too many: some carriers hear of it only now
         except (paramiko.SSHException, OSError, EOFError):
             raise self._ended("was refused") from None
         self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)

@@ -14,8 +14,9 @@ import paramiko
 
 from jupyter_slurm.domain.commands import REPEATABLE
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
+from jupyter_slurm.transport.ssh.dialling import dial, open_command
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.once import RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
 from jupyter_slurm.transport.ssh.pool import Pool
@@ -57,7 +58,8 @@ class SshTransport:
         progress: Progress | None = None,
     ) -> None:
         self._link = link
-        self._pool = Pool(link, lambda channel: Shell(channel, prelude, login_shell), shells)
+        self._new_shell = lambda session: Shell(session, prelude, login_shell)
+        self._pool = Pool(link, self._new_shell, shells)
         self._files = RemoteFiles(self._ask, progress)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -152,6 +154,10 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return await self._files.stat(path)
 
+    async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return await self._files.stat_all(paths)
+
     async def make_dir(self, path: str) -> None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         await self._files.make_dir(path)
@@ -167,6 +173,14 @@ class SshTransport:
     async def hold(self, path: str) -> Hold | None:
         """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection ends it, too."""
         return await self._lock(path)
+
+    def dial(self, host: str, port: int, timeout: float) -> Stream:
+        """See :class:`jupyter_slurm.transport.base.Transport`; it waits for a link that is down."""
+        return dial(self._link, host, port, timeout)
+
+    def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return open_command(self._link, self._new_shell, argv, timeout, env)
 
     # Beneath ----------------------------------------------------------------------------------------------------
 

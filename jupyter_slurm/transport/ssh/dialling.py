@@ -1,0 +1,159 @@
+"""Streams over a link: to a port, or to a command; for threads that may wait until the link is up again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as NotInTime
+from typing import Any, TypeVar
+
+import paramiko
+
+from jupyter_slurm.errors import TransportError, TunnelError
+from jupyter_slurm.transport.base import Context, Stream
+from jupyter_slurm.transport.ssh.base import LinkLost, Session
+from jupyter_slurm.transport.ssh.kept import KeptLink
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.shell import Shell, context_words, line_of
+
+__all__ = ["CommandStream", "dial", "open_command"]
+
+T = TypeVar("T")
+
+_FORBIDDEN = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
+_KEPT = 4096  # bytes of what a command says on standard error
+_BREATH = 0.05  # seconds
+_GRACE = 5.0  # seconds for the loop to give up by itself
+
+
+def dial(link: KeptLink, host: str, port: int, timeout: float) -> Stream:
+    """Return a stream from the host at the end of a link to a port; see :meth:`Transport.dial`."""
+    deadline = time.monotonic() + timeout
+    while True:
+        _wait(link, deadline)
+        try:
+            return link.dial(host, port, max(1.0, deadline - time.monotonic()))
+        except LinkLost:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_BREATH)
+        except paramiko.ChannelException as error:
+            raise refused(link.name, host, port, error) from None
+
+
+def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -> TunnelError:
+    """Return in our words why a server did not open a stream."""
+    if error.code == _FORBIDDEN:
+        return TunnelError(
+            f"{name} does not pass connections on (its sshd says so: AllowTcpForwarding, PermitOpen)",
+            hint=f"Ask the administrators of {name} for AllowTcpForwarding local; a job step needs none.",
+            why="forbidden",
+        )
+    said = printable(error.text or "", 200)
+    return TunnelError(
+        f"nothing answers on port {port} of {host}, as seen from {name}: {said}",
+        hint="Has the program started that is to listen there, and on that port?",
+        why="refused",
+    )
+
+
+def _wait(link: KeptLink, deadline: float) -> None:
+    """Wait, in a thread, until the link is up."""
+    if not link.is_alive:
+        _in_loop(link, link.ready(max(0.1, deadline - time.monotonic())), deadline)
+
+
+def _in_loop(link: KeptLink, work: Coroutine[Any, Any, T], deadline: float) -> T:
+    """Wait, in a thread, for what only the loop of a link can do."""
+    lost = LinkLost(f"no connection to {link.name} yet", host=link.name)
+    if link.loop is None:
+        work.close()
+        raise lost
+    try:
+        working = asyncio.run_coroutine_threadsafe(work, link.loop)
+    except RuntimeError:  # that loop is closed
+        work.close()
+        raise lost from None
+    try:
+        return working.result(max(0.1, deadline - time.monotonic()) + _GRACE)
+    except (NotInTime, CancelledError):
+        working.cancel()
+        raise lost from None
+
+
+class CommandStream:
+    """Standard input and output of a command over a session; what it complains of is in the error of its end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._said = bytearray()
+        session.settimeout(None)
+
+    def recv(self, size: int) -> bytes:
+        """Wait for output; a command that ended with complaints broke off."""
+        try:
+            data = self._session.recv(size)
+            self._listen()
+        except (paramiko.SSHException, EOFError) as error:
+            raise ConnectionResetError("the connection broke") from error
+        if not data:
+            raise ConnectionResetError(printable(bytes(self._said), 1000).strip() or "the command ended")
+        return data
+
+    def _listen(self) -> None:
+        while self._session.recv_stderr_ready():
+            said = self._session.recv_stderr(_KEPT)
+            if not said:
+                return
+            self._said += said
+            del self._said[:-_KEPT]
+
+    def sendall(self, data: bytes) -> None:
+        """Give it input."""
+        try:
+            self._session.sendall(data)
+        except (paramiko.SSHException, EOFError) as error:
+            raise ConnectionResetError("the connection broke") from error
+
+    def shutdown_write(self) -> None:
+        """End its input."""
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            self._session.shutdown_write()
+
+    def close(self) -> None:
+        """Let it go: its input ends, and what it prints is lost."""
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            self._session.close()
+
+
+def open_command(
+    link: KeptLink,
+    new_shell: Callable[[Session], Shell],
+    argv: Sequence[str],
+    timeout: float,
+    env: Mapping[str, str] | None,
+) -> Stream:
+    """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
+    deadline = time.monotonic() + timeout
+    _wait(link, deadline)
+    try:
+        session = _in_loop(link, link.open_session(timeout), deadline)
+    except paramiko.ChannelException as error:
+        raise TransportError(
+            f"{link.name} allows no session more: {printable(error.text or '', 200)}",
+            hint="MaxSessions of its sshd is too low.",
+        ) from None
+    shell = new_shell(session)
+    try:
+        shell.start(max(1.0, deadline - time.monotonic()))
+        session.sendall(line_of(["js_here", *context_words(Context(env=env)), *argv]))
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        shell.close()
+        raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error
+    except BaseException:
+        shell.close()
+        raise
+    return CommandStream(session)

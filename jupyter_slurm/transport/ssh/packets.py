@@ -1,0 +1,126 @@
+"""Packets of an SSH connection: read many at once, and nothing sent that must not follow the end of a channel.
+
+paramiko lets two threads race: one sends data or the end of data, the other answers the server's CLOSE. What then comes
+after CLOSE makes OpenSSH's server drop the whole connection ("packet referred to nonexistent channel"). The order is
+decided here, where each message has its place in the row. Source: RFC 4254, 5.3.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Any
+
+import paramiko
+from paramiko.packet import NeedRekeyException, Packetizer
+
+__all__ = ["OrderlyPacketizer", "packetizer_class"]
+
+_READ = 128 << 10  # bytes taken from the socket at once: some packets
+_LONGEST_LINE = 64 << 10
+_OPENED = 91  # SSH_MSG_CHANNEL_OPEN_CONFIRMATION
+_CLOSE = 97
+_IN_CHANNEL = frozenset({93, 94, 95, 96, _CLOSE, 98})  # WINDOW_ADJUST, DATA, EXTENDED_DATA, EOF, CLOSE, REQUEST
+
+
+class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
+    """Nothing goes to a channel after its CLOSE; and two system calls a packet become one for several.
+
+    Parameters
+    ----------
+    source : socket or Channel
+        With a time-out, as :class:`paramiko.Transport` sets it.
+    """
+
+    def __init__(self, source: Any) -> None:
+        super().__init__(source)
+        self._source = source
+        self._ahead, self._at = b"", 0
+        self._order = threading.Lock()
+        self._ended: set[int] = set()
+
+    def send_message(self, data: paramiko.Message) -> None:
+        """Send a message, unless its channel has ended."""
+        message = data.asbytes()
+        if message[0] not in _IN_CHANNEL:
+            super().send_message(data)
+            return
+        channel = int.from_bytes(message[1:5], "big")
+        with self._order:
+            if channel in self._ended:
+                return
+            if message[0] == _CLOSE:
+                self._ended.add(channel)
+            super().send_message(data)
+
+    def read_message(self) -> tuple[int, paramiko.Message]:
+        """Return the next message; a number that the server uses again stands for a new channel."""
+        kind, message = super().read_message()
+        if kind == _OPENED:
+            self._ended.discard(int.from_bytes(message.asbytes()[4:8], "big"))
+        return kind, message
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Return exactly so many bytes.
+
+        Raises
+        ------
+        EOFError
+            The connection ends before.
+        NeedRekeyException
+            Nothing comes, and new keys are due.
+        """
+        while (have := len(self._ahead) - self._at) < n:
+            more = self._receive(may_rekey=check_rekey and not have)
+            self._ahead, self._at = self._ahead[self._at :] + more, 0
+        taken = self._ahead[self._at : self._at + n]
+        self._at += n
+        return taken
+
+    def readline(self, timeout: float) -> str:
+        """Return a line of the greeting, within so many seconds."""
+        deadline = time.monotonic() + timeout
+        while (end := self._ahead.find(b"\n", self._at)) < 0:
+            if len(self._ahead) - self._at > _LONGEST_LINE:
+                raise paramiko.SSHException("a line of the greeting has no end")
+            try:
+                more = self._source.recv(_READ)
+            except socket.timeout:  # noqa: UP041 - paramiko's name for it
+                if self.closed:
+                    raise EOFError from None
+                if time.monotonic() >= deadline:
+                    raise
+                continue
+            if not more:
+                raise EOFError
+            self._ahead, self._at = self._ahead[self._at :] + more, 0
+        line, self._at = self._ahead[self._at : end], end + 1
+        return line.removesuffix(b"\r").decode()
+
+    def _receive(self, *, may_rekey: bool) -> bytes:
+        while True:
+            if self.handshake_timed_out():
+                raise EOFError
+            try:
+                more: bytes = self._source.recv(_READ)
+            except (socket.timeout, BlockingIOError):  # noqa: UP041
+                if self.closed:
+                    raise EOFError from None
+                if may_rekey and self.need_rekey():
+                    raise NeedRekeyException from None
+                self._check_keepalive()
+            except OSError:
+                if self.closed:
+                    raise EOFError from None
+                raise
+            else:
+                if not more:
+                    raise EOFError
+                return more
+
+
+def packetizer_class() -> type | None:
+    """Return the class for a transport; None, paramiko's own, where that one has changed its inside."""
+    known = ("read_all", "readline", "handshake_timed_out", "need_rekey", "closed", "_check_keepalive", "send_message")
+    return OrderlyPacketizer if all(hasattr(Packetizer, name) for name in known) else None

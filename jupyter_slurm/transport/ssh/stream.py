@@ -1,0 +1,58 @@
+"""A stream of a tunnel over a channel: one that breaks is told apart from one that has said all."""
+
+from __future__ import annotations
+
+import contextlib
+
+import paramiko
+
+__all__ = ["ChannelStream"]
+
+_PIECE = 31 << 10  # bytes: a packet of its own, also within one of an SSH connection around this one
+
+
+class ChannelStream:
+    """See :class:`jupyter_slurm.transport.base.Stream`."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+        channel.settimeout(None)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended in both directions."""
+        return bool(self._channel.closed)
+
+    def recv(self, size: int) -> bytes:
+        """Wait for bytes."""
+        data: bytes = self._channel.recv(size)
+        if not data and not self._channel.eof_received:
+            raise ConnectionResetError("the connection to the far side broke")
+        return data
+
+    def sendall(self, data: bytes | memoryview) -> None:
+        """Send all of it."""
+        left = memoryview(data)
+        while left:
+            sent = self._channel.send(left[:_PIECE])
+            if not sent:
+                raise ConnectionResetError("the far side has ended the connection")
+            left = left[sent:]
+
+    def shutdown_write(self) -> None:
+        """Say that nothing more comes."""
+        with contextlib.suppress(paramiko.SSHException, EOFError):
+            self._channel.shutdown_write()
+
+    def settimeout(self, timeout: float | None) -> None:
+        """Let each call wait for so many seconds at most; then it raises ``TimeoutError``."""
+        self._channel.settimeout(timeout)
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send some of it, and return how many bytes."""
+        return int(self._channel.send(data))
+
+    def close(self) -> None:
+        """Let it go."""
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            self._channel.close()

@@ -1,0 +1,1 @@
+"""Ports of other machines, brought here: for this user only."""

@@ -1,0 +1,81 @@
+"""One connection of a tunnel: bytes in both directions, in two threads, until both have said all.
+
+Everything that goes into the stream is written by one thread, data as well as its end. The other one only ever breaks
+it off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+
+from jupyter_slurm.transport.base import Stream
+
+__all__ = ["PIECE", "reset", "splice"]
+
+PIECE = 256 << 10  # bytes read at once
+_LOOK = 0.5  # seconds between two looks whether the far side has gone altogether, once it has said all
+
+
+def reset(sock: socket.socket) -> None:
+    """Close a connection so that its other end is told that it broke (RST where there is such a thing)."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RD)  # a thread that still waits in recv is woken; close alone does not do it
+    sock.close()
+
+
+def splice(sock: socket.socket, stream: Stream) -> None:
+    """Carry bytes between a local connection and a stream, and close both in the end; blocks until then."""
+    connection = _Splice(sock, stream)
+    receiving = threading.Thread(target=connection.receive, name="jupyter-slurm-tunnel-down", daemon=True)
+    receiving.start()
+    connection.send()
+    receiving.join()
+    connection.close()
+
+
+class _Splice:
+    def __init__(self, sock: socket.socket, stream: Stream) -> None:
+        self._sock, self._stream = sock, stream
+        self._sent = threading.Event()
+        self._is_broken = False
+
+    def send(self) -> None:
+        """Carry what the local side says; the only writer of the stream."""
+        try:
+            while data := self._sock.recv(PIECE):
+                self._stream.sendall(data)
+            self._stream.shutdown_write()
+        except (OSError, EOFError):
+            self._is_broken = True
+            self._stream.close()  # wakes the other thread
+        finally:
+            self._sent.set()
+
+    def receive(self) -> None:
+        """Carry what the far side says."""
+        try:
+            while data := self._stream.recv(PIECE):
+                self._sock.sendall(data)
+            self._sock.shutdown(socket.SHUT_WR)
+        except (OSError, EOFError):
+            self._is_broken = True
+            self._stream.close()  # whoever sends may wait for the far side to take it
+        else:
+            # The local side may go on, unless nobody is there to hear it.
+            while not self._sent.wait(_LOOK) and not getattr(self._stream, "closed", False):
+                pass
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RD)  # wakes the other thread
+
+    def close(self) -> None:
+        """Close both ends: as broken, if one was."""
+        self._stream.close()
+        if self._is_broken:
+            reset(self._sock)
+        else:
+            self._sock.close()
