@@ -134,7 +134,7 @@ class AgentClient:
     ) -> tuple[bytes, int]:
         """GET bytes, and the size of the whole (``X-Total-Size``), or of the answer where there is none."""
         answer = self._call("GET", path, params=params, timeout=timeout)
-        return answer.content, int(answer.headers.get("X-Total-Size", len(answer.content)))
+        return answer.content, int(answer.headers.get("x-total-size", len(answer.content)))
 
     async def astream(
         self, path: str, params: Mapping[str, Any] | None = None

@@ -221,7 +221,7 @@ class Routes:
                 hint="Close notebooks or browser tabs.",
                 retry_after=_STREAM_AGAIN,
             )
-        sending = asyncio.ensure_future(send_events(call.handler, events, self._closing))
+        sending = asyncio.ensure_future(send_events(call.exchange, events, self._closing))
         self._open.add(sending)
         sending.add_done_callback(self._open.discard)
         await sending

@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
-from jupyter_slurm.agent.app import OperationHandler, problem
+from jupyter_slurm.agent.app import Exchange, problem
 
 __all__ = ["HEARTBEAT", "latest_only", "send_events"]
 
@@ -29,7 +29,7 @@ def _frame(event: str, data: Mapping[str, Any]) -> str:
 
 
 async def send_events(
-    handler: OperationHandler,
+    exchange: Exchange,
     events: AsyncIterator[Event],
     until: asyncio.Future[None],
     *,
@@ -47,30 +47,30 @@ async def send_events(
     heartbeat, deadline : float
         Seconds between signs of life; seconds after which a client that takes nothing is disconnected.
     """
-    handler.set_header("Content-Type", "text/event-stream")
+    exchange.set_header("Content-Type", "text/event-stream")
     upcoming: asyncio.Future[Event] | None = None
     try:
-        await _send(handler, ":\n\n", deadline)
-        while not handler.closed.done():
+        await _send(exchange, ":\n\n", deadline)
+        while not exchange.closed.done():
             upcoming = upcoming or asyncio.ensure_future(_next(events))
-            awaited: set[asyncio.Future[Any]] = {upcoming, handler.closed, until}
+            awaited: set[asyncio.Future[Any]] = {upcoming, exchange.closed, until}
             await asyncio.wait(awaited, timeout=heartbeat, return_when=asyncio.FIRST_COMPLETED)
             if until.done():
                 break
             if not upcoming.done():
-                await _send(handler, ":\n\n", deadline)
+                await _send(exchange, ":\n\n", deadline)
                 continue
             try:
                 event, data = upcoming.result()
             except StopAsyncIteration:
                 break
             except Exception as error:  # noqa: BLE001 - the status is sent: the stream itself must say what went wrong
-                await _send(handler, _frame("error", problem(error)[1]), deadline)
+                await _send(exchange, _frame("error", problem(error)[1]), deadline)
                 break
             upcoming = None
-            await _send(handler, _frame(event, data), deadline)
+            await _send(exchange, _frame(event, data), deadline)
     except (OSError, TimeoutError):  # the client is gone, or takes nothing (StreamClosedError is an OSError)
-        handler.disconnect()
+        exchange.disconnect()
     finally:
         if upcoming is not None:
             upcoming.cancel()
@@ -78,22 +78,21 @@ async def send_events(
                 await upcoming
         if isinstance(events, AsyncGenerator):
             await events.aclose()
-    if not handler.closed.done():
+    if not exchange.closed.done():
         if until.done():
-            handler.disconnect()
+            exchange.disconnect()
         else:
-            handler.finish()
+            exchange.end()
 
 
 async def _next(events: AsyncIterator[Event]) -> Event:
     return await anext(events)
 
 
-async def _send(handler: OperationHandler, text: str, deadline: float) -> None:
-    if handler.closed.done():
+async def _send(exchange: Exchange, text: str, deadline: float) -> None:
+    if exchange.closed.done():
         return
-    handler.write(text)
-    await asyncio.wait_for(handler.flush(), deadline)
+    await asyncio.wait_for(exchange.send(text.encode()), deadline)
 
 
 async def latest_only(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
