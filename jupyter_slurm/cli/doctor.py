@@ -10,7 +10,7 @@ import queue
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.transport.ssh.prompts import Prompt
+    from jupyter_slurm.transport.ssh.survey import Hop
 
 __all__ = ["Terminal", "add_parser", "examine", "run"]
 
@@ -57,7 +58,14 @@ def run(args: argparse.Namespace) -> int:
     return examine(args.cluster, load_settings().sites, options if wanted else None, sure=args.submit)
 
 
-def examine(name: str, folders: Sequence[str], options: Sequence[str] | None = None, *, sure: bool = False) -> int:
+def examine(
+    name: str,
+    folders: Sequence[str],
+    options: Sequence[str] | None = None,
+    *,
+    sure: bool = False,
+    arrived: Callable[[Terminal, Sequence[Hop]], Awaitable[bool]] | None = None,
+) -> int:
     """Look over the cluster of a profile, print what is found, and return 1 when something failed.
 
     Parameters
@@ -70,6 +78,8 @@ def examine(name: str, folders: Sequence[str], options: Sequence[str] | None = N
         Of sbatch, for a test job; None: none is submitted.
     sure : bool
         The person has agreed to it before.
+    arrived : callable, optional
+        Is given the hosts when all have let us in; True: it has changed something there.
     """
     from jupyter_slurm.sites.profile import load_profile
 
@@ -90,8 +100,11 @@ def examine(name: str, folders: Sequence[str], options: Sequence[str] | None = N
     async def agree(question: str) -> bool:
         return sure or await terminal.agree(question)
 
+    async def look(hops: Sequence[Hop]) -> bool:
+        return arrived is not None and await arrived(terminal, hops)
+
     job = None if options is None else doctor.TestJob(options, agree)
-    terminal.call(lambda: doctor.examine(profile, terminal, tell, job))
+    terminal.call(lambda: doctor.examine(profile, terminal, tell, job, look))
     statuses = [finding.status for finding in found]
     failed, warnings = statuses.count("failed"), statuses.count("warning")
     print(f"{failed} failed, {warnings} to look at." if failed or warnings else "Everything is fine.")
@@ -126,6 +139,12 @@ class Terminal:
     def do(self, act: Callable[[], None]) -> None:
         """Do a thing between two questions, such as to print; from any thread."""
         self._inbox.put(act)
+
+    def say(self, text: str) -> None:
+        """Show text between two questions; from any thread."""
+        from jupyter_slurm.handles.terminal import printable
+
+        self.do(lambda: print(printable(text), flush=True))
 
     async def ask(self, prompt: Prompt) -> Sequence[str] | None:
         """See :class:`jupyter_slurm.transport.ssh.prompts.Prompter`."""

@@ -1,26 +1,26 @@
-"""``jupyter slurm init``: a site profile from a few questions, and a key where there is none."""
+"""``jupyter slurm init``: a site profile from a few questions or a ready-made one, a key, and a look at the way."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import glob
+import getpass
 import json
 import os
 import re
-import shlex
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Any
 
 from jupyter_slurm.cli.asking import asked, yes
-from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.cli.known_names import host_names
+from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 
-__all__ = ["add_parser", "host_names", "run"]
+__all__ = ["add_parser", "run"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # of a file, too
-_DEEPEST = 16
+_LARGEST = 1_000_000
 
 
 def add_parser(subparsers: Any) -> None:
@@ -28,16 +28,27 @@ def add_parser(subparsers: Any) -> None:
     init = subparsers.add_parser(
         "init",
         help="set up the way to a cluster: a profile, and a key",
-        description="Ask how a cluster is reached, write its site profile, make and copy over a key if you want, and "
-        "look the way over.",
+        description="Ask how a cluster is reached, write its site profile, make a key and have it let in if you want, "
+        "and look the way over. What an option says is not asked.",
     )
     init.add_argument("cluster", nargs="?", metavar="CLUSTER", help="what you will call it")
+    init.add_argument("--profile", metavar="FILE", help="a ready-made profile, instead of the questions")
+    init.add_argument("--host", metavar="HOST", help="the login node, as ~/.ssh/config names it, or a host name")
+    init.add_argument("--user", metavar="NAME", help="your user name there")
+    init.add_argument("--jump", metavar="HOSTS", help="hosts on the way, the first one first, with commas; or none")
+    init.add_argument(
+        "--key", choices=("yes", "no"), help="whether hosts that lack it are given your key, or a new one"
+    )
+    init.add_argument("--no-passphrase", action="store_true", help="none for a key that is made")
+    init.add_argument("--overwrite", action="store_true", help="write the profile anew if it is there")
+    init.add_argument("--yes", action="store_true", help="take what is offered, where no option says otherwise")
     init.add_argument("--ssh-config", metavar="FILE", help="instead of ~/.ssh/config; the profile says so, too")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.cli.doctor import examine
+    from jupyter_slurm.cli.keys import key_bearer
     from jupyter_slurm.config import load_settings
 
     folders = load_settings().sites
@@ -45,67 +56,28 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "Settings.sites names no folder for profiles.", hint="Take it out of jupyter_slurm_config.py."
         )
-    name = args.cluster if args.cluster and _is_name(args.cluster) else asked("Name of the cluster", check=_is_name)
+    ready = _read(args.profile) if args.profile else None
+    name = _name(args, ready)
     path = os.path.join(folders[0], f"{name}.toml")
-    if os.path.exists(path) and not yes(f"{path} is there. Write it anew?", default=False):
+    if os.path.exists(path) and not (args.overwrite or yes(f"{path} is there. Write it anew?", default=False)):
         print(f"It stays. `jupyter slurm doctor {name}` looks it over.")
         return 1
-    profile, text = _interview(name, path, args.ssh_config)
+    profile, text = _Interview(args, name, path).text() if ready is None else _personal(args, name, path, ready)
     _write(path, text)
     print(f"Written: {path}")
-    _offer_key(profile)
+    wish = args.key or ("yes" if args.yes else None)
+    bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)
     print()
-    return examine(name, folders)
+    return examine(name, folders, arrived=bearer)
 
 
-# The questions --------------------------------------------------------------------------------------------------------
-
-
-def _interview(name: str, path: str, ssh_config: str | None) -> tuple[Profile, str]:
-    """Ask how a cluster is reached; return its profile, and the text of that."""
-    login: dict[str, Any] = {"ssh_config": os.path.abspath(ssh_config)} if ssh_config else {}
-
-    def read() -> Profile:
-        return parse_profile(name, _toml(login).encode(), path)
-
-    def takes(key: str, value: Callable[[str], Any]) -> Callable[[str], bool]:
-        def check(answer: str) -> bool:
-            before = dict(login)
-            chosen = value(answer)
-            login.pop(key, None)
-            if chosen is not None:
-                login[key] = chosen
-            try:
-                read()
-            except ConfigError as error:
-                print(error.message.removeprefix(f"{path}: "))
-                login.clear()
-                login.update(before)
-                return False
-            return True
-
-        return check
-
-    known = host_names(ssh_config or os.path.expanduser("~/.ssh/config"))
-    for number, host in enumerate(known, 1):
-        print(f"  {number:>3}  {host}")
-    number_of = {str(number): host for number, host in enumerate(known, 1)}
-    question = "Login node (a number, or a host name)" if known else "Login node (host name)"
-    host = number_of.get(answer := asked(question, check=takes("host", lambda a: number_of.get(a, a))), answer)
-    said = "as ~/.ssh/config says" if host in known else "as here"
-    asked("Your user name there", said, check=takes("user", lambda a: None if a == said else a))
-    said = "as ~/.ssh/config says" if host in known else "none"
-    asked(
-        "Hosts on the way, the first one first, with spaces between",
-        said,
-        check=takes("jump", lambda a: None if a == said else [] if a == "none" else re.split(r"[ ,]+", a)),
-    )
-    return read(), _toml(login)
-
-
-def _toml(login: dict[str, Any]) -> str:
-    # A JSON string or list of ASCII is one of TOML.
-    return "[login]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
+def _name(args: argparse.Namespace, ready: str | None) -> str:
+    if args.cluster and _is_name(args.cluster):
+        return str(args.cluster)
+    offered = os.path.basename(args.profile).removesuffix(".toml") if ready is not None else ""
+    if offered and not args.cluster and _is_name(offered):
+        return offered
+    return asked("Name of the cluster", check=_is_name)
 
 
 def _is_name(answer: str) -> bool:
@@ -119,34 +91,169 @@ def _is_name(answer: str) -> bool:
     return True
 
 
-def host_names(path: str, depth: int = 0) -> list[str]:
-    """Return the hosts that an OpenSSH configuration names, patterns left out, with the files that it includes."""
-    found: list[str] = []
-    for key, words in _lines(path):
-        if key == "host":
-            found += [word for word in words if not re.search(r"[*?!]", word)]
-        elif key == "include" and depth < _DEEPEST:
-            for word in words:
-                pattern = os.path.join(os.path.expanduser("~/.ssh"), os.path.expanduser(word))
-                for file in sorted(glob.glob(pattern)):
-                    found += host_names(file, depth + 1)
-    return list(dict.fromkeys(found))
+# The questions --------------------------------------------------------------------------------------------------------
 
 
-def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        return
-    for line in text.splitlines():
-        match = re.match(r"\s*(\w+)(?:\s*=\s*|\s+)(.*)", line)
-        if match is not None:
+class _Interview:
+    """Ask how a cluster is reached."""
+
+    def __init__(self, args: argparse.Namespace, name: str, path: str) -> None:
+        self._args, self._name, self._path = args, name, path
+        config = os.path.abspath(args.ssh_config) if args.ssh_config else None
+        self._login: dict[str, Any] = {"ssh_config": config} if config else {}
+        self._known = host_names(config or os.path.expanduser("~/.ssh/config"))
+
+    def text(self) -> tuple[Profile, str]:
+        """Return the profile, and the text of it."""
+        self._host()
+        is_known = self._login["host"] in self._known
+        said = self._args.user is not None or self._args.jump is not None
+        if not is_known or said or not self._is_right():
+            self._user("as ~/.ssh/config says" if is_known else "as here")
+            self._jump("as ~/.ssh/config says" if is_known else "none")
+        return self._read(), _toml(self._login)
+
+    def _host(self) -> None:
+        if self._args.host is None:
+            for number, host in enumerate(self._known, 1):
+                print(f"  {number:>3}  {host}")
+        number_of = {str(number): host for number, host in enumerate(self._known, 1)}
+        question = "Login node (a number, or a host name)" if self._known else "Login node (host name)"
+        self._put("host", self._args.host, question, "", lambda answer: number_of.get(answer, answer))
+
+    def _is_right(self) -> bool:
+        """Whether the way is the one that ``~/.ssh/config`` describes."""
+        from jupyter_slurm.services.carrier import way_of
+
+        try:
+            way = asyncio.run(way_of(self._read()))
+        except SlurmError as error:
+            print(f"{error.message}\n{error.hint}")
+            return False
+        print("The way there: " + " -> ".join(["this machine", *(f"{host.user}@{host.name}" for host in way)]))
+        return self._args.yes or yes("Is that right?", default=True)
+
+    def _user(self, default: str) -> None:
+        question = "Your user name there"
+        self._put("user", self._args.user, question, default, lambda answer: None if answer == default else answer)
+
+    def _jump(self, default: str) -> None:
+        question = "Hosts on the way, the first one first, with spaces between"
+
+        def hosts(answer: str) -> list[str] | None:
+            if answer == default:
+                return None
+            return [] if answer == "none" else [self._named(host) for host in re.split(r"[ ,]+", answer.strip())]
+
+        self._put("jump", self._args.jump, question, default, hosts)
+
+    def _named(self, host: str) -> str:
+        """Return a host on the way with the user name there: the one of the login node, if nothing else is known."""
+        is_plain = "@" not in host and host not in self._known
+        return f"{self._login['user']}@{host}" if is_plain and "user" in self._login else host
+
+    def _put(self, key: str, given: str | None, question: str, default: str, value: Callable[[str], Any]) -> None:
+        def takes(answer: str) -> bool:
+            before = dict(self._login)
+            chosen = value(answer)
+            self._login.pop(key, None)
+            if chosen is not None:
+                self._login[key] = chosen
             try:
-                words = shlex.split(match[2], comments=True)
-            except ValueError:  # an open quote; ssh refuses it
-                words = match[2].split()
-            yield match[1].lower(), words
+                self._read()
+            except ConfigError as error:
+                print(error.message.removeprefix(f"{self._path}: "))
+                self._login = before
+                return False
+            return True
+
+        if given is None and self._args.yes and default:
+            given = default
+        if given is None:
+            asked(question, default, check=takes)
+        elif not takes(given):
+            raise UsageError(f"--{key} {given} cannot be used.", hint="`jupyter slurm init --help` says what it takes.")
+
+    def _read(self) -> Profile:
+        return parse_profile(self._name, _toml({"host": "x", **self._login}).encode(), self._path)
+
+
+def _toml(login: dict[str, Any]) -> str:
+    # A JSON string or list of ASCII is one of TOML.
+    return "[login]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
+
+
+# A ready-made profile -------------------------------------------------------------------------------------------------
+
+
+def _read(named: str) -> str:
+    """Return the text of a profile: a file, or one that ships by its name."""
+    shipped = resources.files("jupyter_slurm.sites")
+    names = sorted(file.name.removesuffix(".toml") for file in shipped.iterdir() if file.name.endswith(".toml"))
+    try:
+        if named in names and not os.path.exists(named):
+            return shipped.joinpath(f"{named}.toml").read_text("utf-8")
+        with open(named, encoding="utf-8") as file:
+            return file.read(_LARGEST)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        ship = f" or one of {', '.join(names)}" if names else ""
+        raise ConfigError(f"{named} cannot be read: {reason}.", hint=f"Name a file{ship}.") from None
+
+
+def _personal(args: argparse.Namespace, name: str, path: str, text: str) -> tuple[Profile, str]:
+    """Return a ready-made profile with the person's own name in it, where it has none."""
+    for option in ("host", "jump", "ssh_config"):
+        if getattr(args, option):
+            raise UsageError(f"--{option.replace('_', '-')} is not for a ready-made profile.", hint="The file says it.")
+    profile = parse_profile(name, text.encode(), args.profile)
+    if profile.prelude:
+        print(f"Before every command, this profile runs on {profile.host}:\n{_indented(profile.prelude)}")
+    known = host_names(profile.ssh_config or os.path.expanduser("~/.ssh/config"))
+    hosts = [*(profile.jump or ()), profile.host]
+    unnamed = [host for host in hosts if "@" not in host and host not in known]
+    if profile.user is not None or (not unnamed and args.user is None):
+        return profile, text
+    here = getpass.getuser()
+
+    def takes(answer: str) -> bool:
+        try:
+            parse_profile(name, _toml({"host": "x", "user": answer}).encode(), path)
+        except ConfigError as error:
+            print(error.message.removeprefix(f"{path}: "))
+            return False
+        return True
+
+    user = args.user or (here if args.yes else asked(f"Your user name on {profile.host}", here, check=takes))
+    if not takes(user):
+        raise UsageError(f"--user {user} cannot be used.", hint="As you would write it for ssh.")
+    named = [f"{user}@{host}" if host in unnamed else host for host in profile.jump or ()]
+    return _with_name(name, path, text, user, named)
+
+
+def _with_name(name: str, path: str, text: str, user: str, jump: Sequence[str]) -> tuple[Profile, str]:
+    """Write a user name into the text of a profile, and leave all else as it is."""
+    before = parse_profile(name, text.encode(), path)
+    text = re.sub(r"(?m)^(\s*\[login\][^\n]*)$", lambda found: f"{found[1]}\nuser = {json.dumps(user)}", text, count=1)
+    if jump:
+        hosts = f"jump = {json.dumps(list(jump))}"
+        text = re.sub(r"(?ms)^\s*jump\s*=\s*\[.*?\]", lambda found: hosts, text, count=1)
+    try:
+        profile = parse_profile(name, text.encode(), path)
+    except ConfigError:
+        profile = before
+    if (profile.user, profile.jump or ()) != (user, tuple(jump)):
+        raise ConfigError(
+            f"Your user name cannot be written into {path}.",
+            hint='Copy the file, and write `user = "…"` under [login].',
+        )
+    return profile, text
+
+
+def _indented(text: str) -> str:
+    from jupyter_slurm.handles.terminal import printable
+
+    return "".join(f"    {line}\n" for line in printable(text).strip().splitlines()).rstrip("\n")
 
 
 # What is made ---------------------------------------------------------------------------------------------------------
@@ -164,30 +271,3 @@ def _write(path: str, text: str) -> None:
             here.close()
 
     asyncio.run(write())
-
-
-def _offer_key(profile: Profile) -> None:
-    """Offer to make a key if there is none, and to have it let in."""
-    from jupyter_slurm.cli.doctor import Terminal
-    from jupyter_slurm.services.enrolment import keys_for, put_key
-
-    paths, has_key = asyncio.run(keys_for(profile))
-    public = next((f"{path}.pub" for path in paths if os.path.exists(f"{path}.pub")), None)
-    if public is None and not has_key:
-        public = _make_key(next((path for path in paths if path.endswith("ed25519")), paths[0] if paths else None))
-    if public is None or not yes(f"Have {profile.host} let your key {public} in from now on?", default=True):
-        return
-    with open(public, encoding="utf-8") as file:
-        line = file.readline()
-    terminal = Terminal(profile.name)
-    added = terminal.call(lambda: put_key(profile, terminal, line))
-    print(f"{profile.host} lets it in from now on." if added else f"{profile.host} knows it; nothing was changed.")
-
-
-def _make_key(path: str | None) -> str | None:
-    """Make a key; the passphrase is between ssh-keygen and the person."""
-    if path is None or os.path.exists(path) or not yes(f"You have no key. Make one ({path})?", default=True):
-        return None
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    done = subprocess.run(["ssh-keygen", "-t", "ed25519", "-f", path], check=False)
-    return f"{path}.pub" if done.returncode == 0 else None

@@ -24,7 +24,7 @@ from jupyter_slurm.transport.ports import first_free, listeners
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.prompts import Prompter
-from jupyter_slurm.transport.ssh.survey import Walk, count_sessions, has_sftp, look_at_shell
+from jupyter_slurm.transport.ssh.survey import Hop, Walk, count_sessions, has_sftp, look_at_shell
 
 __all__ = ["TestJob", "examine"]
 
@@ -59,7 +59,11 @@ class TestJob:
 
 
 async def examine(
-    profile: Profile, prompter: Prompter, tell: Callable[[Finding], None], job: TestJob | None = None
+    profile: Profile,
+    prompter: Prompter,
+    tell: Callable[[Finding], None],
+    job: TestJob | None = None,
+    arrived: Callable[[Sequence[Hop]], Awaitable[bool]] | None = None,
 ) -> None:
     """Walk the way to a cluster by a log-in of its own, and end it again.
 
@@ -73,6 +77,9 @@ async def examine(
         Is given each finding as soon as it is known; from any thread.
     job : TestJob, optional
         None: nothing is submitted.
+    arrived : callable, optional
+        Is given the hosts when all have let us in; when it says that it has changed something there, the way is walked
+        once more.
     """
     try:
         way = await way_of(profile)
@@ -80,16 +87,21 @@ async def examine(
         tell(Finding("failed", "way", error.message, error.hint))
         return
     tell(Finding("ok", "way", " -> ".join(["this machine", *(host.name for host in way)])))
-    walk = Walk(way, personal_gate(prompter), tell)
-    link = Link(way, walk.gate)
-    try:
-        await link.connect()
-    except SlurmError as error:
-        tell(walk.failure(error))
-    else:
-        await _Visit(profile, link, tell, job).look_around()
-    finally:
-        link.close()
+    while True:
+        walk = Walk(way, lambda opened: personal_gate(prompter, opened), tell)
+        link = Link(way, walk.gate)
+        try:
+            try:
+                await link.connect()
+            except SlurmError as error:
+                tell(walk.failure(error))
+                return
+            if arrived is None or not await arrived(walk.hops):
+                await _Visit(profile, link, tell, job).look_around()
+                return
+            arrived = None
+        finally:
+            link.close()
 
 
 class _Visit:

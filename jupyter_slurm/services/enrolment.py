@@ -1,82 +1,120 @@
-"""A person's public key put where a login node looks for it."""
+"""A person's public keys put where the hosts of a way look for them."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from jupyter_slurm.domain.script import quote_argv
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.carrier import over, way_of
-from jupyter_slurm.services.slurm import printable, text_of
+from jupyter_slurm.services.carrier import way_of
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.identities import identities
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.ssh.ssh_agent import SshAgent
+from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.survey import Hop
 
-__all__ = ["keys_for", "put_key"]
+__all__ = ["Keys", "keys_for", "lacking", "let_in", "public_key_of"]
 
-# LINE BLOB. A line that is commented out does not count; a last line without an end gets one first.
+# LINE BLOB MARK. A line that is commented out does not count; a last line without an end gets one first.
 _PUT: Final = r"""
 umask 077
 cd || exit
 mkdir -p .ssh || exit
 keys=.ssh/authorized_keys
-if [ -f "$keys" ] && grep -v '^[[:space:]]*#' "$keys" | grep -qF -- "$2"; then echo there; exit 0; fi
+if [ -f "$keys" ] && grep -v '^[[:space:]]*#' "$keys" | grep -qF -- "$2"; then echo "$3 there"; exit 0; fi
 [ ! -s "$keys" ] || [ -z "$(tail -c 1 "$keys")" ] || echo >>"$keys" || exit
 printf '%s\n' "$1" >>"$keys" && chmod 0600 "$keys" || exit
 ! command -v restorecon >/dev/null 2>&1 || restorecon -F .ssh "$keys" >/dev/null 2>&1
-echo added
+echo "$3 added"
 """
 
 
-async def keys_for(profile: Profile) -> tuple[tuple[str, ...], bool]:
-    """Return where keys for the login node are looked for, and whether there is any, in a file or in the agent.
+@dataclass(frozen=True)
+class Keys:
+    """What a person has to show the hosts of a way.
+
+    Attributes
+    ----------
+    way : tuple of Host
+    has_any : bool
+        Whether there is any key, in a file or in the agent, for the login node.
+    path : str or None
+        Where one that is made would lie.
+    """
+
+    way: tuple[Host, ...]
+    has_any: bool
+    path: str | None
+
+
+async def keys_for(profile: Profile) -> Keys:
+    """Look for the keys that a person has for the way of a profile.
 
     Raises
     ------
     ConfigError
         The way cannot be worked out.
     """
-    host = (await way_of(profile))[-1]
+    way = await way_of(profile)
+    host = way[-1]
     agent = SshAgent(host.identity_agent) if host.identity_agent else None
     found, _ = await asyncio.to_thread(identities, host, agent)
-    return host.identity_files, bool(found)
+    paths = host.identity_files
+    path = next((path for path in paths if path.endswith("ed25519")), paths[0] if paths else None)
+    return Keys(tuple(way), bool(found) or public_key_of(host) is not None, path)
 
 
-async def put_key(profile: Profile, prompter: Prompter, public_key: str) -> bool:
-    """Log in, and let a key in from now on; False: the login node knew it.
+def public_key_of(host: Host) -> str | None:
+    """Return the file of the public key that is for a host; None: there is none here."""
+    return next((f"{path}.pub" for path in host.identity_files if os.path.exists(f"{path}.pub")), None)
+
+
+async def let_in(hop: Hop, public: str) -> bool:
+    """Have a host let a key in from now on; False: it is written there already.
 
     Parameters
     ----------
-    profile : Profile
-        How the login node is reached.
-    prompter : Prompter
-        Who is asked for the password.
-    public_key : str
-        One line, as in the ``.pub`` file.
+    hop : Hop
+        The host, which has let the person in otherwise.
+    public : str
+        File of the public key.
 
     Raises
     ------
-    SlurmError
-        The log-in failed, or the file there cannot be written.
+    TransportError
+        It cannot be written there.
     """
-    way = await way_of(profile)
-    link = Link(way, personal_gate(prompter))
-    transport = over(link, replace(profile, prelude="", login_shell=False))
-    try:
-        await link.connect()
-        line = public_key.strip()
-        done = await transport.run(["/bin/sh", "-c", _PUT, "sh", line, line.split()[1]])
-    finally:
-        transport.close()
-    said = text_of(done.stdout).strip()
-    if done.exit_code or said not in ("added", "there"):
+    line = await asyncio.to_thread(_first_line, public)
+    words = line.split()
+    if len(words) < 2:
         raise TransportError(
-            f"the key could not be written to ~/.ssh/authorized_keys on {profile.host}: "
-            f"{printable(text_of(done.stderr)).strip() or 'no reason given'}",
-            hint=f"Is the home there in order, and not full? `ssh-copy-id {profile.host}` does the same.",
+            f"{public} is no public key", hint="`ssh-keygen -y -f KEY` prints it from the private one."
         )
-    return said == "added"
+    mark = secrets.token_hex(8)
+    script = f"set -- {quote_argv([line, words[1], mark])}\n{_PUT}"
+    code, said = await asyncio.to_thread(hop.run, script)
+    if code == 0:
+        for answer, is_new in ((f"{mark} added", True), (f"{mark} there", False)):
+            if answer in said:
+                return is_new
+    reason = said.replace(mark, "").strip()[-500:] or f"exit code {code}"
+    raise TransportError(
+        f"~/.ssh/authorized_keys on {hop.host.name} could not be written: {reason}",
+        hint="Is the home there in order, and not full? Many sites have a web page for keys.",
+    )
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.readline().strip()
+
+
+def lacking(hops: Sequence[Hop]) -> list[tuple[Hop, str]]:
+    """Return the hosts that take keys, but none of the person's, each with the public key for it, if there is one."""
+    found = [(hop, public_key_of(hop.host)) for hop in hops if hop.refused_keys]
+    return [(hop, public) for hop, public in found if public is not None]

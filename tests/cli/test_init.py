@@ -15,13 +15,15 @@ import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ssh_hosts import SshHost
+from ssh_hosts import Site, SshHost
+from ssh_hosts.people import People
 
-from jupyter_slurm.cli.init import host_names
+from jupyter_slurm.cli.known_names import host_names
 
-Script = list[tuple[str, str]]
+Script = list[tuple[str, Any]]
 
 
 @pytest.fixture
@@ -59,70 +61,164 @@ def init(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     return run
 
 
-def entry(host: SshHost, key: Path, known: Path) -> str:
-    text = host.ssh_config.read_text().replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask")
-    text = re.sub(r"IdentityFile .*", f"IdentityFile {key}", text)
-    return re.sub(r"UserKnownHostsFile .*", f"UserKnownHostsFile {known}", text)
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) -> None:
+    """Five questions, beside what ssh-keygen and the hosts ask: no ~/.ssh, no key, a gateway and a password."""
+    by_password = {"PasswordAuthentication": "yes", "UsePAM": "no", "AuthenticationMethods": "any"}
+    site = new_ssh_site(nodes=1, gateway_options=by_password, login_options=by_password)
+    for host in (site.gateway, *site.logins.values()):
+        (host.etc / "authorized_keys.d" / site.user).unlink()
+    passphrase = secrets.token_hex(4)
+    gateway = site.gateway.address
+    dialogue: Script = [
+        ("Name of the cluster", "far"),
+        (r"Login node \(host name\)", "login"),
+        ("Your user name there", site.user),
+        ("Hosts on the way", gateway),
+        (rf"Make one .*, and have {gateway} and login let it in .*yes\]", ""),
+        ("Enter passphrase", passphrase),
+        ("Enter same passphrase again", passphrase),
+        *[("remember this key", "yes"), ("Password for", site.password)] * 2,
+        *[("Passphrase for", passphrase)] * 2,
+    ]
+    said = laptop.slurm("init", dialogue=dialogue, timeout=150)
+    assert said.code == 0, said.text
+    assert site.password not in said.text
+    assert passphrase not in said.text
+    assert f"{gateway} lets it in from now on" in said.text
+    assert "login knows it" in said.text, "homes are shared here"
+    key = laptop.ssh / "id_ed25519"
+    for host in (gateway, "login"):
+        assert f"{host}, log-in: {site.user} is let in by key {key}" in said.text
+    jump = [f"{site.user}@{gateway}"]
+    written = tomllib.loads((laptop.home / "sites" / "far.toml").read_text())
+    assert written == {"login": {"host": "login", "user": site.user, "jump": jump}}
+    keys = Path(f"~{site.user}/.ssh/authorized_keys").expanduser()
+    assert keys.read_text() == (laptop.ssh / "id_ed25519.pub").read_text()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (keys, key, laptop.ssh)] == [0o600, 0o600, 0o700]
 
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_from_a_password_to_a_key(
-    init: Callable[..., tuple[int, str]],
-    ssh_host: Callable[..., SshHost],
-    new_user: Callable[..., str],
-    tmp_path: Path,
-) -> None:
-    password = secrets.token_hex(8)
-    user = new_user(password=password)
-    options = {"PasswordAuthentication": "yes", "UsePAM": "no"}
-    host = ssh_host(name="far-host", users=[user], options=options)
-    (host.etc / "authorized_keys.d" / user).unlink()
-    key, known = tmp_path / "keys" / "id_ed25519", tmp_path / "known_hosts"
-    (tmp_path / "config").write_text(entry(host, key, known))
-    passphrase = secrets.token_hex(4)
-    begin: Script = [
-        ("Name of the cluster", "lo cal"),
-        ("letters, digits.*\n.*Name of the cluster", "far"),
-        ("1  far-host\n.*Login node", "1"),
-        ("Your user name there", ""),
-        ("Hosts on the way", ""),
+@pytest.mark.slurm
+def test_who_has_all_of_it_answers_three_questions_and_the_host(laptop: Any, ssh_site: Site) -> None:
+    laptop.knows(ssh_site)
+    dialogue: Script = [
+        ("Name of the cluster", "far"),
+        ("2  login\n(.*\n)*Login node", "2"),
+        (f"this machine -> {ssh_site.user}@gateway -> {ssh_site.user}@login\nIs that right.*yes\\]", ""),
+        ("erification code", ssh_site.codes.next),
     ]
-    make: Script = [
-        (r"Make one .*yes\]", ""),
-        ("Enter passphrase", passphrase),
-        ("Enter same passphrase again", passphrase),
-    ]
-    let_in: Script = [("from now on\\?", "yes"), ("remember this key", "yes"), ("Password for", password)]
-    code, said = init(
-        [*begin, *make, *let_in, ("Passphrase for", passphrase)], "--ssh-config", str(tmp_path / "config")
-    )
-    assert password not in said
-    assert passphrase not in said
-    assert "far-host lets it in from now on" in said
-    assert f"far-host, log-in: {user} is let in" in said, "doctor comes in by the key"
-    assert code in (0, 1)  # there is no Slurm behind this host, or none that answers
-    profile = tmp_path / "sites" / "far.toml"
-    assert tomllib.loads(profile.read_text()) == {"login": {"host": "far-host", "ssh_config": str(tmp_path / "config")}}
-    keys = Path(f"~{user}/.ssh/authorized_keys").expanduser()
-    assert keys.read_text() == key.with_suffix(".pub").read_text()
-    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    said = laptop.slurm("init", dialogue=dialogue)
+    assert said.code == 0, said.text
+    assert said.text.count("erification code") == 1
+    assert "(yes/no)" not in said.text.partition("Is that right")[2].partition("\n")[2], "nobody is offered a key"
+    assert tomllib.loads((laptop.home / "sites" / "far.toml").read_text()) == {"login": {"host": "login"}}
 
-    # Once more: the profile is not touched without a yes, and the key is not there twice, whatever is before it.
-    profile.write_text("# mine\n[login]\nhost = 'far-host'\n")
-    code, said = init([("Write it anew", "")], "far")
-    assert code == 1
-    assert profile.read_text().startswith("# mine")
-    keys.write_text(f"#{keys.read_text()}ssh-rsa AAAA other")
-    again: Script = [("Write it anew", "yes"), *begin[2:], let_in[0], let_in[2]]
-    _, said = init([*again, ("Passphrase for", passphrase)], "far", "--ssh-config", str(tmp_path / "config"))
-    assert "lets it in from now on" in said
-    assert keys.read_text().splitlines()[1:] == ["ssh-rsa AAAA other", key.with_suffix(".pub").read_text().strip()]
-    again = [("Write it anew", "yes"), *begin[2:], let_in[0], ("Passphrase for", passphrase)]
-    _, said = init([*again, ("Passphrase for", passphrase)], "far", "--ssh-config", str(tmp_path / "config"))
-    assert "far-host knows it" in said
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
+    laptop: Any, new_ssh_site: Callable[..., Site], new_user: Callable[..., str]
+) -> None:
+    """One where no command runs goes without it; the other one has it at the end, once."""
+    by_password = {"PasswordAuthentication": "yes", "UsePAM": "no", "AuthenticationMethods": "any"}
+    site = new_ssh_site(
+        nodes=1, gateway_options={**by_password, "ForceCommand": "/bin/false"}, login_options=by_password
+    )
+    for host in (site.gateway, *site.logins.values()):
+        (host.etc / "authorized_keys.d" / site.user).unlink()
+    laptop.knows(site)
+    keys = People.write(site.user, ".ssh/authorized_keys", f"#{(laptop.ssh / 'key.pub').read_text()}ssh-rsa AAAA x")
+    passwords: Script = [("Password for", site.password)] * 2
+    offers: Script = [("Have gateway let your key .*yes\\]", ""), ("Have login let your key .*yes\\]", "yes")]
+    options = ("--host", "login", "--jump", "gateway", "--user", site.user)
+    said = laptop.slurm("init", "far", *options, dialogue=[*passwords, *offers])
+    assert "gateway goes without it" in said.text
+    assert "login lets it in from now on" in said.text
+    assert f"login, log-in: {site.user} is let in by key {laptop.ssh / 'key'}" in said.text
+    assert keys.read_text().splitlines()[1:] == ["ssh-rsa AAAA x", (laptop.ssh / "key.pub").read_text().strip()]
+
+    # Once more: it is there, but others may write to it, so that sshd does not take it.
+    keys.chmod(0o666)
+    again: Script = [("Write it anew.*no\\]", "yes"), ("Is that right.*yes\\]", ""), *passwords]
+    again += [("Have gateway let", "no"), offers[1]]
+    said = laptop.slurm("init", "far", "--host", "login", dialogue=again)
+    assert "login knows it, and does not take it" in said.text
     assert len(keys.read_text().splitlines()) == 3
+    said = laptop.slurm("init", "far", dialogue=[("Write it anew.*no\\]", "")])
+    assert said.code == 1
+    assert "It stays" in said.text
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost]) -> None:
+    host = ssh_host(name="far-host")
+    laptop.write(".ssh/known_hosts", host.known_hosts_lines())
+    argv = ("init", "far", "--host", host.address, "--user", host.user, "--jump", "none")
+    done = laptop.printed(*argv, "--key", "yes", "--no-passphrase")
+    assert done.returncode == 1
+    assert "Host key" not in done.stdout
+    assert f"did not let {host.user} in" in done.stdout, "it takes keys only, and does not know this one"
+    key = laptop.ssh / "id_ed25519"
+    made = key.read_bytes()
+    host.authorize(host.user, key.with_suffix(".pub").read_text())
+    refused = laptop.printed(*argv)
+    assert refused.returncode == 1
+    assert "Nobody can be asked here" in refused.stderr
+    assert "Write it anew" in refused.stderr
+    done = laptop.printed(*argv, "--overwrite", "--yes")
+    assert f"log-in: {host.user} is let in by key {key}" in done.stdout
+    assert key.read_bytes() == made
+    login = {"host": host.address, "user": host.user}
+    assert tomllib.loads((laptop.home / "sites" / "far.toml").read_text()) == {"login": login}
+    wrong = laptop.printed("init", "other", "--host=-x", "--yes")
+    assert wrong.returncode == 1
+    assert "--host -x cannot be used" in wrong.stderr
+
+
+_READY = """# Ours
+title = "Far away"
+
+[login]  # the way
+host = "login.invalid"
+jump = [
+    "known", "gate.invalid",
+]
+
+[shell]
+prelude = "module load slurm"
+"""
+
+
+def test_a_ready_made_profile_gets_only_the_name_of_the_person(
+    init: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text("Host known\n    HostName known.invalid\n    IdentityFile none\n")
+    ready = _READY.replace("# the way", f'# the way\nssh_config = "{tmp_path}/config"')
+    (tmp_path / "far.toml").write_text(ready)
+    dialogue: Script = [("Your user name on login.invalid", "a b"), ("user .*\n.*Your user name", "ana")]
+    code, said = init(dialogue, "--profile", str(tmp_path / "far.toml"), "--key", "no")
+    assert code == 1
+    assert "this profile runs on login.invalid:\n    module load slurm\n" in said
+    written = (tmp_path / "sites" / "far.toml").read_text()
+    expected = tomllib.loads(ready)
+    expected["login"] |= {"user": "ana", "jump": ["known", "ana@gate.invalid"]}
+    assert tomllib.loads(written) == expected
+    assert written.startswith('# Ours\ntitle = "Far away"\n\n[login]  # the way\nuser = "ana"\n')
+    code, said = init([("is there. Write it anew", "no")], "--profile", str(tmp_path / "far.toml"))
+    assert code == 1
+    assert (tmp_path / "sites" / "far.toml").read_text() == written
+    code, said = init([], "--profile", str(tmp_path / "none.toml"))
+    assert code == 1
+    assert "No such file" in said
+    (tmp_path / "odd.toml").write_text('login = {host = "login.invalid"}\n')
+    code, said = init([], "odd", "--profile", str(tmp_path / "odd.toml"), "--user", "ana")
+    assert "cannot be written into" in said
+    assert not (tmp_path / "sites" / "odd.toml").exists()
 
 
 def test_what_is_typed_becomes_a_profile(init: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
@@ -134,10 +230,10 @@ def test_what_is_typed_becomes_a_profile(init: Callable[..., tuple[int, str]], t
         ("user.*\n.*Your user name", "ana"),
         ("Hosts on the way", "first.invalid ana@second.invalid"),
     ]
-    code, said = init(dialogue, "far", "--ssh-config", str(tmp_path / "config"))
+    code, said = init(dialogue, "far", "--ssh-config", str(tmp_path / "config"), "--key", "no")
     assert code == 1
     assert "first.invalid, reached: " in said, "doctor looked it over"
-    jump = ["first.invalid", "ana@second.invalid"]
+    jump = ["ana@first.invalid", "ana@second.invalid"]
     login = {"host": "login.invalid", "user": "ana", "jump": jump, "ssh_config": str(tmp_path / "config")}
     written = tmp_path / "sites" / "far.toml"
     assert tomllib.loads(written.read_text()) == {"login": login}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import paramiko
 
@@ -15,12 +16,25 @@ from jupyter_slurm.transport.ssh.ssh_config import Host
 __all__ = ["personal_gate"]
 
 
-def personal_gate(prompter: Prompter) -> Gate:
-    """Return the checks of a connection for the person behind ``prompter``, who is asked in the running event loop."""
+def personal_gate(
+    prompter: Prompter, opened: Callable[[Host, tuple[str, ...]], None] = lambda host, tried: None
+) -> Gate:
+    """Return the checks of a connection for the person behind ``prompter``, who is asked in the running event loop.
+
+    Parameters
+    ----------
+    prompter : Prompter
+        Who can ask the person.
+    opened : callable, optional
+        Is given each host that has let us in, and what was tried; from another thread.
+    """
     asker = Asker(prompter, asyncio.get_running_loop())
 
     def check(host: Host, key: paramiko.PKey) -> None:
         shown = getattr(key, "public_blob", None)
         verify(host, shown.key_blob if shown is not None else key.asbytes(), asker.ask)
 
-    return Gate(check, lambda host, transport: log_in(transport, host, asker), host_key_order)
+    def enter(host: Host, transport: paramiko.Transport) -> None:
+        opened(host, log_in(transport, host, asker))
+
+    return Gate(check, enter, host_key_order)

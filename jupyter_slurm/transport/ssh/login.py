@@ -34,8 +34,13 @@ _MOST_PARTS = 16  # methods that a host may want one after the other
 _AGAIN = "That was not accepted. Try again."
 
 
-def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> None:
+def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> tuple[str, ...]:
     """Authenticate on a transport whose host key was verified; blocks, also for as long as a person thinks.
+
+    Returns
+    -------
+    tuple of str
+        What was tried, and what became of it: ``key PATH: accepted``, ``password: wrong`` …
 
     Raises
     ------
@@ -46,11 +51,9 @@ def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> None:
         broke meanwhile, and may be better in a moment.
     """
     try:
-        _Login(transport, host, asker).run()
+        return _Login(transport, host, asker).run()
     except LoginFailed as error:
         failed = error
-    else:
-        return
     # Whoever keeps the error must not keep the frames in which a password was at hand.
     failed.__context__ = None
     raise failed.with_traceback(None)
@@ -68,8 +71,8 @@ class _Login:
         self._shown = False
         self._loaded: dict[str, PrivateKey] = {}
 
-    def run(self) -> None:
-        """Try the methods that the server takes until one of them is enough."""
+    def run(self) -> tuple[str, ...]:
+        """Try the methods that the server takes until one of them is enough; return what was tried."""
         try:
             self._auth.begin()
             reply = self._auth.request("none")
@@ -87,6 +90,7 @@ class _Login:
             raise self._hung_up(lost) from None
         finally:
             self._loaded.clear()
+        return tuple(self._tried)
 
     def _fresh(self) -> dict[str, Iterator[Reply]]:
         ways = {"publickey": self._keys, "keyboard-interactive": self._questions, "password": self._passwords}

@@ -22,7 +22,7 @@ from jupyter_slurm.transport.ssh.known_hosts import judge
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
-__all__ = ["ShellLook", "Walk", "count_sessions", "has_sftp", "look_at_shell"]
+__all__ = ["Hop", "ShellLook", "Walk", "count_sessions", "has_sftp", "look_at_shell"]
 
 _CHANNEL: Final = 30.0  # seconds
 _PATIENCE: Final = 10.0
@@ -36,25 +36,33 @@ class Walk:
     ----------
     way : sequence of Host
         The hosts.
-    gate : Gate
-        Who decides; its calls are passed on.
+    new_gate : callable
+        Given what hears how a host was entered, returns who decides; its calls are passed on.
     tell : callable
         Is given what was found; from another thread.
     clock : callable, optional
         Seconds.
+
+    Attributes
+    ----------
+    hops : list of Hop
+        The hosts that have let us in so far.
     """
 
     def __init__(
         self,
         way: Sequence[Host],
-        gate: Gate,
+        new_gate: Callable[[Callable[[Host, tuple[str, ...]], None]], Gate],
         tell: Callable[[Finding], None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._way, self._inner, self._tell, self._clock = tuple(way), gate, tell, clock
+        self._way, self._tell, self._clock = tuple(way), tell, clock
         self._hop, self._step, self._since = 0, "reached", clock()
-        self.gate = Gate(self._verify, self._login, gate.key_types)
+        self._opened: dict[Host, tuple[str, ...]] = {}
+        self._inner = new_gate(self._opened.__setitem__)
+        self.gate = Gate(self._verify, self._login, self._inner.key_types)
+        self.hops: list[Hop] = []
 
     def failure(self, error: SlurmError) -> Finding:
         """Return what it means that the walk ended with an error."""
@@ -78,12 +86,68 @@ class Walk:
 
     def _login(self, host: Host, transport: paramiko.Transport) -> None:
         self._inner.login(host, transport)
-        self._ok(host, f"{host.user} is let in ({printable(transport.remote_version, 100)})")
+        hop = Hop(host, self._opened.get(host, ()), transport)
+        how = f" by {' and '.join(hop.accepted)}" if hop.accepted else ""
+        self._ok(host, f"{host.user} is let in{how} ({printable(transport.remote_version, 100)})")
+        if self._hop < len(self._way):
+            self.hops.append(hop)
         self._hop, self._step, self._since = self._hop + 1, "reached", self._clock()
 
     def _ok(self, host: Host, said: str) -> None:
         if self._hop < len(self._way):  # a connection that breaks later and is made again is another matter
             self._tell(Finding("ok", f"{host.name}, {self._step}", said))
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A host of a way that has let us in.
+
+    Attributes
+    ----------
+    host : Host
+    tried : tuple of str
+        What it was shown, and what became of it: ``key PATH: accepted`` …
+    transport : paramiko.Transport
+        The connection to it.
+    """
+
+    host: Host
+    tried: tuple[str, ...]
+    transport: paramiko.Transport
+
+    @property
+    def accepted(self) -> list[str]:
+        """What it accepted: ``key PATH``, ``certificate PATH``, ``password`` …"""
+        return [line.removesuffix(": accepted") for line in self.tried if line.endswith(": accepted")]
+
+    @property
+    def refused_keys(self) -> bool:
+        """Whether it takes keys, and took none of the person's."""
+        shown = [line for line in self.tried if line.startswith(("key ", "certificate "))]
+        return any(": refused" in line for line in shown) and not any(line.endswith(": accepted") for line in shown)
+
+    def run(self, script: str, timeout: float = 30.0) -> tuple[int, str]:
+        """Run text in ``/bin/sh`` there, whatever the login shell; return the exit code and what was printed. Blocks.
+
+        Raises
+        ------
+        TransportError
+            No command runs there, or it does not end in time.
+        """
+        out = b""
+        try:
+            with contextlib.closing(self.transport.open_session(timeout=timeout)) as channel:
+                channel.settimeout(timeout)
+                channel.set_combine_stderr(True)
+                channel.exec_command("exec /bin/sh -s")
+                channel.sendall(script.encode("utf-8", "surrogateescape"))
+                channel.shutdown_write()
+                while len(out) < _NOISE and (data := channel.recv(1 << 16)):
+                    out += data
+                code = channel.recv_exit_status() if channel.status_event.wait(timeout) else -1
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise TransportError(f"no command runs on {self.host.label}: {printable(str(error), 300)}") from error
+        return code, printable(out, 4000).strip()
 
 
 @dataclass(frozen=True)
