@@ -1,0 +1,137 @@
+"""What a person types during a log-in is nowhere else, on no host: not for a moment in a command line or an environment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_hosts import Site
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.services.core import Core
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+
+class Watch:
+    """Looks at the command lines and environments of all processes, again and again: those of all hosts are among them."""
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+        self.rounds = 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._end.wait(0.005):
+            for process in os.listdir("/proc"):
+                if process.isdigit() and int(process) != os.getpid():
+                    for kind in ("cmdline", "environ"):
+                        with contextlib.suppress(OSError):
+                            self.seen.add(Path("/proc", process, kind).read_bytes())
+            self.rounds += 1
+
+    def stop(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def where(self, secret: str) -> list[bytes]:
+        return [text for text in self.seen if secret.encode() in text]
+
+
+@pytest.fixture(scope="module")
+def site(new_ssh_site: Callable[..., Site]) -> Site:
+    return new_ssh_site(way_in="password+code", nodes=1)
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    watching = Watch()
+    yield watching
+    watching.stop()
+
+
+async def answer(core: Core, site: Site, given: list[str]) -> None:
+    """Answer what the gateway asks for."""
+    done: set[str] = set()
+    while True:
+        for prompt in core.prompts():
+            if prompt["id"] not in done:
+                done.add(prompt["id"])
+                texts = [question["text"] for question in prompt["questions"]]
+                answers = [site.codes.next() if "erification" in text else site.password for text in texts]
+                given += answers
+                core.answer(prompt["id"], answers)
+        await asyncio.sleep(0.02)
+
+
+def submission(text: str) -> dict[str, Any]:
+    key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+    return {"key": key, "kind": "script", "text": text, "options": [], "args": [], "context": {}, "python": None}
+
+
+def readable(folder: Path) -> bytes:
+    """All that lies below a folder."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    return b"\n".join(path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("carrier", ["paramiko"])
+async def test_what_was_typed_is_nowhere(
+    carrier: str, tmp_path: Path, site: Site, watch: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "sites").mkdir()
+    login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\ncarrier = "{carrier}"\n'
+    (tmp_path / "sites" / "far.toml").write_text(login)
+    folders = {"job_root": tmp_path / "jobs", "state_dir": tmp_path / "state", "runtime_dir": site.directory / carrier}
+    folders["runtime_dir"].mkdir(mode=0o700)
+    core = Core(Settings(sites=[str(tmp_path / "sites")], **{name: str(path) for name, path in folders.items()}))
+    await core.start()
+    given: list[str] = []
+    answering = asyncio.create_task(answer(core, site, given))
+    try:
+        await core.register_cluster(None, None, "far")
+        await core.connect("far")
+        job = await core.submit("far", submission("#!/bin/sh\nenv\n"))
+        async with asyncio.timeout(120):
+            async for _ in core.stream("far", job["key"], {}):
+                pass
+        output = (await core.output("far", job["key"], "stdout", 0, None))[0]
+        shown = await core.command("far", ["scontrol", "show", "job", job["id"]], table=False, context={})
+        with pytest.raises(Exception) as refused:  # noqa: PT011 - whatever it says is looked at
+            await core.command("far", ["scontrol", "show", "job", "nonsense"], table=False, context={"cwd": "/nowhere"})
+        await core.disconnect("far")
+    finally:
+        answering.cancel()
+        await core.stop()
+        watch.stop()
+    assert len(given) == 2, "a password and a code"
+    assert watch.rounds > 10
+    for secret in given:
+        assert not watch.where(secret)
+        assert secret not in caplog.text
+        assert secret not in f"{job}{shown}{refused.value!r}{refused.value}{vars(refused.value)}"
+        assert secret.encode() not in output
+        for folder in (tmp_path, folders["runtime_dir"]):
+            assert secret.encode() not in readable(folder)
+
+
+async def test_the_watch_sees_what_is_there_for_a_moment(watch: Watch, site: Site) -> None:
+    secret = secrets.token_hex(8)
+    host = site.logins["login1"]
+    for _ in range(20):
+        await asyncio.to_thread(host.run, "sh", "-c", f": {secret}x; sleep 0.05")
+        if watch.where(f"{secret}x"):
+            break
+    assert watch.where(f"{secret}x")
