@@ -35,6 +35,7 @@ from jupyter_slurm.services.slurm import (
     text_of,
 )
 from jupyter_slurm.services.store import Store
+from jupyter_slurm.services.tails import Tails
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
 from jupyter_slurm.services.where import Where
@@ -88,6 +89,7 @@ class Cluster:
         self.signs = Signs(self.tracker, self.shelf)
         self._intake = Intake(self.about, where, settings, self.client, self.shelf, self.settler, self.tracker)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
+        self._tails = Tails(transport)
         self._bus = bus
         self._watching: asyncio.Task[None] | None = None
         self._glancing: asyncio.Task[None] | None = None
@@ -106,6 +108,7 @@ class Cluster:
         """End the watching; jobs and executions of sbatch go on."""
         await self.settler.stop()
         await self.watcher.stop()
+        await self._tails.stop()
         await self.tracker.stop()
         for task in (self._watching, self._glancing):
             if task is not None:
@@ -295,6 +298,7 @@ class Cluster:
             self.watcher.wake()
             follow = output.follow(
                 self._transport,
+                self._tails,
                 lambda: (self.tracker.find(reference) or entry).of_task(task),
                 positions,
                 changed,

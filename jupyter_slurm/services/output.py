@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.paths import STREAMS
+from jupyter_slurm.services.tails import Tails
 from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.ssh.base import LinkLost
 
 __all__ = ["STREAMS", "follow", "read_output"]
 
 _CHUNK = 262_144
-_QUICK, _SLOW = 0.2, 1.0
+_AGAIN = 5.0  # seconds after which what could not be read is tried again
 
 
 async def read_output(
@@ -45,6 +48,7 @@ async def read_output(
 
 async def follow(
     transport: Transport,
+    tails: Tails,
     look: Callable[[], Entry],
     offsets: dict[str, int],
     changed: asyncio.Event,
@@ -53,55 +57,80 @@ async def follow(
     """Yield what a job prints and becomes, until it is over and everything has been said.
 
     ``offsets`` says how much of each stream the listener has already. A negative one asks for the end only: the first
-    event says where that begins. ``printed`` is called when there was something.
+    event says where that begins. ``changed`` is set when the job becomes something else; ``printed`` is called when
+    there was something.
+
+    Raises
+    ------
+    LinkLost
+        The job is over, and how much it printed cannot be found out now: ask again from where this ended.
     """
     told: dict[str, Any] | None = None
-    pause = _QUICK
-    while True:
-        entry = look()
-        finished = entry.is_finished  # before the output is read: what it printed last is read too
-        quiet = True
-        paths = entry.paths()
-        for stream in STREAMS:
-            if stream == "stderr" and paths["stderr"] == paths["stdout"]:
-                continue
-            async for part in _news(transport, paths[stream], stream, offsets):
-                quiet = False
-                yield "output", part
-        if not quiet:
-            printed()
-        now = entry.as_dict()
-        if now != told:
-            told, quiet = now, False
-            yield "job", now
-        if finished:
-            yield "end", {}
-            return
-        pause = min(_SLOW, pause * 1.2) if quiet else _QUICK
-        changed.clear()
-        try:
-            async with asyncio.timeout(pause):
-                await changed.wait()
-        except TimeoutError:
-            continue
+    with tails.watching(changed) as watch:
+        while True:
+            changed.clear()  # first: what happens from here on is heard
+            entry = look()
+            finished = entry.is_finished  # before the output is looked at: what it printed last is read too
+            paths = _paths(entry)
+            tails.want(watch, paths.values())
+            sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
+            quiet = True
+            for stream, path in paths.items():
+                async for part in _news(transport, path, sizes.get(path), stream, offsets, is_last=finished):
+                    quiet = False
+                    yield "output", part
+            if not quiet:
+                printed()
+            now = entry.as_dict()
+            if now != told:
+                told = now
+                yield "job", now
+            if finished:
+                yield "end", {}
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN):
+                    await changed.wait()
+
+
+def _paths(entry: Entry) -> dict[str, str]:
+    """Return the file of each stream, as far as it is known; one that both share is that of the first."""
+    found: dict[str, str] = {}
+    for stream, path in entry.paths().items():
+        if path is not None and path not in found.values():
+            found[stream] = path
+    return found
+
+
+async def _last_sizes(tails: Tails, paths: Iterable[str]) -> Mapping[str, int]:
+    try:
+        return await tails.sizes(paths)
+    except LinkLost:
+        raise
+    except TransportError:
+        return {}
 
 
 async def _news(
-    transport: Transport, path: str | None, stream: str, offsets: dict[str, int]
+    transport: Transport, path: str, size: int | None, stream: str, offsets: dict[str, int], *, is_last: bool
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield what was written beyond ``offsets[stream]`` and move that on; a file that shrank is read anew."""
-    while True:
+    if size is None:
+        return
+    if offsets[stream] < 0:
+        offsets[stream] = max(0, size + offsets[stream])
+    elif size < offsets[stream]:
+        offsets[stream] = 0
+    while offsets[stream] < size:
         try:
-            data, size = await read_output(transport, path, offsets[stream], _CHUNK, finished=False)
-        except TransportError:
-            return  # not ours to read, or the disk is away: the job's state still gets told
-        if offsets[stream] < 0:
-            offsets[stream] = max(0, size + offsets[stream])
-        elif size < offsets[stream]:
-            offsets[stream] = 0
-            continue
+            data = await transport.read(path, offsets[stream], _CHUNK)
+        except (TransportError, FileNotFoundError) as error:
+            if is_last and isinstance(error, LinkLost):
+                raise
+            return  # not ours to read, or away: the job's state still gets told
         if not data:
             return
+        size = max(size, offsets[stream] + len(data))
         yield {
             "stream": stream,
             "offset": offsets[stream],

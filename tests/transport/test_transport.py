@@ -200,3 +200,20 @@ async def _ends(place, pid: int) -> bool:
         await asyncio.sleep(0.05)
     os.kill(here, signal.SIGKILL)
     return False
+
+
+async def test_many_files_are_looked_at_with_one_question(transport, place):
+    names = ["plain", "a b", "new\nline", "é", "-n", *(f"n{number}" for number in range(130))]
+    for name in names:
+        (place.path / name).write_bytes(b"x" * len(name))
+    os.symlink(place.path / "plain", place.path / "link")
+    (place.path / "nowhere").symlink_to("gone")
+    wanted = [str(place.path / name) for name in (*names, "link", "nowhere", "missing", "plain/below")]
+    found = await transport.stat_all(wanted)
+    assert {path: one.size for path, one in found.items()} == {
+        **{str(place.path / name): len(name) for name in names},
+        str(place.path / "link"): 5,
+    }
+    one = await transport.stat(str(place.path / "plain"))
+    assert found[str(place.path / "plain")].mtime == pytest.approx(one.mtime)
+    assert await transport.stat_all([]) == {}

@@ -26,6 +26,7 @@ Progress = Callable[[str, int, int], None]
 
 _CHUNK: Final = 4 << 20  # bytes; what a broken connection costs at most
 _INLINE: Final = 8 << 10  # bytes that travel as an argument: some shells read their commands byte by byte
+_AT_ONCE: Final = 100  # files that one command looks at
 _REMARKABLE: Final = 10_000_000  # bytes from which progress is told
 
 # What coreutils say in the C locale, and two phrases of dash.
@@ -60,6 +61,14 @@ def failure(answer: Answer, action: str, path: str) -> Exception:
             raise OSError(number, os.strerror(number), path)
     except (OSError, TransportError) as error:
         return error
+
+
+def _file_stat(said: bytes) -> FileStat:
+    """Read size and time as stat(1) tells them."""
+    size, _, mtime = said.decode("ascii", "replace").strip().partition(" ")
+    for part in mtime.removeprefix("-").split("."):
+        number(part)
+    return FileStat(number(size), float(mtime))
 
 
 class RemoteFiles:
@@ -117,10 +126,19 @@ class RemoteFiles:
     async def stat(self, path: str) -> FileStat:
         """Look at a file."""
         answer = await self._done(["js_do", "stat", "-L", "-c", "%s %.9Y", "--", path], "look at", path)
-        size, _, mtime = answer.stdout.decode("ascii", "replace").strip().partition(" ")
-        for part in mtime.removeprefix("-").split("."):
-            number(part)
-        return FileStat(number(size), float(mtime))
+        return _file_stat(answer.stdout)
+
+    async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
+        """Look at many files."""
+        found: dict[str, FileStat] = {}
+        for at in range(0, len(paths), _AT_ONCE):
+            some = paths[at : at + _AT_ONCE]
+            answer = await self._call(["js_do", "stat", "-L", "--printf", r"%s %.9Y %n\0", "--", *some])
+            for line in answer.stdout.split(b"\0")[:-1]:
+                size, _, rest = line.partition(b" ")
+                mtime, _, name = rest.partition(b" ")
+                found[os.fsdecode(name)] = _file_stat(size + b" " + mtime)
+        return found
 
     async def make_dir(self, path: str) -> None:
         """Make a directory and its parents, 0700."""
