@@ -10,32 +10,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.base import Stream
 
-__all__ = ["Connection", "LinkLost", "Session", "Stream", "Wire"]
+__all__ = ["Connection", "LinkLost", "Session", "Wire"]
 
 
 class LinkLost(TransportError):
     """The connection broke, or there is none: what was asked may or may not have happened."""
-
-
-class Stream(Protocol):
-    """Bytes both ways, for blocking calls: one thread reads, one other writes."""
-
-    def settimeout(self, timeout: float | None, /) -> None:
-        """Let each call wait for so many seconds at most; then it raises ``TimeoutError``."""
-
-    def recv(self, size: int, /) -> bytes:
-        """Return what came, at most so many bytes; nothing at the end."""
-        ...
-
-    def sendall(self, data: bytes | memoryview, /) -> None:
-        """Send all of it."""
-
-    def shutdown_write(self) -> None:
-        """Tell the far end that nothing more comes; reading goes on."""
-
-    def close(self) -> None:
-        """End both directions; may be called again."""
 
 
 class Wire(Protocol):
@@ -52,7 +33,13 @@ class Wire(Protocol):
 class Session(Stream, Protocol):
     """One command on the far side and its three streams."""
 
-    closed: bool
+    def settimeout(self, timeout: float | None, /) -> None:
+        """Let each call wait for so many seconds at most; then it raises ``TimeoutError``."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended in both directions."""
+        ...
 
     def exec_command(self, command: str, /) -> None:
         """Start a command by the login shell."""

@@ -139,21 +139,21 @@ def open_command(
     """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
     deadline = time.monotonic() + timeout
     _wait(link, deadline)
+    shell: Shell | None = None
     try:
         session = _in_loop(link, link.open_session(timeout), deadline)
-    except paramiko.ChannelException as error:
-        raise TransportError(
-            f"{link.name} allows no session more: {printable(error.text or '', 200)}",
-            hint="MaxSessions of its sshd is too low.",
-        ) from None
-    shell = new_shell(session)
-    try:
+        shell = new_shell(session)
         shell.start(max(1.0, deadline - time.monotonic()))
         session.sendall(line_of(["js_here", *context_words(Context(env=env)), *argv]))
-    except (paramiko.SSHException, OSError, EOFError) as error:
-        shell.close()
-        raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error
-    except BaseException:
-        shell.close()
+    except BaseException as error:
+        if shell is not None:
+            shell.close()
+        if isinstance(error, paramiko.ChannelException):
+            raise TransportError(
+                f"{link.name} allows no session more: {printable(error.text or '', 200)}",
+                hint="MaxSessions of its sshd is too low.",
+            ) from None
+        if isinstance(error, paramiko.SSHException | OSError | EOFError):
+            raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error
         raise
     return CommandStream(session)

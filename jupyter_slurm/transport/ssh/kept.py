@@ -15,7 +15,8 @@ import paramiko
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from jupyter_slurm.errors import LoginFailed, SlurmError
-from jupyter_slurm.transport.ssh.base import Connection, LinkLost, Session, Stream, Wire
+from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.ssh.base import Connection, LinkLost, Session, Wire
 from jupyter_slurm.transport.ssh.threads import Threads
 
 __all__ = ["KeptLink"]

@@ -33,7 +33,19 @@ from jupyter_slurm.transport.ssh.public_keys import (
 )
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
-__all__ = ["Entry", "Verdict", "add", "entries_for", "host_key_order", "judge", "verify"]
+__all__ = [
+    "Entry",
+    "Verdict",
+    "add",
+    "changed_at",
+    "entries_for",
+    "host_key_order",
+    "host_key_prompt",
+    "is_yes",
+    "judge",
+    "names_of",
+    "verify",
+]
 
 _NOWHERE: Final = os.devnull
 _KINDS: Final = (
@@ -146,7 +158,7 @@ def _hashed(name: str, like: str = "") -> str:
     return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
 
 
-def _names(host: Host) -> list[str]:
+def names_of(host: Host) -> list[str]:
     """Return the names under which a host is looked up; for a port of its own, the plain name comes second."""
     if host.host_key_alias:
         return [host.host_key_alias.lower()]
@@ -160,7 +172,7 @@ def _files(host: Host) -> list[str]:
 
 def judge(host: Host, blob: bytes, *, clock: Callable[[], float] = time.time) -> Verdict:
     """Say what is known of a key or certificate that a host showed, as ``ssh`` would."""
-    names = _names(host)
+    names = names_of(host)
     first = _judge(host, names[0], blob, clock())
     if first.status == "unknown" and len(names) > 1:
         plain = _judge(host, names[1], blob, clock())
@@ -207,7 +219,7 @@ def host_key_order(host: Host, available: Sequence[str] = _ALGORITHMS) -> list[s
         name is left out.
     """
     wanted = [name for name in host.host_key_algorithms if name in available] or list(available)
-    entries = list(entries_for(_names(host)[0], _files(host)))
+    entries = list(entries_for(names_of(host)[0], _files(host)))
     known = {entry.key_type for entry in entries if not entry.marker}
     authority = any(entry.marker == "cert-authority" for entry in entries)
     first = [name for name in wanted if (authority and name.endswith(CERTIFICATE)) or _type_of(name) in known]
@@ -229,7 +241,7 @@ def add(host: Host, blob: bytes) -> str:
     path = next((path for path in host.user_known_hosts if path != _NOWHERE), None)
     if path is None:
         raise HostKeyError(f"{host.label}: there is no known_hosts file to write to", hint="See UserKnownHostsFile.")
-    name, plain = _names(host)[0], bare_key(blob)
+    name, plain = names_of(host)[0], bare_key(blob)
     shown = _hashed(name) if host.hash_known_hosts else name
     line = f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}\n".encode()
     try:
@@ -302,21 +314,43 @@ def _changed(host: Host, verdict: Verdict, facts: dict[str, str]) -> HostKeyChan
 
 
 def _accepted(host: Host, verdict: Verdict, ask: Callable[[Prompt], Sequence[str] | None]) -> bool:
-    remark = f"\nIts certificate does not help: {verdict.remark}." if verdict.remark else ""
-    answer = ask(
-        Prompt(
-            host.label,
-            "host-key",
-            "This host is not known yet",
-            f"{verdict.key_type} key fingerprint is {verdict.fingerprint}{remark}\n"
-            "Is it the one that the site publishes? Your passwords go to whoever holds this key.",
-            (Question("Connect, and remember this key (yes/no, or the fingerprint)?", echo=True),),
-        )
+    remark = f"Its certificate does not help: {verdict.remark}." if verdict.remark else ""
+    answer = ask(host_key_prompt(host, verdict.key_type, verdict.fingerprint, remark))
+    return answer is not None and is_yes(answer[0], verdict.fingerprint)
+
+
+def host_key_prompt(host: Host, key_type: str, fingerprint: str, remark: str = "") -> Prompt:
+    """Return the question whether an unknown key is the host's; :func:`is_yes` reads the answer."""
+    return Prompt(
+        host.label,
+        "host-key",
+        "This host is not known yet",
+        f"{key_type} key fingerprint is {fingerprint}\n"
+        + (f"{remark}\n" if remark else "")
+        + "Is it the one that the site publishes? Your passwords go to whoever holds this key.",
+        (Question("Connect, and remember this key (yes/no, or the fingerprint)?", echo=True),),
     )
-    if answer is None:
-        return False
-    said = answer[0].strip()
-    return said.lower() == "yes" or said == verdict.fingerprint
+
+
+def is_yes(answer: str, fingerprint: str) -> bool:
+    """Whether a person said that a key is the host's: in so many words, or with the fingerprint itself."""
+    said = answer.strip()
+    return said.lower() == "yes" or said == fingerprint
+
+
+def changed_at(host: Host, shown: str, shown_type: str, file: str, line: int) -> HostKeyError:
+    """Return the error for a key that is another one than a line of a file says; by their fingerprints."""
+    for name in names_of(host):
+        for entry in entries_for(name, [file]):
+            if entry.line == line:
+                verdict = Verdict("changed", shown, shown_type, name, entry)
+                return _changed(host, verdict, {"host": host.name, "fingerprint": shown, "key_type": shown_type})
+    return HostKeyChanged(
+        f"the key of {host.label} has changed: it shows {shown}, and {file}, line {line}, knows another one.",
+        hint=f"Ask the people who run it, and look at {file}.",
+        host=host.name,
+        fingerprint=shown,
+    )
 
 
 def _in_revoked_file(host: Host, blob: bytes) -> bool:

@@ -157,7 +157,10 @@ class Pool:
             self._alive.add(shell)
             return shell
         except paramiko.ChannelException as error:
+            self._ghosts += ghosts
             self._uncount(generation)
+            if shell is not None:
+                self._drop(shell)
             self._learn(error)
             return None
         except BaseException:

@@ -1,0 +1,363 @@
+"""The link that OpenSSH carries: through a master that the person has open, or one of ours that outlives us.
+
+Sources: ssh(1), ssh_config(5), ControlMaster; PROTOCOL.mux.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import paramiko
+
+from jupyter_slurm.transport.ssh.base import LinkLost
+from jupyter_slurm.transport.ssh.kept import KeptLink
+from jupyter_slurm.transport.ssh.mux import Channel, Control, Dialled
+from jupyter_slurm.transport.ssh.openssh_login import Login, Target
+from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
+from jupyter_slurm.transport.ssh.pulse import Pulse
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+__all__ = ["Master", "OpenSshLink", "Target"]
+
+_ANSWER: Final = 5.0  # seconds in which a master that is found, and the host behind it, answer
+_IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
+_LOG: Final = 1 << 20  # bytes
+_DENIED: Final = 1
+_ROOM: Final = 3.0  # seconds in which a session that was closed makes room
+_OPEN_FAILED: Final = re.compile(r"open failed: ([a-z ]+): (.*)")
+_CODES: Final = {"administratively prohibited": 1, "connect failed": 2, "unknown channel type": 3}  # RFC 4254, 5.1
+
+
+class Master:
+    """A running ``ssh`` that is logged in, as a connection.
+
+    Parameters
+    ----------
+    target : Target
+        Where to log in if none is found.
+    way : sequence of Host
+        The hosts on the way.
+    asker : Asker
+        Who asks the person.
+    folder : str
+        Private, on a local disk: where the control sockets of our own masters are.
+    max_age : float or None
+        Seconds after which a log-in ends.
+    """
+
+    def __init__(
+        self, target: Target, way: Sequence[Host], asker: Asker, folder: str, max_age: float | None = None
+    ) -> None:
+        self._target, self._way, self._asker, self._max_age = target, tuple(way), asker, max_age
+        self._own = os.path.join(folder, _stem(target, way))
+        self._path, self._process, self._is_closed = "", 0, False
+        self._login: Login | None = None
+        self._watch: Control | None = None
+        self._pulse: Pulse | None = None
+        self.since = time.time()
+
+    # Connection -----------------------------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> Master:
+        """Itself: what channels belong to."""
+        return self
+
+    @property
+    def path(self) -> str:
+        """The control socket."""
+        return self._path
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of ours, and not the person's."""
+        return self._path == self._own
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the master is there; one whose host is gone still looks alive."""
+        return self._watch is not None and not self._is_closed and not _has_ended(self._watch.socket, 0)
+
+    def is_active(self) -> bool:
+        """See :attr:`is_alive`."""
+        return self.is_alive
+
+    def join(self, timeout: float | None) -> None:
+        """Wait for its end."""
+        if self._watch is not None and not self._is_closed:
+            _has_ended(self._watch.socket, timeout)
+
+    def open(self) -> None:
+        """Find a master that is logged in, else log in.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be; LinkLost when it may be better in a moment.
+        """
+        theirs = self._way[-1].control_path
+        if theirs and theirs.lower() != "none" and self._find(theirs):
+            return
+        os.makedirs(os.path.dirname(self._own), 0o700, exist_ok=True)
+        with _Turn(f"{self._own}.lock"):
+            if self._find(self._own):
+                self.since = os.stat(self._own).st_mtime  # it is made when the log-in is done, and not changed
+                if self._max_age is None or time.time() - self.since < self._max_age:
+                    return
+                self._end()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._own)
+            idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
+            self._login = Login(self._target, self._way, self._asker, self._own, idle)
+            if self._is_closed:
+                self._login.close()
+            self._login.run()
+            if not self._find(self._own):
+                raise LinkLost(f"the connection to {self._way[-1].label} broke at once", host=self._way[-1].name)
+            self.since = time.time()
+
+    def close(self) -> None:
+        """Give it up: one of ours ends, the person's is left alone."""
+        if self._login is not None:
+            self._login.close()
+        if self.is_own and not self._is_closed:
+            self._end()
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of it; the log-in stays."""
+        self._is_closed = True
+        if self._login is not None:
+            self._login.close()
+        self._stop_pulse()
+        if self._watch is not None:
+            self._watch.close()
+
+    def ask(self) -> None:
+        """Find out whether the master answers, and whether its host does.
+
+        OpenSSH asks the host for us, every 5 s, where the master is ours; of a person's it may not, and there is a
+        session that echoes, unless that is one too many.
+        """
+        self._tidy()
+        try:
+            with contextlib.closing(Control(self._path, _ANSWER)) as control:
+                control.process()
+            if (pulse := self._pulse) is not None:
+                pulse.beat()
+        except (OSError, EOFError):
+            if self.is_alive and self._pulse is not None and self._pulse.has_ended:
+                self._start_pulse()  # somebody there has ended it, and that is all
+                return
+            self.close()
+            raise
+
+    def open_session(self, timeout: float) -> Channel:
+        """Return a session for one command; whether there can be one more is known when that starts."""
+        return _Session(self, Control(self._path, timeout), timeout)
+
+    def dial(self, host: str, port: int, timeout: float) -> Dialled:
+        """Return a stream to what listens on a port of a host, as the host at the end sees it."""
+        stream, said = Dialled(Control(self._path, timeout), self), self._log_size()
+        try:
+            stream.connect(host, port)
+        except TimeoutError:
+            stream.close()
+            raise paramiko.ChannelException(2, "no answer") from None
+        except paramiko.ChannelException as error:
+            stream.close()
+            raise self._reason(said) or error from None
+        except BaseException:
+            stream.close()
+            raise
+        stream.settimeout(None)
+        return stream
+
+    def make_room(self) -> bool:
+        """Give a session back that is not for commands; False: there is none."""
+        if self._pulse is None:
+            return False
+        self._stop_pulse()
+        return True
+
+    # Beneath --------------------------------------------------------------------------------------------------------
+
+    def _log_size(self) -> int:
+        return os.stat(f"{self._own}.log").st_size if self.is_own else 0
+
+    def _reason(self, since: int) -> paramiko.ChannelException | None:
+        """Look up why a port cannot be reached: of that, a master tells its log only."""
+        if not self.is_own:
+            return None
+        with open(f"{self._own}.log", "rb") as file:
+            file.seek(since)
+            found = set(_OPEN_FAILED.findall(file.read(1 << 16).decode("utf-8", "replace")))
+        if len(found) != 1:  # several at once: whose is which is not told
+            return None
+        kind, text = found.pop()
+        return paramiko.ChannelException(_CODES.get(kind, 2), text.strip())
+
+    def _find(self, path: str) -> bool:
+        """Take the master that listens there, if it answers."""
+        try:
+            self._watch = Control(path, _ANSWER)
+        except (OSError, EOFError):
+            return False
+        self._path = path
+        try:
+            with contextlib.closing(Control(path, _ANSWER)) as control:
+                self._process = control.process()
+            if not self.is_own:
+                self._start_pulse()  # its host answers to that, whatever the answer is
+        except (OSError, EOFError, paramiko.SSHException):
+            if self.is_own:
+                self._end()
+            self._watch.close()
+            self._watch, self._path = None, ""
+            return False
+        return True
+
+    def _start_pulse(self) -> None:
+        session = Channel(Control(self._path, _ANSWER), self)
+        try:
+            self._pulse = Pulse(session)
+        except paramiko.ChannelException as error:
+            session.close()
+            self._pulse = None
+            if error.code == _DENIED:  # by the person: ControlMaster ask
+                raise
+        except BaseException:
+            session.close()
+            raise
+
+    def _stop_pulse(self) -> None:
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            pulse.close()
+
+    def _end(self) -> None:
+        """End a master of ours, politely or not."""
+        watch = self._watch
+        if watch is None or _has_ended(watch.socket, 0):
+            return
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(self._own, 1.0)) as control:
+            control.terminate()
+        if not _has_ended(watch.socket, 1.0) and self._process:
+            with contextlib.suppress(OSError):
+                os.kill(self._process, signal.SIGKILL)  # it has our connection: nobody else has its number
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._own)
+
+    def _tidy(self) -> None:
+        """Shorten what our master has to say about each session."""
+        if self.is_own:
+            with contextlib.suppress(OSError):
+                if os.stat(f"{self._own}.log").st_size > _LOG:
+                    os.truncate(f"{self._own}.log", 0)
+
+
+class _Session(Channel):
+    """A session for a command; what is not for commands makes room for it."""
+
+    def __init__(self, master: Master, control: Control, timeout: float) -> None:
+        super().__init__(control, master)
+        self._master, self._patience = master, timeout
+
+    def exec_command(self, command: str) -> None:
+        """Start a command by the login shell."""
+        deadline = time.monotonic() + _ROOM
+        try:
+            super().exec_command(command)
+            return
+        except paramiko.ChannelException:
+            if not self._master.make_room():
+                raise
+        while True:
+            time.sleep(0.05)
+            self.renew(Control(self._master.path, self._patience))
+            try:
+                super().exec_command(command)
+                return
+            except paramiko.ChannelException:
+                if time.monotonic() > deadline:
+                    raise
+
+
+class OpenSshLink(KeptLink):
+    """A connection through the hosts of a way, by the system's ``ssh``. It belongs to the running event loop.
+
+    Parameters
+    ----------
+    target : Target
+        What a person would type after ``ssh``.
+    way : sequence of Host
+        Its hosts, the one that is meant last.
+    prompter : Prompter
+        Who can ask the person.
+    folder : str
+        Private, on a local disk, with a short name.
+    max_age : float, optional
+        Seconds after which a log-in ends, also one that was made by an earlier process of ours.
+    **options
+        As for :class:`KeptLink`.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        way: Sequence[Host],
+        prompter: Prompter,
+        folder: str,
+        *,
+        max_age: float | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(way[-1].name, **options)
+        self._target, self._way, self._folder, self._max_age = target, tuple(way), folder, max_age
+        self._asker = Asker(prompter, asyncio.get_running_loop())
+
+    def new_connection(self) -> Master:
+        """Return a master that is not open yet."""
+        return Master(self._target, self._way, self._asker, self._folder, self._max_age)
+
+
+class _Turn:
+    """Log in one at a time: two processes of ours must not make two masters."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._descriptor = path, -1
+
+    def __enter__(self) -> None:
+        import fcntl
+
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def _stem(target: Target, way: Sequence[Host]) -> str:
+    """Return a short name for a way: another configuration is another log-in."""
+    hops = [(host.name, host.hostname, host.port, host.user, host.proxy_command) for host in way]
+    return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]
+
+
+def _has_ended(end: socket.socket, timeout: float | None) -> bool:
+    """Wait until a master ends: it says nothing before."""
+    poll = select.poll()
+    try:
+        poll.register(end, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else timeout * 1000))
+    except (OSError, ValueError):
+        return True

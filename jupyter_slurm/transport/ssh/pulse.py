@@ -1,0 +1,63 @@
+"""A session that only echoes: whether the far side is there, where nobody else finds that out."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+
+from jupyter_slurm.transport.ssh.base import Session
+
+__all__ = ["Pulse"]
+
+_PATIENCE = 1.0  # seconds for start-up files; then it is looked at again the next time
+
+
+class Pulse:
+    """One echo over a session that was opened for it; for blocking calls.
+
+    Parameters
+    ----------
+    session : Session
+        A fresh one.
+
+    Raises
+    ------
+    paramiko.ChannelException
+        There can be no further session.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._answers = self.has_ended = False
+        self._out = b""
+        session.exec_command("exec cat")
+
+    def beat(self) -> None:
+        """Wait for an echo; :meth:`close` ends the wait. Until it has answered once, it is not waited for.
+
+        Raises
+        ------
+        OSError, EOFError
+            The session has ended.
+        """
+        with self._lock:
+            mark = secrets.token_hex(8).encode()
+            self._session.settimeout(_PATIENCE)
+            self._session.sendall(mark + b"\n")
+            while mark not in self._out:
+                try:
+                    said = self._session.recv(1 << 16)
+                except TimeoutError:
+                    if not self._answers:  # start-up files are slow, or read what was meant for it
+                        return
+                    continue
+                if not said:
+                    self.has_ended = True
+                    raise EOFError("the session has ended")
+                self._out = (self._out + said)[-64:]
+            self._answers = True
+
+    def close(self) -> None:
+        """End it."""
+        self._session.close()
