@@ -89,7 +89,7 @@ class _Connection:
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += _more(sock)
-            if len(received) > _LARGEST_HEAD:
+            if len(received) > _LARGEST_HEAD and b"\r\n\r\n" not in received:
                 raise ConnectionError("that is no answer of an agent")
         first, *lines = received[:end].decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
