@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 Hosting = Literal["daemon", "server", "inprocess"]
 
 _WATCH_INTERVAL = 5.0
+_IDLE = 30 * 86400.0
 
 
 class AgentHost:
@@ -97,7 +98,9 @@ class AgentHost:
         gate = Gate(frozenset(names), leadership.secret)
         app = make_app(self._document, self._routes.answers(), gate, self._on_request)
         # The application refuses too large a body with a problem document; this limit, far above, ends the connection.
-        server = AgentServer(app, max_body_size=4 * MAX_BODY, idle_connection_timeout=3600, max_header_size=65536)
+        # A client that asks nothing is still there; of one that has ended the system closes the connections.
+        server = AgentServer(app, max_body_size=4 * MAX_BODY, idle_connection_timeout=_IDLE, max_header_size=65536)
+        server.gone = self._routes.presence.gone
         server.add_socket(listener)
         machine = discovery.this_machine()
         leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})

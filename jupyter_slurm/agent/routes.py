@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 from jupyter_slurm.agent.app import Answer, Call, Reply
+from jupyter_slurm.agent.presence import Presence, UsersLike
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
 from jupyter_slurm.errors import AgentBusy
@@ -26,6 +27,7 @@ CAPABILITIES = (
     "housekeeping",
     "profiles",
     "prompts",
+    "users",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -47,10 +49,13 @@ class CoreLike(Protocol):
 
     @property
     def bus(self) -> BusLike: ...  # noqa: D102
+    @property
+    def users(self) -> UsersLike: ...  # noqa: D102
     async def start(self) -> None: ...  # noqa: D102
     async def stop(self) -> None: ...  # noqa: D102
     def holds(self) -> dict[str, int]: ...  # noqa: D102
     def clusters(self) -> list[Json]: ...  # noqa: D102
+    def cluster(self, cluster: str) -> Json: ...  # noqa: D102
     async def register_cluster(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> Json: ...  # noqa: D102
     async def connect(self, cluster: str) -> Json: ...  # noqa: D102
     async def disconnect(self, cluster: str) -> Json: ...  # noqa: D102
@@ -88,6 +93,7 @@ class Routes:
         self, core: CoreLike, document: Document, describe: Callable[[], Json], stop: Callable[[bool], None]
     ) -> None:
         self._core, self._document, self._describe, self._stop = core, document, describe, stop
+        self.presence = Presence(core.users)
         self._open: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -110,6 +116,7 @@ class Routes:
             "getAgent": self._get_agent,
             "stopAgent": self._stop_agent,
             "listClusters": self._list_clusters,
+            "getCluster": self._get_cluster,
             "registerCluster": self._register_cluster,
             "connectCluster": self._connect_cluster,
             "disconnectCluster": self._disconnect_cluster,
@@ -142,6 +149,9 @@ class Routes:
     async def _list_clusters(self, call: Call) -> Reply:
         return Reply(self._core.clusters())
 
+    async def _get_cluster(self, call: Call) -> Reply:
+        return Reply(self._core.cluster(call.path["cluster"]))
+
     async def _register_cluster(self, call: Call) -> Reply:
         asked = call.body
         return Reply(
@@ -149,7 +159,12 @@ class Routes:
         )
 
     async def _connect_cluster(self, call: Call) -> Reply:
-        return Reply(await self._core.connect(call.path["cluster"]))
+        cluster, client = call.path["cluster"], call.body.get("client")
+        answer = await self._core.connect(cluster)
+        if client is None:
+            return Reply(answer)
+        self.presence.seen(call.exchange, client, cluster)
+        return Reply(self._core.cluster(cluster))
 
     async def _disconnect_cluster(self, call: Call) -> Reply:
         return Reply(await self._core.disconnect(call.path["cluster"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ def add_parser(subparsers: Any) -> None:
     connect.add_argument("cluster", nargs="?", metavar="CLUSTER", help="name of a site profile")
     disconnect = subparsers.add_parser("disconnect", help="end the log-in to a cluster; jobs go on")
     disconnect.add_argument("cluster", metavar="CLUSTER", help="name of a site profile")
+    disconnect.add_argument("-y", "--yes", action="store_true", help="also while others use it, without being asked")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,11 +26,14 @@ def run(args: argparse.Namespace) -> int:
     with AgentClient.connect() as client:
         if args.cluster is None:
             return _show(client)
-        return {"connect": _connect, "disconnect": _disconnect}[args.command](client, args.cluster)
+        if args.command == "connect":
+            return _connect(client, args.cluster)
+        return _disconnect(client, args.cluster, is_sure=args.yes)
 
 
 def _show(client: Any) -> int:
     from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.handles.users import lines
 
     remote = [cluster for cluster in client.get("/v1/clusters") if cluster.get("connection")]
     for cluster in remote:
@@ -40,8 +45,9 @@ def _show(client: Any) -> int:
                 f"{cluster['id']}: {connection['state']} since {since}, by {way}  {connection['message']}"
             ).rstrip()
         )
+        sys.stdout.write(lines(cluster.get("users", [])))
     if not remote:
-        print("There is no log-in. `jupyter slurm connect CLUSTER` makes one.")
+        print("There is no site profile. `jupyter slurm init` writes one.")
     return 0
 
 
@@ -57,8 +63,14 @@ def _connect(client: Any, name: str) -> int:
     return 0
 
 
-def _disconnect(client: Any, name: str) -> int:
+def _disconnect(client: Any, name: str, *, is_sure: bool) -> int:
+    from jupyter_slurm.handles.users import may_end, others
+
     cluster = client.post("/v1/clusters", json={"profile": name})
+    users = others(cluster)
+    if users and not is_sure and not may_end(name, users):
+        print("Nothing was done.")
+        return 1
     client.post(f"/v1/clusters/{cluster['id']}/disconnect")
     print(f"Disconnected from {name}. Jobs go on.")
     return 0

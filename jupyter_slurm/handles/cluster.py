@@ -57,12 +57,18 @@ class Cluster:
             self._options[command] = self.client.get(self.path("options", command))
         return self._options[command]
 
+    def log_in(self) -> None:
+        """Log in, unless that is done, and count among those who use this cluster from now on."""
+        from jupyter_slurm.handles.users import whoami
+
+        self.client.post(self.path("connect"), json={"client": whoami()}, timeout=None)
+
     def log_in_again(self) -> None:
         """Log in in the background, as after the agent had ended; what hosts ask waits for the person."""
 
         def connect() -> None:
             with self._logging_in, contextlib.suppress(SlurmError):
-                self.client.post(self.path("connect"), timeout=None)
+                self.log_in()
 
         if not self._logging_in.locked():
             threading.Thread(target=connect, name="jupyter-slurm-log-in", daemon=True).start()
@@ -110,7 +116,7 @@ def named(profile: str) -> Cluster:
 
     cluster = _registered(None, None, profile)
     # Costs next to nothing when it is connected, and nobody else could answer here what the hosts ask.
-    answering(cluster.client, cluster.name, lambda: cluster.client.post(cluster.path("connect"), timeout=None))
+    answering(cluster.client, cluster.name, cluster.log_in)
     return cluster
 
 
@@ -119,30 +125,41 @@ def use(profile: str) -> Cluster:
     global _chosen
     before, _chosen = _chosen, profile
     try:
-        return current()
+        cluster = current()
+        if not cluster.is_remote:
+            cluster.log_in()  # there is nothing to log in to; but from now on this process uses no other
+        return cluster
     except BaseException:
         _chosen = before
         raise
 
 
-def disconnect(profile: str) -> None:
-    """End the log-in to a cluster, for everybody who uses it; jobs go on."""
+def disconnect(profile: str) -> bool:
+    """End the log-in to a cluster, for everybody who uses it; jobs go on.
+
+    Returns
+    -------
+    bool
+        False: others use it, and the person wants it to stay.
+    """
+    from jupyter_slurm.handles.users import may_end, others
+
     cluster = _registered(None, None, profile)
+    users = others(cluster.client.post("/v1/clusters", json={"profile": profile}))
+    if users and not may_end(profile, users):
+        return False
     cluster.client.post(cluster.path("disconnect"))
+    return True
 
 
-def overview() -> list[tuple[str, str]]:
-    """Return the clusters that can be used, each with what is known of the way there."""
-    from jupyter_slurm.sites.profile import list_profiles
-
+def overview() -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """Return the clusters that can be used, each with what is known of the way there, and who uses the log-in."""
     told = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None).client.get(
         "/v1/clusters"
     )
-    states = {str(one["id"]): str(one["connection"]["state"]) for one in told if one.get("connection")}
-    names = {"local": "this machine"} | {
-        name: states.get(name, "disconnected") for name in list_profiles(settings().sites)
-    }
-    return [(name, state + (", in use" if name == chosen() else "")) for name, state in names.items()]
+    far = [(one["id"], one["connection"]["state"], one.get("users", [])) for one in told if one.get("connection")]
+    names: list[tuple[str, str, list[dict[str, Any]]]] = [("local", "this machine", []), *far]
+    return [(name, state + (", in use" if name == chosen() else ""), users) for name, state, users in names]
 
 
 def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -> Cluster:

@@ -8,6 +8,7 @@ from jupyter_slurm.domain.line import tokenize
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles import cluster as clusters
 from jupyter_slurm.handles.table import CommandText
+from jupyter_slurm.handles.users import lines
 
 __all__ = ["run"]
 
@@ -34,6 +35,6 @@ def run(line: str) -> CommandText | None:
         cluster = clusters.use(words[1])
         return CommandText(f"This notebook uses {cluster.name} from now on.\n")
     if action == "disconnect":
-        clusters.disconnect(words[1])
-        return CommandText(f"Disconnected from {words[1]}. Jobs go on.\n")
-    return CommandText("".join(f"{name}  {state}\n" for name, state in clusters.overview()))
+        done = clusters.disconnect(words[1])
+        return CommandText(f"Disconnected from {words[1]}. Jobs go on.\n" if done else "Nothing was done.\n")
+    return CommandText("".join(f"{name}  {state}\n{lines(users)}" for name, state, users in clusters.overview()))

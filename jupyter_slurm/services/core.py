@@ -19,6 +19,7 @@ from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import clean
 from jupyter_slurm.services.site import Site, unusable
 from jupyter_slurm.services.store import Store
+from jupyter_slurm.services.users import Users
 from jupyter_slurm.services.where import Where, here
 from jupyter_slurm.sites.profile import list_profiles, load_profile
 from jupyter_slurm.transport.base import Transport
@@ -45,6 +46,7 @@ class Core:
     def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self.bus = Bus()
+        self.users = Users(self._used, clock)
         self._clock = clock
         self._clusters: dict[str, Cluster] = {}
         self._sites: dict[str, Site] = {}
@@ -89,6 +91,10 @@ class Core:
         local = [cluster.as_dict() for cluster in self._clusters.values()]
         names = {name for name, site in self._sites.items() if not site.is_idle} | {*list_profiles(self.settings.sites)}
         return local + [self._told(name) for name in sorted(names - {*self._clusters})]
+
+    def cluster(self, cluster: str) -> dict[str, Any]:
+        """Return one cluster that is known."""
+        return (self._sites.get(cluster) or self._cluster(cluster)).as_dict()
 
     async def register_cluster(
         self, slurm_conf: str | None, path: str | None, profile: str | None = None
@@ -217,10 +223,15 @@ class Core:
                 profile,
                 self._new_cluster,
                 self.bus,
+                lambda: self.users.of(name),
                 poll_shortest=self.settings.poll_shortest,
                 clock=self._clock,
             )
         return self._sites[name]
+
+    def _used(self, cluster: str) -> None:
+        if (site := self._sites.get(cluster)) is not None:
+            site.tell()
 
     def _told(self, name: str) -> dict[str, Any]:
         """Return a cluster of a profile, also of one that cannot be used, with the reason."""

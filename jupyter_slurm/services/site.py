@@ -32,7 +32,7 @@ def unusable(name: str, message: str) -> dict[str, Any]:
     """Return what the API tells of a profile that cannot be read."""
     connection = {"state": "disconnected", "hosts": [], "since": 0.0, "message": message}
     told = {"id": name, "name": name, "slurm_conf": None, "poll": _NOBODY}
-    return {**told, "profile": name, "connection": connection}
+    return {**told, "profile": name, "connection": connection, "users": []}
 
 
 class Site:
@@ -46,6 +46,8 @@ class Site:
         Makes and starts the cluster, given its place and the transport there.
     bus : Bus
         Who is told.
+    users : callable
+        Returns who uses the log-in, as the API tells it.
     poll_shortest : float
         Seconds, as the person set them; the profile may say more.
     clock : callable, optional
@@ -57,12 +59,14 @@ class Site:
         profile: Profile,
         new_cluster: Callable[[Where, Transport], Awaitable[Cluster]],
         bus: Bus,
+        users: Callable[[], list[dict[str, Any]]],
         *,
         poll_shortest: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.profile, self.desk = profile, Desk(profile.name, bus, clock=clock)
-        self._new_cluster, self._bus, self._poll_shortest, self._clock = new_cluster, bus, poll_shortest, clock
+        self._new_cluster, self._bus, self._users = new_cluster, bus, users
+        self._poll_shortest, self._clock = poll_shortest, clock
         self._carried: Carried | None = None
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
@@ -141,7 +145,8 @@ class Site:
     def _reached(self) -> dict[str, Any]:
         hosts = list(self._carried.hosts) if self._carried else [self.profile.host]
         connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
-        return {"profile": self.profile.name, "connection": connection}
+        users = self._users() if self._cluster is not None else []
+        return {"profile": self.profile.name, "connection": connection, "users": users}
 
     async def _log_in(self) -> Cluster:
         from jupyter_slurm.services.carrier import carry  # paramiko takes a while, and who stays here needs none
@@ -184,5 +189,9 @@ class Site:
         if state != self._state:
             self._since = self._clock()
         self._state, self._message = state, message
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell everybody how it stands."""
         with contextlib.suppress(SlurmError):
             self._bus.publish("cluster", self.as_dict())

@@ -8,10 +8,11 @@ import struct
 import sys
 from typing import Any, NamedTuple
 
-__all__ = ["is_ours", "peer_uid"]
+__all__ = ["is_ours", "peer_pid", "peer_uid"]
 
 # macOS and the BSDs: getsockopt(SOL_LOCAL, LOCAL_PEERCRED) fills struct xucred {u_int version; uid_t uid; …}.
-_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_SIZE = 0, 1, 76
+# LOCAL_PEERPID (macOS only) fills a pid_t.
+_SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID, _XUCRED_SIZE = 0, 1, 2, 76
 
 # linux/netlink.h, linux/sock_diag.h, net/tcp_states.h
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
@@ -45,10 +46,27 @@ def is_ours(sock: Any) -> bool:
     return peer_uid(sock) in (None, os.geteuid())
 
 
+def peer_pid(sock: Any) -> int | None:
+    """Return the id of the process that made a connection; None where the system does not say."""
+    try:
+        if sock.family == socket.AF_UNIX and hasattr(socket, "SO_PEERCRED"):
+            return _credentials(sock)[0] or None  # 0: in a namespace of processes that is not below ours
+        if sock.family == socket.AF_UNIX and sys.platform == "darwin":
+            return int(sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _credentials(sock: Any) -> tuple[int, int]:
+    """Return the ids of process and user at the other end (unix(7), SO_PEERCRED)."""
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(pid), int(uid)
+
+
 def _unix_peer(sock: Any) -> int | None:
     if hasattr(socket, "SO_PEERCRED"):
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", credentials)[1])
+        return _credentials(sock)[1]
     if sys.platform == "darwin" or "bsd" in sys.platform:
         return int(struct.unpack("2I", sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED_SIZE)[:8])[1])
     return None

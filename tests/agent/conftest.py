@@ -25,6 +25,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, UsageError
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.prompting import Desk
+from jupyter_slurm.services.users import Users
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 
 _PROMPT = Prompt("gateway", "password", "Log in", "", (Question("Password: "),))
@@ -35,6 +36,7 @@ class PlumbingCore:
 
     def __init__(self) -> None:
         self.bus = Bus()
+        self.users = Users(lambda cluster: self.bus.publish("cluster", self._cluster()))
         self.desk = Desk("local", self.bus, patience=5)
         self.held: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
@@ -58,10 +60,15 @@ class PlumbingCore:
 
     def _cluster(self, slurm_conf: str | None = None) -> dict[str, Any]:
         poll = {"seconds_since": None, "interval": 10.0, "error": None}
-        return {"id": "local", "name": "plumbing", "slurm_conf": slurm_conf, "poll": poll}
+        users = self.users.of("local")
+        return {"id": "local", "name": "plumbing", "slurm_conf": slurm_conf, "poll": poll, "users": users}
 
     def clusters(self) -> list[dict[str, Any]]:
         return [self._cluster()]
+
+    def cluster(self, cluster: str) -> dict[str, Any]:
+        self._job(cluster, "1")
+        return self._cluster()
 
     async def register_cluster(
         self, slurm_conf: str | None, path: str | None, profile: str | None = None

@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { ICluster, IConnection, IJobsModel } from "../tokens";
-import { clusterName, connectionState } from "../words";
+import { clusterName, connectionState, usersText } from "../words";
 
 interface IRowProps {
   readonly cluster: ICluster;
@@ -18,6 +18,7 @@ interface IRowProps {
 function Row(props: IRowProps): React.ReactElement {
   const { cluster, connection, message, trans, connect, disconnect } = props;
   const name = clusterName(cluster);
+  const users = usersText(trans, cluster);
   const isOff = connection.state === "disconnected";
   const act = isOff ? connect : disconnect;
   const label = isOff
@@ -30,6 +31,7 @@ function Row(props: IRowProps): React.ReactElement {
       <span className="jp-Slurm-badge">{name}</span>
       <span className="jp-Slurm-connection">
         {connectionState(trans, connection)}
+        {users !== "" && <div className="jp-Slurm-aside">{users}</div>}
         {message !== "" && <div className="jp-Slurm-aside">{message}</div>}
       </span>
       <button

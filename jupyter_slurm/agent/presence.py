@@ -1,0 +1,54 @@
+"""Who is there: a process that asked for a cluster stays as long as one of its connections does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from jupyter_slurm.services.users import User
+from jupyter_slurm.transport.peers import peer_pid
+
+__all__ = ["Presence", "UsersLike"]
+
+
+class UsersLike(Protocol):
+    """Who is told: :class:`jupyter_slurm.services.users.Users`."""
+
+    def join(self, user: User, cluster: str) -> None: ...  # noqa: D102
+    def leave(self, user: User) -> None: ...  # noqa: D102
+
+
+class _Exchange(Protocol):
+    @property
+    def stream(self) -> Any: ...
+    @property
+    def closed(self) -> asyncio.Future[None]: ...
+
+
+class Presence:
+    """The connections of those who use a cluster.
+
+    Parameters
+    ----------
+    users : UsersLike
+        Who is told of those that come and go.
+    """
+
+    def __init__(self, users: UsersLike) -> None:
+        self._users = users
+        self._there: dict[object, User] = {}
+
+    def seen(self, exchange: _Exchange, client: Mapping[str, Any], cluster: str) -> None:
+        """Hear that who makes this request uses a cluster from now on; the process id is the system's word for it."""
+        if exchange.closed.done():
+            return  # gone while it waited
+        user = User(client["kind"], client["name"], peer_pid(exchange.stream.socket))
+        self._there[exchange.stream] = user
+        self._users.join(user, cluster)
+
+    def gone(self, stream: object) -> None:
+        """Hear that a connection has ended."""
+        user = self._there.pop(stream, None)
+        if user is not None and all(other.key != user.key for other in self._there.values()):
+            self._users.leave(user)
