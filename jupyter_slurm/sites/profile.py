@@ -55,6 +55,10 @@ class Profile:
         Between two looks at the queue.
     ports : tuple of two int
         First and last local port for tunnels.
+    ways : tuple of str
+        How compute nodes are reached, in the order in which it is tried.
+    unproven : bool
+        Whether a tunnel may lead to a port whose owner the node does not tell.
     """
 
     name: str
@@ -71,6 +75,8 @@ class Profile:
     job_root: str = "~/.local/share/jupyter_slurm/jobs"
     poll_shortest: float = 10.0
     ports: tuple[int, int] = (8000, 9000)
+    ways: tuple[str, ...] = ("ssh", "step", "direct")
+    unproven: bool = False
     title: str = ""
 
 
@@ -142,7 +148,8 @@ def parse_profile(name: str, raw: bytes, path: str) -> Profile:
 
 def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
     login, shell, slurm = data["login"], data.get("shell", {}), data.get("slurm", {})
-    first, last = data.get("tunnels", {}).get("ports", (8000, 9000))
+    tunnels = data.get("tunnels", {})
+    first, last = tunnels.get("ports", (8000, 9000))
     if first > last:
         raise ConfigError(f"{path}: tunnels.ports: {first} is after {last}.", hint="The first port comes first.")
     chosen = {
@@ -151,6 +158,8 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         **{key: login[key] for key in ("user", "port", "carrier", "max_age") if key in login},
         **{key: shell[key] for key in ("prelude", "login_shell") if key in shell},
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
+        **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
+        "unproven": tunnels.get("unproven", False),
     }
     return Profile(
         name, login["host"], slurm_conf=slurm.get("conf"), ports=(first, last), title=data.get("title", name), **chosen

@@ -1,0 +1,313 @@
+"""Carries connections from a node's own loopback over this process's standard input and output.
+
+It runs as a step of a job, where nodes take no SSH. Python 3.8 or later, standard library only. Who starts it sends
+this text first and frames after that: type (1 byte), channel (4), length (4), data; numbers are big-endian.
+
+Each side sends as many bytes of a channel as it was given credit for, so that neither keeps more than that, however
+slow a reader is. A connection is made only to what this very user listens on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import selectors
+import socket
+import struct
+import time
+
+# fmt: off
+HELLO, OPEN, OPENED, FAILED, DATA, END, CLOSE, CREDIT, PROVE, PROVED, PING, PONG = range(12)
+# fmt: on
+HEADER = struct.Struct(">BII")
+WINDOW = 1 << 20  # bytes of a channel that may be under way
+PIECE = 64 << 10  # bytes of a frame, at most
+SILENCE = 90.0  # seconds without a word, after which nobody is there any more
+_CONNECT = 10.0
+_LISTEN = "0A"
+
+
+def listeners(table4: str, table6: str, port: int) -> list[tuple[str, int]]:
+    """Return who listens on a port: a list of (address, user id).
+
+    ``table4`` and ``table6`` are the texts of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
+    """
+    found = []
+    for table, family in ((table4, socket.AF_INET), (table6, socket.AF_INET6)):
+        for line in table.splitlines()[1:]:
+            row = line.split()
+            if len(row) < 10 or row[3] != _LISTEN:
+                continue
+            address, _, number = row[1].partition(":")
+            if int(number, 16) == port:
+                found.append((_address(address, family), int(row[7])))
+    return found
+
+
+def _address(text: str, family: int) -> str:
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    name = socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))
+    return name[7:] if name.startswith("::ffff:") and "." in name else name
+
+
+def way_to(found: list[tuple[str, int]], user: int) -> tuple[str | None, list[int]]:
+    """Return the address under which a listener of this user is reached, and the user ids of others on that port.
+
+    The address is None where a connection would reach nobody, or somebody else. The kernel prefers who listens on
+    the very address to who listens on all.
+    """
+
+    def owners(address: str) -> set[int]:
+        for level in [address, "::"] if ":" in address else [address, "0.0.0.0", "::"]:  # noqa: S104
+            uids = {uid for listener, uid in found if listener == level}
+            if uids:
+                return uids
+        return set()
+
+    own = [address for address, uid in found if uid == user and address not in ("0.0.0.0", "::")]  # noqa: S104
+    for address in ["127.0.0.1", "::1", *own]:
+        if owners(address) == {user}:
+            return address, []
+    return None, sorted({uid for _, uid in found if uid != user})
+
+
+def _tables() -> tuple[str, str]:
+    texts = []
+    for name in ("tcp", "tcp6"):
+        try:
+            with open("/proc/net/" + name, encoding="ascii") as file:
+                texts.append(file.read())
+        except OSError:
+            texts.append("")
+    return texts[0], texts[1]
+
+
+class Channel:
+    """One connection."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.sock: socket.socket | None = None
+        self.deadline = 0.0
+        self.credit = WINDOW  # bytes that the other side takes
+        self.out = bytearray()  # bytes for the service
+        self.ended_by_peer = False
+        self.ended_by_service = False
+        self.mask = 0
+
+
+class Relay:
+    """Serves frames from one file descriptor to another."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self.source, self.sink = source, sink
+        self.channels: dict[int, Channel] = {}
+        self.ready = selectors.DefaultSelector()
+        self.incoming = bytearray()
+        self.heard = time.monotonic()
+
+    def run(self) -> None:
+        """Serve until there is nobody any more."""
+        self.send(HELLO, 0, json.dumps({"user": os.getuid(), "host": socket.gethostname()}).encode())
+        self.ready.register(self.source, selectors.EVENT_READ)
+        while True:
+            for key, mask in self.ready.select(1.0):
+                if key.data is None:
+                    if not self.receive():
+                        return
+                elif key.data.number in self.channels:
+                    self.serve(key.data, mask)
+            now = time.monotonic()
+            if now - self.heard > SILENCE:
+                return
+            for channel in list(self.channels.values()):
+                if channel.deadline and now > channel.deadline:
+                    self.fail(channel, "silent", "it does not answer")
+
+    # Frames -----------------------------------------------------------------------------------------------------
+
+    def send(self, kind: int, number: int, data: bytes = b"") -> None:
+        """Send a frame; whoever reads them never stops reading."""
+        view = memoryview(HEADER.pack(kind, number, len(data)) + data)
+        while view:
+            view = view[os.write(self.sink, view) :]
+
+    def receive(self) -> bool:
+        """Read what has come; False at the end."""
+        data = os.read(self.source, 4 * PIECE)
+        if not data:
+            return False
+        self.heard = time.monotonic()
+        self.incoming += data
+        at = 0
+        while len(self.incoming) - at >= HEADER.size:
+            kind, number, length = HEADER.unpack_from(self.incoming, at)
+            if length > PIECE:
+                raise ValueError(f"a frame of {length} bytes")
+            if len(self.incoming) - at - HEADER.size < length:
+                break
+            at += HEADER.size
+            self.handle(kind, number, bytes(self.incoming[at : at + length]))
+            at += length
+        del self.incoming[:at]
+        return True
+
+    def handle(self, kind: int, number: int, data: bytes) -> None:
+        """Do what a frame says; one for a connection that has ended meanwhile says nothing."""
+        channel = self.channels.get(number)
+        if kind == OPEN:
+            self.open(number, int(data))
+        elif kind == PROVE:
+            address, others = way_to(listeners(*_tables(), int(data)), os.getuid())
+            self.send(PROVED, number, json.dumps({"address": address, "others": others}).encode())
+        elif kind == PING:
+            self.send(PONG, number, data)
+        elif channel is None:
+            return
+        elif kind == DATA:
+            channel.out += data
+            self.write(channel)
+        elif kind == END:
+            channel.ended_by_peer = True
+            self.write(channel)
+        elif kind == CREDIT:
+            channel.credit += struct.unpack(">I", data)[0]
+            self.watch(channel)
+        elif kind == CLOSE:
+            self.drop(channel)
+
+    # Connections ------------------------------------------------------------------------------------------------
+
+    def open(self, number: int, port: int) -> None:
+        """Begin a connection; who listens there is looked at first."""
+        channel = self.channels[number] = Channel(number)
+        address, others = way_to(listeners(*_tables(), port), os.getuid())
+        if others:
+            self.fail(channel, "stranger", ", ".join(map(str, others)))
+        elif address is None:
+            self.fail(channel, "refused", "nothing listens there")
+        else:
+            channel.sock = sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            sock.setblocking(False)
+            channel.deadline = time.monotonic() + _CONNECT
+            code = sock.connect_ex((address, port))
+            if code not in (0, errno.EINPROGRESS):
+                self.fail(channel, "refused", os.strerror(code))
+            else:
+                self.watch(channel)
+
+    def connected(self, channel: Channel, sock: socket.socket) -> None:
+        """Note how a connection came out; whoever listens now must still be this user."""
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self.fail(channel, "refused", os.strerror(code))
+            return
+        _, others = way_to(listeners(*_tables(), sock.getpeername()[1]), os.getuid())
+        if others:
+            self.fail(channel, "stranger", ", ".join(map(str, others)))
+            return
+        channel.deadline = 0.0
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.send(OPENED, channel.number)
+        self.watch(channel)
+
+    def serve(self, channel: Channel, mask: int) -> None:
+        """Go on with a connection that is ready."""
+        assert channel.sock is not None
+        if channel.deadline:
+            self.connected(channel, channel.sock)
+            return
+        if mask & selectors.EVENT_READ:
+            self.read(channel, channel.sock)
+        if mask & selectors.EVENT_WRITE and channel.number in self.channels:
+            self.write(channel)
+
+    def read(self, channel: Channel, sock: socket.socket) -> None:
+        """Carry what the service says, as far as the other side takes it."""
+        try:
+            data = sock.recv(min(PIECE, channel.credit))
+        except BlockingIOError:
+            return
+        except OSError:
+            self.abort(channel)
+            return
+        if data:
+            channel.credit -= len(data)
+            self.send(DATA, channel.number, data)
+        else:
+            channel.ended_by_service = True
+            self.send(END, channel.number)
+        self.settle(channel)
+
+    def write(self, channel: Channel) -> None:
+        """Carry what the other side says, as far as the service takes it."""
+        if channel.deadline or channel.sock is None:
+            return
+        try:
+            while channel.out:
+                sent = channel.sock.send(channel.out)
+                del channel.out[:sent]
+                self.send(CREDIT, channel.number, struct.pack(">I", sent))
+            if channel.ended_by_peer:
+                channel.sock.shutdown(socket.SHUT_WR)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.abort(channel)
+            return
+        self.settle(channel)
+
+    def settle(self, channel: Channel) -> None:
+        """End a connection when both sides have said all, else wait for more."""
+        if channel.ended_by_service and channel.ended_by_peer and not channel.out:
+            self.send(CLOSE, channel.number)
+            self.drop(channel)
+        else:
+            self.watch(channel)
+
+    def watch(self, channel: Channel) -> None:
+        """Wait for what can be done next."""
+        mask = selectors.EVENT_WRITE if channel.out or channel.deadline else 0
+        if channel.credit > 0 and not channel.ended_by_service and not channel.deadline:
+            mask |= selectors.EVENT_READ
+        if mask == channel.mask:
+            return
+        assert channel.sock is not None
+        if channel.mask:
+            self.ready.unregister(channel.sock)
+        if mask:
+            self.ready.register(channel.sock, mask, channel)
+        channel.mask = mask
+
+    def fail(self, channel: Channel, why: str, words: str) -> None:
+        """Tell that a connection could not be made."""
+        self.send(FAILED, channel.number, (f"{why} {words}").encode())
+        self.drop(channel)
+
+    def abort(self, channel: Channel) -> None:
+        """Tell that a connection broke."""
+        self.send(CLOSE, channel.number, b"broken")
+        self.drop(channel)
+
+    def drop(self, channel: Channel) -> None:
+        """Forget a connection; one that had not ended is reset."""
+        del self.channels[channel.number]
+        if channel.sock is None:
+            return
+        if channel.mask:
+            self.ready.unregister(channel.sock)
+        if not (channel.ended_by_service and channel.ended_by_peer):
+            channel.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        channel.sock.close()
+
+
+def main() -> None:
+    """Serve on standard input and output."""
+    with contextlib.suppress(BrokenPipeError):
+        Relay(0, 1).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""How the ports of a compute node are reached: it is tried out what the site allows, and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jupyter_slurm.errors import SlurmError, TransportError, TunnelError, TunnelUnproven
+from jupyter_slurm.services.slurm import SlurmClient
+from jupyter_slurm.services.where import Where
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Stream, Transport
+from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv
+from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
+
+__all__ = ["Goal", "Reach", "Way"]
+
+log = logging.getLogger(__name__)
+
+_START = 60.0  # seconds that a log-in or a step may take to come up
+
+
+class Way(Protocol):
+    """A way to the ports of one machine. Its methods block, and may be called from any thread."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was not seen to be broken; a broken one is made anew."""
+        ...
+
+    def find(self, port: int) -> str:
+        """Return the address there under which the person's own program is reached.
+
+        Raises
+        ------
+        TunnelUnproven
+            Somebody else listens there, or it cannot be said who does.
+        TunnelError
+            Nothing listens there.
+        """
+        ...
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        """Connect; see :meth:`jupyter_slurm.transport.base.Transport.dial`."""
+        ...
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where a tunnel leads: a node of a job, or (no job) the login node."""
+
+    node: str = ""
+    job: str = ""
+
+
+class _Login:
+    """The ports of the login node itself."""
+
+    is_alive = True
+
+    def __init__(self, transport: Transport, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._name, self._loop = transport, name, loop
+
+    def find(self, port: int) -> str:
+        mark = secrets.token_hex(16)
+        asking = self._transport.run(["/bin/sh", "-c", proof_command(mark)], timeout=_START)
+        done = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+        return proven_address(done.stdout, mark, self._name, port)
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        return self._transport.dial(address, port, timeout)
+
+    def close(self) -> None:
+        pass
+
+
+class _Direct:
+    """From the login node over the cluster's own network. Nobody says whose program answers."""
+
+    is_alive = True
+
+    def __init__(self, transport: Transport, node: str, address: str) -> None:
+        self._transport, self._node, self._address = transport, node, address
+
+    def find(self, port: int) -> str:
+        self.dial(self._address, port, 10.0).close()
+        raise TunnelUnproven(
+            f"who listens on port {port} of {self._node} cannot be proven: the node takes neither ssh nor a step",
+            hint="If you trust it all the same: `unproven = true` in [tunnels] of the cluster's profile.",
+            why="unproven",
+        )
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        return self._transport.dial(self._address, port, timeout)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class _Place:
+    """What is known of one goal."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    kind: str = ""
+    way: Way | None = None
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class Reach:
+    """The ways to the nodes of one cluster.
+
+    Parameters
+    ----------
+    transport : Transport
+        To the login node.
+    profile : Profile or None
+        None: this machine is the login node.
+    client : SlurmClient
+        Knows the addresses of nodes.
+    """
+
+    def __init__(self, transport: Transport, where: Where, profile: Profile | None, client: SlurmClient) -> None:
+        self._transport, self._where, self._profile, self._client = transport, where, profile, client
+        self._places: dict[Goal, _Place] = {}
+        self._addresses: dict[str, str] = {}
+
+    @property
+    def trusts_unproven(self) -> bool:
+        """Whether the profile lets a tunnel lead to who cannot prove to be the person's own."""
+        return self._profile is not None and self._profile.unproven
+
+    def kind(self, goal: Goal) -> str:
+        """Return which way is used: ``login``, ``ssh``, ``step`` or ``direct``; empty: none yet."""
+        return self._places[goal].kind if goal in self._places else ""
+
+    def failed(self, goal: Goal) -> dict[str, str]:
+        """Return the ways that do not work, each with why not."""
+        return dict(self._places[goal].failed) if goal in self._places else {}
+
+    async def way(self, goal: Goal) -> Way:
+        """Return a way that works; the one that worked last is tried first.
+
+        Raises
+        ------
+        TunnelError
+            None does; says why, one by one.
+        """
+        place = self._places.setdefault(goal, _Place())
+        async with place.lock:
+            if place.way is not None:
+                if place.way.is_alive:
+                    return place.way
+                await asyncio.to_thread(place.way.close)
+                place.way = None
+            if not goal.job:
+                place.kind = "login"
+                place.way = _Login(self._transport, self._where.host, asyncio.get_running_loop())
+                return place.way
+            place.failed.clear()
+            kinds = sorted(self._kinds(), key=lambda kind: kind != place.kind)
+            for kind in kinds:
+                try:
+                    place.way = await self._try(kind, goal)
+                except SlurmError as error:
+                    log.info("%s is not reached by %s: %s", goal.node, kind, error.message)
+                    place.failed[kind] = error.message
+                else:
+                    place.kind = kind
+                    return place.way
+        reasons = "; ".join(f"{kind}: {why}" for kind, why in place.failed.items())
+        raise TunnelError(
+            f"no way leads to {goal.node}: {reasons}",
+            hint=f"`ssh {goal.node}` from the login node, or `srun --jobid={goal.job} --overlap hostname` shows more.",
+            **place.failed,
+        )
+
+    def forget(self, goal: Goal) -> None:
+        """Let a way go that nobody needs any more."""
+        place = self._places.pop(goal, None)
+        if place is not None and place.way is not None:
+            place.way.close()
+
+    def close(self) -> None:
+        """Let all ways go."""
+        for goal in tuple(self._places):
+            self.forget(goal)
+
+    # Trying -----------------------------------------------------------------------------------------------------
+
+    def _kinds(self) -> Sequence[str]:
+        return self._profile.ways if self._profile is not None else ("ssh", "step", "direct")
+
+    async def _try(self, kind: str, goal: Goal) -> Way:
+        ways: dict[str, Callable[[Goal], object]] = {"ssh": self._ssh, "step": self._step, "direct": self._direct}
+        made: Way = await ways[kind](goal)  # type: ignore[misc]
+        return made
+
+    async def _ssh(self, goal: Goal) -> Way:
+        from jupyter_slurm.transport.ssh.node import NodeBySsh, node_host  # paramiko takes a while
+
+        login, config_file, dial = None, None, None
+        if self._profile is not None:
+            from jupyter_slurm.services.carrier import way_of
+
+            login, config_file, dial = (await way_of(self._profile))[-1], self._profile.ssh_config, self._transport.dial
+        address = await self._address(goal.node)
+        node = NodeBySsh(await node_host(goal.node, address, self._where.user, login, config_file), dial)
+        try:
+            await asyncio.to_thread(node.open)
+        except BaseException:
+            node.close()
+            raise
+        return node
+
+    async def _step(self, goal: Goal) -> Way:
+        mark = secrets.token_hex(16)
+        place = [f"--jobid={goal.job}", f"--nodelist={goal.node}", "--nodes=1", "--ntasks=1", "--overlap"]
+        argv = ["srun", *place, "--unbuffered", "--quiet", *relay_argv(mark)]
+
+        def work() -> Way:
+            stream = self._transport.pipe(argv, _START, env=self._where.environment)
+            return Multiplex(stream, mark, goal.node)
+
+        return await asyncio.to_thread(work)
+
+    async def _direct(self, goal: Goal) -> Way:
+        return _Direct(self._transport, goal.node, await self._address(goal.node))
+
+    async def _address(self, node: str) -> str:
+        """Return where the login node finds a node."""
+        if node not in self._addresses:
+            try:
+                self._addresses = {one.name: one.address or one.name for one in await self._client.nodes()}
+            except SlurmError as error:
+                raise TransportError(f"Slurm does not say where {node} is: {error.message}") from error
+        return self._addresses.get(node, node)

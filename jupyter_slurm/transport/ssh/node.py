@@ -1,0 +1,115 @@
+"""A compute node by SSH of its own, through whatever leads to the login node. Nobody is asked for anything."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import paramiko
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.ssh.chain import Chain
+from jupyter_slurm.transport.ssh.dialling import refused
+from jupyter_slurm.transport.ssh.gate import personal_gate
+from jupyter_slurm.transport.ssh.prompts import Prompt
+from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
+from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
+
+__all__ = ["NodeBySsh", "node_host"]
+
+_ANSWER = 15.0  # seconds
+_MOST = 4 << 20  # bytes of the tables of a node
+
+
+class _Nobody:
+    async def ask(self, prompt: Prompt) -> Sequence[str] | None:
+        """Decline: a node that asks for something is reached in another way."""
+        return None
+
+
+async def node_host(node: str, address: str, user: str, login: Host | None, config_file: str | None) -> Host:
+    """Return what is known of reaching a node: its own entry in ``~/.ssh/config``, and the keys of the login node.
+
+    Raises
+    ------
+    ConfigError
+        The name or the configuration cannot be used.
+    """
+    host = (await way_to(node, user=user, jump=(), config_file=config_file))[-1]
+    more = login.identity_files if login is not None else ()
+    return replace(
+        host,
+        hostname=address if host.hostname == node else host.hostname,
+        host_key_alias=host.host_key_alias or node,
+        identity_files=tuple(dict.fromkeys([*host.identity_files, *more])),
+        proxy_command=None,
+        through=(login.name,) if login is not None else (),
+        batch_mode=True,
+    )
+
+
+class NodeBySsh:
+    """See :class:`jupyter_slurm.services.reach.Way`.
+
+    It is made in the event loop, and connected by :meth:`open` in a thread.
+
+    Parameters
+    ----------
+    host : Host
+        The node.
+    dial : callable, optional
+        Connects from the login node; None: this machine is the login node.
+    """
+
+    def __init__(self, host: Host, dial: Callable[[str, int, float], Stream] | None) -> None:
+        self._host = host
+        reach = None if dial is None else _through(dial)
+        self._chain = Chain([host], personal_gate(_Nobody()), reach)
+
+    def open(self) -> None:
+        """Log in; see :meth:`Chain.open`."""
+        self._chain.open()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nothing was seen to be broken."""
+        return self._chain.is_alive
+
+    def find(self, port: int) -> str:
+        """Return the address there under which the person's own program is reached."""
+        mark = secrets.token_hex(16)
+        try:
+            channel = self._chain.open_session(_ANSWER)
+            with channel:
+                channel.settimeout(_ANSWER)
+                channel.exec_command(f"exec /bin/sh -c '{proof_command(mark)}'")
+                output = b""
+                while len(output) < _MOST and (data := channel.recv(1 << 16)):
+                    output += data
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            self._chain.close()
+            raise TransportError(f"the connection to {self._host.name} broke: {error}") from error
+        return proven_address(output, mark, self._host.name, port)
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        """Connect there."""
+        try:
+            return self._chain.dial(address, port, timeout)
+        except paramiko.ChannelException as error:
+            raise refused(self._host.name, address, port, error) from None
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            self._chain.close()
+            raise TransportError(f"the connection to {self._host.name} broke: {error}") from error
+
+    def close(self) -> None:
+        """Let it go."""
+        with contextlib.suppress(Exception):
+            self._chain.close()
+
+
+def _through(dial: Callable[[str, int, float], Stream]) -> Callable[[Host, float], Any]:
+    return lambda host, timeout: dial(host.hostname, host.port, timeout)

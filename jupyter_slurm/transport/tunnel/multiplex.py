@@ -1,0 +1,286 @@
+"""Many connections over the one pair of pipes that a job step has: our side of :mod:`jupyter_slurm.runner.relay`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import threading
+import time
+from importlib import resources
+
+from jupyter_slurm.errors import TransportError, TunnelError
+from jupyter_slurm.runner import relay
+from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.tunnel.proof import judge
+
+__all__ = ["Multiplex", "relay_argv"]
+
+_PING = relay.SILENCE / 4
+_MOST_NOISE = 1 << 20  # bytes that may come before the relay says hello
+# What is started takes its program from its standard input: it need not lie anywhere, and stands in no argv.
+_LOADER = (
+    "import sys\n"
+    "sys.stdout.write({mark!r} + chr(10)); sys.stdout.flush()\n"
+    "source = sys.stdin.buffer.raw\n"
+    "text = b''\n"
+    "while len(text) < {length}:\n"
+    "    piece = source.read({length} - len(text))\n"
+    "    if not piece: sys.exit(1)\n"
+    "    text += piece\n"
+    "exec(compile(text, 'relay.py', 'exec'), {{'__name__': '__main__'}})\n"
+)
+
+
+def relay_argv(mark: str, python: str = "python3") -> list[str]:
+    """Return what runs the relay: it prints ``mark``, and then waits for its program on standard input."""
+    return [python, "-u", "-c", _LOADER.format(mark=mark, length=len(_program()))]
+
+
+def _program() -> bytes:
+    return resources.files("jupyter_slurm.runner").joinpath("relay.py").read_bytes()
+
+
+class Multiplex:
+    """The connections over one relay.
+
+    Parameters
+    ----------
+    stream : Stream
+        To a relay that was started with :func:`relay_argv`.
+    mark : str
+        What that was given.
+    host : str
+        Where it runs, for the person.
+    timeout : float
+        Seconds that it may take to come up.
+    """
+
+    def __init__(self, stream: Stream, mark: str, host: str, timeout: float = 60.0) -> None:
+        self._stream, self._host = stream, host
+        self._lock, self._sending = threading.Lock(), threading.Lock()
+        self._channels: dict[int, _Channel] = {}
+        self._next = 1
+        self._ahead = bytearray()
+        self._broken: str | None = None
+        self._closing = threading.Event()
+        alarm = threading.Timer(timeout, stream.close)  # Slurm may let a step wait for ever
+        alarm.daemon = True
+        alarm.start()
+        try:
+            self._greet(mark.encode() + b"\n")
+        except BaseException:
+            stream.close()
+            raise
+        finally:
+            alarm.cancel()
+        threading.Thread(target=self._read, name="jupyter-slurm-step", daemon=True).start()
+        threading.Thread(target=self._keep, name="jupyter-slurm-step-ping", daemon=True).start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the relay was not seen to have ended."""
+        return self._broken is None
+
+    def find(self, port: int) -> str:
+        """Return the address there under which the person's own program is reached."""
+        with self._new_channel() as channel:
+            self._send(relay.PROVE, channel.number, str(port).encode())
+            told = json.loads(channel.answer(relay.PROVED, 30))
+        return judge(told["address"], told["others"], self._host, port)
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        """Connect there. The relay finds the address itself, and looks again whose it is."""
+        channel = self._new_channel()
+        try:
+            self._send(relay.OPEN, channel.number, str(port).encode())
+            channel.answer(relay.OPENED, timeout)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    def close(self) -> None:
+        """End the relay, and with it the step."""
+        self._break("the tunnel was closed")
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    def _greet(self, mark: bytes) -> None:
+        """Wait until the step runs, and hand it its program."""
+        try:
+            while mark not in self._ahead:
+                self._ahead += self._stream.recv(relay.PIECE)
+                if len(self._ahead) > _MOST_NOISE:
+                    raise TransportError(f"a step on {self._host} prints without end")
+            del self._ahead[: self._ahead.index(mark) + len(mark)]
+            self._stream.sendall(_program())
+        except OSError as error:
+            raise TransportError(f"a step of the job on {self._host} cannot be started: {error}") from error
+
+    def _new_channel(self) -> _Channel:
+        with self._lock:
+            if self._broken is not None:
+                raise TransportError(self._broken)
+            channel = _Channel(self, self._next, self._host)
+            self._channels[self._next] = channel
+            self._next += 1
+        return channel
+
+    def _send(self, kind: int, number: int, data: bytes | memoryview = b"") -> None:
+        with self._sending:
+            try:
+                self._stream.sendall(relay.HEADER.pack(kind, number, len(data)) + bytes(data))
+            except OSError as error:
+                self._break(str(error))
+                raise
+
+    def _forget(self, channel: _Channel) -> None:
+        with self._lock:
+            self._channels.pop(channel.number, None)
+
+    def _keep(self) -> None:
+        """Say that we are there."""
+        while not self._closing.wait(_PING):
+            with contextlib.suppress(OSError):
+                self._send(relay.PING, 0)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                while len(self._ahead) < relay.HEADER.size:
+                    self._ahead += self._stream.recv(4 * relay.PIECE)
+                kind, number, length = relay.HEADER.unpack_from(self._ahead)
+                if length > relay.PIECE:
+                    raise OSError("the step sends what is no frame")
+                end = relay.HEADER.size + length
+                while len(self._ahead) < end:
+                    self._ahead += self._stream.recv(4 * relay.PIECE)
+                data = bytes(memoryview(self._ahead)[relay.HEADER.size : end])
+                del self._ahead[:end]
+                if channel := self._channels.get(number):
+                    channel.take(kind, data)
+        except (OSError, EOFError) as error:
+            self._break(f"the step on {self._host} ended: {error}")
+
+    def _break(self, why: str) -> None:
+        with self._lock:
+            self._broken = self._broken or why
+            channels = tuple(self._channels.values())
+        self._closing.set()
+        self._stream.close()
+        for channel in channels:
+            channel.take(relay.CLOSE, b"broken")
+
+
+class _Channel:
+    """One connection; see :class:`jupyter_slurm.transport.base.Stream`."""
+
+    def __init__(self, owner: Multiplex, number: int, host: str) -> None:
+        self._owner, self.number, self._host = owner, number, host
+        self._changed = threading.Condition()
+        self._answers: list[tuple[int, bytes]] = []
+        self._in = bytearray()
+        self._credit = relay.WINDOW
+        self._taken = 0
+        self._has_ended = self._is_broken = self._is_closed = self._has_shut = False
+
+    def __enter__(self) -> _Channel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended in both directions."""
+        return self._is_closed or self._is_broken
+
+    def answer(self, wanted: int, timeout: float) -> bytes:
+        """Wait for the answer to a question."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while not self._answers:
+                if self._is_broken:
+                    raise TransportError(f"the step on {self._host} ended")
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise TransportError(f"the step on {self._host} gave no answer within {timeout:g} s")
+            kind, data = self._answers.pop()
+        if kind == wanted:
+            return data
+        why, _, words = data.decode("utf-8", "replace").partition(" ")
+        if why == "stranger":
+            judge(None, [int(uid) for uid in words.split(", ")], self._host, 0)
+        raise TunnelError(
+            f"nothing answers there on {self._host}: {words}",
+            hint="Has the program started that is to listen there, and on that port?",
+            why="refused",
+        )
+
+    def take(self, kind: int, data: bytes) -> None:
+        """Hear what the relay says of this connection."""
+        with self._changed:
+            if kind == relay.DATA:
+                self._in += data
+            elif kind == relay.END:
+                self._has_ended = True
+            elif kind == relay.CREDIT:
+                self._credit += struct.unpack(">I", data)[0]
+            elif kind == relay.CLOSE:
+                self._is_broken = self._is_broken or bool(data)
+                self._has_ended = self._is_closed = True
+            else:
+                self._answers.append((kind, data))
+            self._changed.notify_all()
+
+    def recv(self, size: int, /) -> bytes:
+        """Wait for bytes."""
+        with self._changed:
+            while not self._in and not self._has_ended:
+                self._changed.wait()
+            if not self._in and self._is_broken:
+                raise ConnectionResetError("the connection broke")
+            data = bytes(memoryview(self._in)[:size])
+            del self._in[: len(data)]
+            self._taken += len(data)
+            taken = self._taken if self._taken >= relay.WINDOW // 4 and not self._has_ended else 0
+            self._taken -= taken
+        if taken:
+            self._owner._send(relay.CREDIT, self.number, struct.pack(">I", taken))
+        return data
+
+    def sendall(self, data: bytes | memoryview, /) -> None:
+        """Send, as fast as the service takes it."""
+        left = memoryview(data)
+        while left:
+            with self._changed:
+                while self._credit <= 0 and not self.closed:
+                    self._changed.wait()
+                if self.closed:
+                    raise ConnectionResetError("the connection has ended")
+                piece = left[: min(self._credit, relay.PIECE)]
+                self._credit -= len(piece)
+            self._owner._send(relay.DATA, self.number, piece)
+            left = left[len(piece) :]
+
+    def shutdown_write(self) -> None:
+        """Say that nothing more comes."""
+        with self._changed:
+            if self._has_shut or self.closed:
+                return
+            self._has_shut = True
+        with contextlib.suppress(OSError):
+            self._owner._send(relay.END, self.number)
+
+    def close(self) -> None:
+        """Let it go."""
+        with self._changed:
+            was_open, self._is_closed = not self.closed, True
+            if was_open and not self._has_ended:
+                self._is_broken = True
+            self._has_ended = True
+            self._changed.notify_all()
+        self._owner._forget(self)
+        if was_open:
+            with contextlib.suppress(OSError):
+                self._owner._send(relay.CLOSE, self.number)
