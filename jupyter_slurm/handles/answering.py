@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +23,7 @@ __all__ = ["answering", "ask"]
 _T = TypeVar("_T")
 _QUICK = 0.5  # seconds in which a call that asks nothing is done
 _STEP = 0.3
+_SURELY = 5.0  # seconds within which a signal arrives
 _INDENT = "  "
 
 
@@ -69,17 +72,74 @@ def _make(call: Callable[[], _T], done: Future[_T]) -> None:
 def _put(client: AgentClient, prompt: Mapping[str, Any]) -> None:
     """Ask the person and pass on what is said; who interrupts declines.
 
-    Where nobody can be asked the question stays, for somebody who is at another front door.
+    Nobody is waited for when it is answered at another front door meanwhile, in JupyterLab's dialog perhaps. Where
+    nobody can be asked the question stays, for somebody who is at another front door.
     """
     path = f"/v1/prompts/{prompt['id']}"
     try:
-        answers = ask(prompt)
+        with contextlib.closing(_Bell(client, prompt["id"])) as bell:
+            answers = _unless_rung(bell, lambda: ask(prompt))
     except (KeyboardInterrupt, LoginDeclined):
         with contextlib.suppress(AgentError):
             client.post(path, json={"answers": None})
         raise
+    if answers is None:
+        sys.stdout.write(f"\n{_INDENT}Settled: it was answered somewhere else, or the log-in ended.\n")
+        return
     with contextlib.suppress(PromptGone):
         client.post(path, json={"answers": answers})
+
+
+class _Bell:
+    """Calls the main thread back from reading a line, once a prompt does not wait for an answer any more.
+
+    Only a signal ends such a reading: it is the one by which a person interrupts.
+
+    Attributes
+    ----------
+    has_rung : bool
+        An interrupt is on its way that no person meant.
+    """
+
+    def __init__(self, client: AgentClient, prompt: str) -> None:
+        self._client, self._prompt = client, prompt
+        self._lock, self._is_over = threading.Lock(), threading.Event()
+        self.has_rung = False
+        is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if is_heard and hasattr(signal, "pthread_kill") and threading.current_thread() is threading.main_thread():
+            threading.Thread(target=self._watch, name="jupyter-slurm-prompt", daemon=True).start()
+
+    def close(self) -> None:
+        """Do not ring any more."""
+        with self._lock:
+            self._is_over.set()
+
+    def _watch(self) -> None:
+        waits = True
+        while waits and not self._is_over.wait(_STEP):
+            try:
+                waits = any(prompt["id"] == self._prompt for prompt in self._client.get("/v1/prompts"))
+            except SlurmError:  # the agent has ended, and with it the log-in
+                waits = False
+        with self._lock:
+            if not self._is_over.is_set():
+                self.has_rung = True
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def _unless_rung(bell: _Bell, call: Callable[[], _T]) -> _T | None:
+    """Return what a call returns, or None when the bell has rung meanwhile."""
+    try:
+        answer = call()
+        bell.close()
+        if bell.has_rung:
+            time.sleep(_SURELY)  # until the interrupt comes, or it would come to somebody who knows nothing of it
+    except KeyboardInterrupt:
+        bell.close()
+        if not bell.has_rung:
+            raise
+        return None
+    return answer
 
 
 def _say(prompt: Mapping[str, Any]) -> None:

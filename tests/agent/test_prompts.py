@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -97,6 +98,33 @@ def test_who_interrupts_declines(client: AgentClient, door: Callable[[], Any], m
     with pytest.raises(KeyboardInterrupt):
         door()
     assert client.get("/v1/prompts") == []
+
+
+def test_an_answer_from_elsewhere_ends_the_waiting_here(
+    client: AgentClient,
+    door: Callable[[], Any],
+    wait_for: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reading = threading.Event()
+
+    def waits(text: str) -> str:
+        reading.set()
+        time.sleep(60)
+        raise AssertionError("nobody said that it is settled")
+
+    def elsewhere() -> None:
+        assert reading.wait(30)
+        (prompt,) = client.get("/v1/prompts")
+        client.post(f"/v1/prompts/{prompt['id']}", json={"answers": ["hush"]})
+
+    monkeypatch.setattr("getpass.getpass", waits)
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(elsewhere)
+        assert door()["id"] == "local"
+        other.result()
+    assert "answered somewhere else" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["keyboard-interactive", "password", "passphrase", "host-key"])

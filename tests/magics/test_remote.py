@@ -7,7 +7,7 @@ import pty
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,40 +46,77 @@ def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> 
     assert kernel.value("__import__('jupyter_slurm').jobs()[0].state") == "COMPLETED"
     assert len(kernel.asked) == 1, "the log-in outlives the kernel"
     listed = kernel.ok("%slurm list").result["text/plain"]
-    assert "far  connected, in use" in listed
+    assert "far  connected, in use\n    notebook, process " + kernel.value("__import__('os').getpid()") in listed
     wrong = kernel.run("%slurm use nowhere")
     assert wrong.error == "ConfigError"
     assert "known: far" in wrong.traceback
     assert "did you mean 'use'" in kernel.run("%slurm uses far").traceback
 
 
-def test_a_terminal_asks_without_showing_what_is_typed(
-    environment: dict[str, str], ssh_site: Site, cli: Callable[..., Any]
-) -> None:
-    assert cli("disconnect", "far").returncode == 0
-    command = [sys.executable, "-m", "jupyter_slurm.cli.main", "connect", "far"]
+def in_terminal(
+    environment: dict[str, str], words: Sequence[str], question: bytes, answer: Callable[[], str]
+) -> tuple[int, bytes]:
+    """Run a subcommand in a terminal whose person answers one question; its exit code and what was seen."""
+    command = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
     main, terminal = pty.openpty()
     with subprocess.Popen(
         command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
     ) as process:
         os.close(terminal)
-        said, code = b"", ""
+        said, has_answered = b"", False
         while process.poll() is None or select.select([main], [], [], 0)[0]:
             try:
                 if select.select([main], [], [], 0.2)[0]:
                     said += os.read(main, 4096)
             except OSError:
                 break
-            if b"erification code" in said and not code:
-                code = ssh_site.codes.next()
-                os.write(main, code.encode() + b"\n")
-        assert process.wait(60) == 0, said
+            if question in said and not has_answered:
+                has_answered = True
+                os.write(main, answer().encode() + b"\n")
+        process.wait(60)
     os.close(main)
+    assert has_answered, said
+    return process.returncode, said
+
+
+def test_a_terminal_asks_without_showing_what_is_typed(
+    environment: dict[str, str], ssh_site: Site, cli: Callable[..., Any]
+) -> None:
+    assert cli("disconnect", "far").returncode == 0
+    code = ssh_site.codes.next()
+    done, said = in_terminal(environment, ["connect", "far"], b"erification code", lambda: code)
+    assert done == 0, said
     assert b"Connected to far (gateway -> login)" in said
-    assert code
     assert code.encode() not in said
     assert "far: connected since" in cli("connect").stdout
     assert cli("disconnect", "far").stdout == "Disconnected from far. Jobs go on.\n"
+
+
+def test_who_ends_a_log_in_is_told_who_uses_it(
+    bare_kernel: Any, environment: dict[str, str], ssh_site: Site, cli: Callable[..., Any]
+) -> None:
+    kernel = bare_kernel
+    kernel.ok("import os; os.environ['JPY_SESSION_NAME'] = 'work/fit \x1b[2Jtwo.ipynb'\n%load_ext jupyter_slurm")
+    kernel.answer = ssh_site.codes.next
+    kernel.ok("%slurm use far")
+    listed = f"    fit \\x1b[2Jtwo.ipynb (notebook, process {kernel.value('os.getpid()')}) since "
+    assert listed in cli("connect").stdout
+    done, said = in_terminal(environment, ["disconnect", "far"], b"all the same? [y/n]", lambda: "n")
+    assert done == 1
+    assert f"1 other uses this log-in:\n{listed}" in said.decode().replace("\r", "")
+    assert "far: connected" in cli("connect").stdout
+    kernel.ok("%slurm use local")
+    assert "notebook" not in cli("connect").stdout
+    kernel.ok("%slurm use far")
+    ended = cli("disconnect", "far", "--yes")
+    assert ended.stdout == "Disconnected from far. Jobs go on.\n"
+    kernel.ok("%slurm use far")
+    assert len(kernel.asked) == 2
+    assert "Disconnected" in kernel.ok("%slurm disconnect far").result["text/plain"], "it is not asked about itself"
+    kernel.ok("%slurm use far")
+    unasked = cli("disconnect", "far", stdin=subprocess.DEVNULL)
+    assert unasked.stdout.startswith(f"1 other uses this log-in:\n{listed}")
+    assert unasked.stdout.endswith("Disconnected from far. Jobs go on.\n")
 
 
 def test_who_cannot_be_asked_is_told_what_to_do(environment: dict[str, str], cli: Callable[..., Any]) -> None:
