@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import re
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jupyter_slurm.domain.cluster import Partition, parse_partitions, partitions_argv
+from jupyter_slurm.domain.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
 from jupyter_slurm.services.carrier import over, way_of
+from jupyter_slurm.services.looks import job_folder, node_access, ports, python
 from jupyter_slurm.services.slurm import SlurmClient, text_of
 from jupyter_slurm.services.trial import LASTS, about_node, trial
-from jupyter_slurm.services.visibility import doubt_about, file_system_of
 from jupyter_slurm.services.where import Where, look
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.base import Context, Transport
-from jupyter_slurm.transport.ports import first_free, listeners
+from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.prompts import Prompter
@@ -38,8 +33,6 @@ _PLACES: Final = (
     '/cm/shared/apps/slurm/*/bin /usr/slurm*/bin; do [ ! -x "$d/sbatch" ] || printf "%s\\n" "$d"; done'
 )
 _FOUND: Final = ("/bin/sh", "-c", "command -v sbatch")
-_PYTHON: Final = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable)"
-_OLDEST_PYTHON: Final = (3, 8)
 
 
 @dataclass(frozen=True)
@@ -129,7 +122,9 @@ class _Visit:
             "controller", lambda: self._controller(client, where)
         )
         folder = await self._step("job folder", lambda: self._folder(where))
-        await self._step("ports", self._ports)
+        if answers:
+            await self._step("node access", lambda: self._access(client, where))
+        self._tell(ports(*self._profile.ports))
         await self._step("Python", lambda: self._python(where))
         if self._job is not None and answers and folder:
             await self._step("test job", lambda: self._trial(client, where))
@@ -273,45 +268,19 @@ class _Visit:
     # What jobs need ----------------------------------------------------------------------------------------------
 
     async def _folder(self, where: Where) -> None:
-        probe, content = f"{where.folder}/.doctor-{secrets.token_hex(8)}", secrets.token_bytes(64)
-        await self._transport.make_dir(where.folder)
-        try:
-            await self._transport.write(probe, content)
-            same = await self._transport.read(probe) == content
-        finally:
-            await self._transport.remove(probe)
-        if not same:
-            todo = "Is the disk there in order, and not full?"
-            self._tell(Finding("failed", "job folder", f"what is written to {where.folder} comes back changed", todo))
-            return
-        found = await self._transport.run(["readlink", "-f", "--", where.folder])
-        path = text_of(found.stdout).rstrip("\n") or where.folder
-        mounts = text_of(await self._transport.read("/proc/self/mounts"))
-        kind = file_system_of(path, mounts)
-        if doubt_about(path, self._nodes, where.host, mounts):
-            self._warn(
-                "job folder",
-                f"{where.folder} can be written, and lies on a local file system ({kind}) as it seems",
-                "If jobs do not find their files: name a folder that all nodes see, `job_root` under [slurm] in the "
-                "profile.",
-            )
-        else:
-            self._ok("job folder", f"{where.folder} can be written" + (f" ({kind})" if kind else ""))
+        self._tell(await job_folder(self._transport, where, self._nodes))
 
-    async def _ports(self) -> None:
-        first, last = self._profile.ports
-        free = first_free(first, last)
-        taken: dict[int, list[int]] = {}
-        for port, uid in sorted(listeners().items()):
-            if first <= port <= last:
-                taken.setdefault(uid, []).append(port)
-        by = "; ".join(f"{_listed(ports)} by {_user(uid)}" for uid, ports in taken.items())
-        said = f"{first} to {last} on this machine, for tunnels: " + (f"{free} is free" if free else "none is free")
-        if free is None:
-            todo = f"Close tunnels, or write another range into the profile: [tunnels] ports = [{last + 1}, …]."
-            self._tell(Finding("failed", "ports", f"{said}; taken: {by or 'by processes that are not shown'}", todo))
-        else:
-            self._ok("ports", said + (f"; taken: {by}" if by else ""))
+    async def _python(self, where: Where) -> None:
+        self._tell(await python(self._transport, where, self._nodes, is_asked_there=self._job is not None))
+
+    async def _access(self, client: SlurmClient, where: Where) -> None:
+        running = [job for job in await client.queue() if job.state.is_running and job.nodes]
+        if running:
+            job = running[0]
+            node, number = expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job)
+            self._tell(await node_access(self._transport, where, self._profile, client, node, number))
+        elif self._job is None:
+            self._ok("node access", "not looked at, since no job of yours runs; `--job` starts a short one for that")
 
     async def _trial(self, client: SlurmClient, where: Where) -> None:
         if self._job is None:
@@ -328,42 +297,8 @@ class _Visit:
         async with trial(client, where, self._job.options, told=told) as report:
             for finding in about_node(report):
                 self._tell(finding)
-
-    async def _python(self, where: Where) -> None:
-        todo = (
-            "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
-        )
-        try:
-            done = await self._transport.run(["python3", "-c", _PYTHON], context=Context(cwd="/"))
-        except CommandMissing:
-            self._warn("Python", "there is no python3 on the PATH, and cells in Python need one", todo)
-            return
-        version, _, path = text_of(done.stdout).strip().partition("\n")
-        found = re.match(r"(\d+)\.(\d+)", version)
-        if done.exit_code or found is None:
-            self._warn("Python", "python3 there does not run", todo)
-        elif (int(found[1]), int(found[2])) < _OLDEST_PYTHON:
-            self._warn("Python", f"{path} is {version}, and cells in Python need 3.8", todo)
-        else:
-            doubt = doubt_about(path, self._nodes, where.host, text_of(await self._transport.read("/proc/self/mounts")))
-            there = "; the nodes may not have it" if doubt else "; each node may have its own"
-            alone = all(node.split(".")[0] == where.host.split(".")[0] for node in self._nodes)
-            seen = "" if (alone and self._nodes) or self._job is not None else f"{there}, `--job` looks"
-            self._ok("Python", f"{version} ({path}) on {where.host}{seen}")
-
-
-def _listed(ports: list[int]) -> str:
-    more = len(ports) - _MOST_NAMES
-    return ", ".join(map(str, ports[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
-
-
-def _user(uid: int) -> str:
-    if uid == os.getuid():
-        return "you"
-    try:
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"user {uid}"
+            number = str(report.job.job)
+            self._tell(await node_access(self._transport, where, self._profile, client, report.node, number))
 
 
 def _may_use(partition: Partition, accounts: set[str] | None, groups: set[str]) -> bool:

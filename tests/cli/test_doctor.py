@@ -111,7 +111,19 @@ def test_everything_is_looked_at_and_one_code_is_asked_for(doctor: Callable[...,
     assert codes[0] not in said.text
     found = [line.partition(": ")[0] for line in said.lines("ok") + said.lines("warning")]
     hops = [f"{host}, {step}" for host in ("gateway", "login") for step in ("reached", "host key", "log-in")]
-    there = ["sessions", "shell", "SFTP", "Slurm", "controller", "nodes", "accounts", "partitions", "ports", "Python"]
+    there = [
+        "sessions",
+        "shell",
+        "SFTP",
+        "Slurm",
+        "controller",
+        "nodes",
+        "accounts",
+        "partitions",
+        "node access",
+        "ports",
+        "Python",
+    ]
     assert [about for about in found if about != "job folder"] == ["profile", "way", *hops, *there]
     assert "job folder" in found
     assert "way: this machine -> gateway -> login" in said.text
@@ -226,7 +238,7 @@ def test_ports_that_are_taken(doctor: Callable[..., Said], ssh_host: Callable[..
         said = doctor(profile_of(host.ssh_config, "portless", f"[tunnels]\nports = [{port}, {port}]\n"))
         (failed,) = (line for line in said.lines("failed") if line.startswith("ports"))
         assert failed.endswith(f"none is free; taken: {port} by you")
-        assert f"ports = [{port + 1}, …]" in said.todo("ports")
+        assert "ports = [FIRST, LAST]" in said.todo("ports")
     said = doctor(profile_of(host.ssh_config, "portless", f"[tunnels]\nports = [{port}, {port}]\n"))
     assert f"ports: {port} to {port} on this machine, for tunnels: {port} is free" in said.lines("ok")
 
@@ -286,6 +298,7 @@ def test_a_short_job_says_what_a_node_is_like(doctor: Callable[..., Said], ssh_s
     assert found["node2, home"].startswith(f"/home/{ssh_site.user} is there")
     assert re.match(r"3\.\d+\.\d+ \(/.*python3\), with ", found["node2, Python"])
     assert "--gpus 1" in found["node2, GPUs"]
+    assert found["node access"] == "node2 is reached by ssh"
     home = Path(f"~{ssh_site.user}").expanduser()
     assert list((home / ".local/share/jupyter_slurm/jobs/local").glob(".doctor*")) == [], "nothing is left there"
     left = ssh_site.slurm.run("squeue", "--noheader", "--name=jupyter-slurm-doctor", "--states=PD,R", "--format=%A")
@@ -315,3 +328,20 @@ def test_a_job_that_nobody_waits_for_any_more_goes(laptop: Any, ssh_site: Site) 
     assert said.code == 130, said.text
     question = ("squeue", "--noheader", "--name=jupyter-slurm-doctor", "--states=PD,R", "--format=%A")
     assert ssh_site.slurm.run(*question).stdout == ""
+
+
+@pytest.mark.slurm
+def test_nodes_that_take_no_ssh(doctor: Callable[..., Said], new_ssh_site: Callable[..., Site]) -> None:
+    site = new_ssh_site(nodes=1, node_options={"DenyUsers": "*"})
+    said = doctor(profile_of(site.ssh_config), site.codes.next, options=["--submit"])
+    assert said.code == 0, said.text
+    (warning,) = (line for line in said.lines("warning") if line.startswith("node access"))
+    assert warning == "node access: node1 is reached by a step of the job"
+    assert "not by ssh: node1" in said.text
+    assert "ssh-config" in said.todo("node access")
+    job = site.slurm.run(
+        "sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 600", user=site.user
+    )
+    said = doctor(profile_of(site.ssh_config), site.codes.next)
+    assert "node access: node1 is reached by a step of the job" in said.lines("warning"), "of a job that runs already"
+    assert site.slurm.run("squeue", "--noheader", "--format=%A").stdout == job.stdout
