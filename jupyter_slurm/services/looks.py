@@ -51,7 +51,7 @@ async def job_folder(transport: Transport, where: Where, nodes: Sequence[str]) -
     kind = file_system_of(path, mounts)
     if doubt_about(path, nodes, where.host, mounts):
         said = f"{folder} can be written, and lies on a local file system ({kind}) as it seems"
-        todo = "If jobs do not find their files: name a folder that all nodes see, `job_root` under [slurm] in the profile."
+        todo = "If jobs do not find their files: `job_root` under [slurm] in the profile names a folder that nodes see."
         return Finding("warning", about, said, todo)
     return Finding("ok", about, f"{folder} can be written" + (f" ({kind})" if kind else ""))
 
