@@ -227,6 +227,15 @@ class Cluster:
         self.watcher.wake()
         return entry
 
+    async def one(self, reference: str) -> Entry:
+        """Return a job, or one task of an array (``12_3``) in the form of a job of its own; see :meth:`entry`."""
+        return self.task_of(reference, await self.entry(reference))
+
+    @staticmethod
+    def task_of(reference: str, entry: Entry) -> Entry:
+        """Return what a reference means of an entry that it has found: all of it, or one task."""
+        return entry.of_task(_task_of(reference, entry))
+
     async def _made_beside_us(self, records: list[JobRecord]) -> Entry | None:
         """Return the job if its script lies in a job directory: another agent of this user has submitted it."""
         below = f"{self.folder.path}/"

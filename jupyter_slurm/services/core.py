@@ -19,9 +19,10 @@ from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import clean
 from jupyter_slurm.services.site import Site, unusable
 from jupyter_slurm.services.store import Store
+from jupyter_slurm.services.tunnels import Tunnels
 from jupyter_slurm.services.users import Users
 from jupyter_slurm.services.where import Where, here
-from jupyter_slurm.sites.profile import list_profiles, load_profile
+from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local import LocalTransport
 
@@ -54,6 +55,7 @@ class Core:
         self._store: Store | None = None
         self._registering = asyncio.Lock()
         self._daily: asyncio.Task[None] | None = None
+        self.tunnels = Tunnels(settings, self._cluster, self._ports, clock)
 
     async def start(self) -> None:
         """Find again what was under way: clusters, jobs, submissions without an answer."""
@@ -61,6 +63,7 @@ class Core:
         with contextlib.suppress(FileNotFoundError, TransportError):
             for name in await self._transport.list_dir(self.settings.job_root):
                 await self._find_again(name)
+        self.tunnels.start()
         self._daily = asyncio.create_task(self._clean_daily(), name="housekeeping")
 
     async def stop(self) -> None:
@@ -69,6 +72,7 @@ class Core:
             self._daily.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._daily
+        await self.tunnels.stop()
         for site in self._sites.values():
             await site.disconnect()
         for cluster in self._clusters.values():
@@ -83,6 +87,7 @@ class Core:
         held = {
             "submissions": sum(cluster.settler.under_way for cluster in self._reached()),
             "connections": sum(site.is_connected for site in self._sites.values()),
+            "tunnels": self.tunnels.held,
         }
         return {kind: number for kind, number in held.items() if number}
 
@@ -177,6 +182,18 @@ class Core:
         """See :meth:`Cluster.options`."""
         return await self._cluster(cluster).options(command)
 
+    async def open_tunnel(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`Tunnels.open`."""
+        return await self.tunnels.open(cluster, wanted)
+
+    async def close_tunnel(self, cluster: str, tunnel: str) -> dict[str, Any]:
+        """See :meth:`Tunnels.close`."""
+        return await self.tunnels.close(cluster, tunnel)
+
+    def list_tunnels(self, cluster: str) -> list[dict[str, Any]]:
+        """See :meth:`Tunnels.told`."""
+        return self.tunnels.told(cluster)
+
     async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> dict[str, Any]:
         """Remove the directories of jobs that ended long ago; see :func:`jupyter_slurm.services.housekeeping.clean`."""
         days = self.settings.retention_days if older_than_days is None else older_than_days
@@ -213,7 +230,17 @@ class Core:
             where, transport=transport, settings=self.settings, store=self._store, bus=self.bus, clock=self._clock
         )
         await cluster.start()
+        site = self._sites.get(where.id) if where.is_far else None
+        self.tunnels.know(cluster, transport, where, site.profile if site is not None else None)
         return cluster
+
+    def _ports(self, cluster: str) -> tuple[int, int]:
+        try:
+            known = self._sites.get(cluster)
+            profile = known.profile if known is not None else load_profile(cluster, self.settings.sites)
+        except ConfigError:
+            profile = Profile(cluster, "")
+        return profile.ports
 
     def _site(self, name: str) -> Site:
         """Return the cluster of a profile, which is read anew as long as nobody is logged in there."""

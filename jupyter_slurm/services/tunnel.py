@@ -1,0 +1,231 @@
+"""One tunnel: a local port, and what it takes to reach the person's own program behind it, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as NotInTime
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from jupyter_slurm.domain.cluster import expand_hosts
+from jupyter_slurm.errors import (
+    JobError,
+    NotConnected,
+    SlurmError,
+    TransportError,
+    TunnelError,
+    TunnelUnproven,
+    UsageError,
+)
+from jupyter_slurm.services.cluster import Cluster
+from jupyter_slurm.services.reach import Goal, Reach, Way
+from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.tunnel.forwarder import Forwarder
+
+__all__ = ["Asked", "There", "Tunnel"]
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 60.0  # seconds that a connection waits for the link, the log-in on a node, or a step
+_DIAL = 20.0
+_PROVEN = 15.0  # seconds for which it is known who listens there
+
+
+class There(NamedTuple):
+    """A cluster that can be asked now, and the ways to its nodes."""
+
+    cluster: Cluster
+    reach: Reach
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a tunnel is for; this is what is remembered of it.
+
+    Attributes
+    ----------
+    id, cluster : str
+    job : str
+        Key or Slurm id; empty: the login node.
+    submitted : float or None
+        When the job was: ids come again.
+    node : str
+        One of the job's nodes; empty: the first.
+    port : int
+        There.
+    local_port : int or None
+    socket : str or None
+        Where it listens here.
+    since : float
+        Seconds since the epoch.
+    """
+
+    id: str
+    cluster: str
+    job: str
+    submitted: float | None
+    node: str
+    port: int
+    local_port: int | None
+    socket: str | None
+    since: float
+
+
+class _Ready(NamedTuple):
+    goal: Goal
+    way: Way
+    address: str
+    until: float
+
+
+class Tunnel:
+    """Carries connections from its listener.
+
+    Parameters
+    ----------
+    asked : Asked
+    listener : socket
+    there : callable
+        Returns the cluster; raises NotConnected while nobody is logged in.
+    """
+
+    def __init__(self, asked: Asked, listener: Any, there: Callable[[], There]) -> None:
+        self.asked, self._there = asked, there
+        self._loop = asyncio.get_running_loop()
+        self._preparing = asyncio.Lock()
+        self._ready: _Ready | None = None
+        self._error: SlurmError | None = None
+        self._is_proven = False
+        self._is_closed = False
+        self.goal = Goal(asked.node, asked.job)
+        self._forwarder = Forwarder(listener, self._dial, told=self._told)
+
+    async def prepare(self) -> None:
+        """Find the way and who answers at its end.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be used now; says why.
+        """
+        await self._prepare(None)
+
+    def close(self) -> None:
+        """Give the port up and break off the connections."""
+        self._is_closed = True
+        self._forwarder.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was ready the last time that it was used."""
+        return not self._is_closed and self._error is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the tunnel as the API tells it."""
+        asked = self.asked
+        try:
+            reach = self._there().reach
+            kind, failed = reach.kind(self.goal), reach.failed(self.goal)
+        except SlurmError:
+            kind, failed = "", {}
+        told = {name: value for name, value in asdict(asked).items() if name != "submitted"}
+        return {
+            **told,
+            "job": asked.job or None,
+            "node": self.goal.node or None,
+            "url": f"http://127.0.0.1:{asked.local_port}/" if asked.local_port else None,
+            "way": kind or None,
+            "failed": failed,
+            "proven": self._is_proven,
+            "state": "closed" if self._is_closed else "open" if self._error is None else "broken",
+            "message": "" if self._error is None else self._error.message,
+            "connections": self._forwarder.connections,
+        }
+
+    # In the loop ------------------------------------------------------------------------------------------------
+
+    async def _prepare(self, stale: _Ready | None) -> _Ready:
+        async with self._preparing:  # all connections that wait are served by one log-in and one proof
+            ready = self._ready
+            if ready is not None and ready is not stale and ready.way.is_alive and time.monotonic() < ready.until:
+                return ready
+            try:
+                return await self._find()
+            except SlurmError as error:
+                self._ready, self._error, self._is_proven = None, error, False
+                raise
+
+    async def _find(self) -> _Ready:
+        cluster, reach = self._there()
+        goal = await self._goal(cluster)
+        if goal != self.goal:  # requeued, to another node
+            self.goal, self._ready = goal, None
+        way = await reach.way(goal)
+        try:
+            address = await asyncio.to_thread(way.find, self.asked.port)
+            self._is_proven = True
+        except TunnelUnproven as error:
+            if error.details.get("why") != "unproven" or not reach.trusts_unproven:
+                raise
+            address, self._is_proven = "", False
+        self._ready = _Ready(goal, way, address, time.monotonic() + _PROVEN)
+        self._error = None
+        return self._ready
+
+    async def _goal(self, cluster: Cluster) -> Goal:
+        asked = self.asked
+        if not asked.job:
+            return Goal()
+        entry = await cluster.one(asked.job)
+        latest = entry.latest
+        if entry.is_finished or not entry.state.is_running or latest is None or not latest.nodes or entry.id is None:
+            raise JobError(
+                f"job {entry.id or asked.job} does not run: {entry.state.name}",
+                hint="A tunnel leads to a job that runs; ask again when it does.",
+                state=entry.state.name,
+            )
+        nodes = expand_hosts(latest.nodes)
+        if asked.node and asked.node not in nodes:
+            raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {latest.nodes}.")
+        return Goal(asked.node or nodes[0], str(entry.id))
+
+    # In threads -------------------------------------------------------------------------------------------------
+
+    def _dial(self) -> Stream:
+        deadline = time.monotonic() + _PATIENCE
+        stale: _Ready | None = None
+        while True:
+            ready = self._ready
+            if ready is None or ready is stale or not ready.way.is_alive or time.monotonic() > ready.until:
+                ready = self._wait(self._prepare(stale), deadline)
+            try:
+                return ready.way.dial(ready.address, self.asked.port, _DIAL)
+            except TransportError as error:
+                # The program has ended, or the way to it: who comes to listen there next has to prove itself anew.
+                if stale is not None or time.monotonic() > deadline or isinstance(error, NotConnected):
+                    raise
+                stale = ready
+
+    def _wait(self, work: Any, deadline: float) -> _Ready:
+        try:
+            waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise TunnelError("the agent has ended") from None
+        try:
+            found: _Ready = waiting.result(max(0.1, deadline - time.monotonic()))
+        except (NotInTime, CancelledError):
+            waiting.cancel()
+            raise TunnelError(f"no way to {self.goal.node or 'the login node'} within {_PATIENCE:g} s") from None
+        return found
+
+    def _told(self, error: SlurmError | None) -> None:
+        if error is None:
+            self._error = None
+        elif self._error is None or self._error.message != error.message:
+            self._error = error
+            log.info("tunnel to port %d: %s", self.asked.port, error.message)

@@ -1,0 +1,293 @@
+"""The tunnels of a person: to their own running jobs, and to login nodes; the next agent finds them again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from typing import Any
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError, UsageError
+from jupyter_slurm.services.cluster import Cluster
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.reach import Goal, Reach
+from jupyter_slurm.services.tunnel import Asked, There, Tunnel
+from jupyter_slurm.services.where import Where
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.files import make_private
+from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
+
+__all__ = ["Tunnels"]
+
+log = logging.getLogger(__name__)
+
+_PORTS = (8000, 9000)
+_LOOK = 2.0  # seconds between two looks whether the jobs still run; nobody outside is asked
+_ASK = 60.0  # seconds between two questions about a job that nothing is known of
+_MOST = 256
+
+
+class Tunnels:
+    """All of them.
+
+    Parameters
+    ----------
+    settings : Settings
+        Say where they are remembered, and where sockets are.
+    cluster : callable
+        Returns a cluster by its id; raises while nobody is logged in there.
+    ports : callable
+        Returns the first and last local port for a cluster.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Callable[[str], Cluster],
+        ports: Callable[[str], tuple[int, int]] = lambda cluster: _PORTS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._cluster, self._ports, self._clock = settings, cluster, ports, clock
+        self._file = os.path.join(settings.state_dir, "tunnels.json")
+        self._tunnels: dict[str, Tunnel] = {}
+        self._reaches: dict[str, tuple[Cluster, Reach]] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._asked_about: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Listen again where an earlier agent did; who connects before the log-in is turned away."""
+        for asked in self._remembered():
+            try:
+                listener = self._listen(asked.cluster, asked.local_port, asked.socket)
+            except SlurmError as error:
+                log.warning("a tunnel to port %d is not there any more: %s", asked.port, error.message)
+                continue
+            self._keep(asked, listener)
+        self._remember()
+
+    async def stop(self) -> None:
+        """Let all of them go; they are remembered."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+        for tunnel in self._tunnels.values():
+            tunnel.close()
+        reaches, self._reaches = self._reaches, {}
+        for _, reach in reaches.values():
+            await asyncio.to_thread(reach.close)
+
+    def know(self, cluster: Cluster, transport: Transport, where: Where, profile: Profile | None) -> None:
+        """Learn of a cluster that can be asked from now on."""
+        before = self._reaches.get(cluster.id)
+        self._reaches[cluster.id] = (cluster, Reach(transport, where, profile, cluster.client))
+        if before is not None:
+            asyncio.get_running_loop().run_in_executor(None, before[1].close)
+
+    @property
+    def held(self) -> int:
+        """How many there are on clusters that can be asked."""
+        return sum(self._is_reached(tunnel.asked.cluster) for tunnel in self._tunnels.values())
+
+    def told(self, cluster: str) -> list[dict[str, Any]]:
+        """Return those of a cluster, the oldest first."""
+        return [tunnel.as_dict() for tunnel in self._tunnels.values() if tunnel.asked.cluster == cluster]
+
+    async def open(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Open a tunnel, or return the one that is there.
+
+        Parameters
+        ----------
+        wanted : dict
+            ``job`` (None: the login node), ``port``, and ``node``, ``local_port``, ``socket`` (whether it is to be
+            one) or None.
+
+        Raises
+        ------
+        TunnelError
+            No port is free here, or nothing of the person's own answers there.
+        JobError
+            The job does not run.
+        """
+        entry = await self._entry(cluster, wanted.get("job"))
+        asked = Asked(
+            id=secrets.token_hex(8),
+            cluster=cluster,
+            job=_reference(entry) if entry is not None else "",
+            submitted=entry.submit_time if entry is not None else None,
+            node=wanted.get("node") or "",
+            port=int(wanted["port"]),
+            local_port=wanted.get("local_port"),
+            socket=self._new_socket() if wanted.get("socket") else None,
+            since=self._clock(),
+        )
+        if (same := self._same(asked)) is not None:
+            await same.prepare()
+            return same.as_dict()
+        if len(self._tunnels) >= _MOST:
+            raise TunnelError(f"there are {_MOST} tunnels", hint="Close those that nobody uses.")
+        tunnel = self._keep(asked, self._listen(cluster, asked.local_port, asked.socket))
+        try:
+            await tunnel.prepare()
+        except BaseException:
+            self._drop(tunnel)
+            raise
+        self._remember()
+        return tunnel.as_dict()
+
+    async def close(self, cluster: str, tunnel: str) -> dict[str, Any]:
+        """Close a tunnel.
+
+        Raises
+        ------
+        TunnelError
+            There is none of that id.
+        """
+        found = self._tunnels.get(tunnel)
+        if found is None or found.asked.cluster != cluster:
+            raise TunnelError(f"there is no tunnel {tunnel}", hint="`jupyter slurm tunnel --list` shows them.")
+        self._drop(found)
+        self._remember()
+        return found.as_dict()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    def _there(self, cluster: str) -> There:
+        current = self._cluster(cluster)
+        known, reach = self._reaches.get(cluster, (None, None))
+        if known is not current or reach is None:
+            raise NotConnected(f"Nobody is logged in to {cluster}.", hint=f"`jupyter slurm connect {cluster}`.")
+        return There(current, reach)
+
+    def _is_reached(self, cluster: str) -> bool:
+        try:
+            self._there(cluster)
+        except SlurmError:
+            return False
+        return True
+
+    async def _entry(self, cluster: str, job: str | None) -> Entry | None:
+        there = self._there(cluster)
+        if job is None:
+            return None
+        entry = await there.cluster.one(job)
+        if entry.is_array and (entry.id is None or entry.id.task is None):
+            raise UsageError(f"job {job} is an array", hint=f"Name one of its tasks: {entry.id}_0, for example.")
+        return entry
+
+    def _same(self, asked: Asked) -> Tunnel | None:
+        for tunnel in self._tunnels.values():
+            there = tunnel.asked
+            goal = (there.cluster, there.job, there.node, there.port, there.socket is None)
+            if goal == (asked.cluster, asked.job, asked.node, asked.port, asked.socket is None) and (
+                asked.local_port in (None, there.local_port)
+            ):
+                return tunnel
+        return None
+
+    def _listen(self, cluster: str, port: int | None, path: str | None) -> socket.socket:
+        if path is not None:
+            return listen_on_socket(path)
+        first, last = self._ports(cluster)
+        ports: Iterable[int] = range(first, last + 1) if port is None else (port,)
+        among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken"
+        return listen_on_port(ports, among=among)
+
+    def _keep(self, asked: Asked, listener: socket.socket) -> Tunnel:
+        if asked.socket is None:
+            asked = replace(asked, local_port=listener.getsockname()[1])
+        tunnel = Tunnel(asked, listener, lambda: self._there(asked.cluster))
+        self._tunnels[asked.id] = tunnel
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch(), name="tunnels")
+        return tunnel
+
+    def _drop(self, tunnel: Tunnel) -> None:
+        self._tunnels.pop(tunnel.asked.id, None)
+        tunnel.close()
+        asked, goal = tunnel.asked, tunnel.goal
+        if goal.job and not any(t.goal == goal and t.asked.cluster == asked.cluster for t in self._tunnels.values()):
+            self._forget(asked.cluster, goal)
+
+    def _forget(self, cluster: str, goal: Goal) -> None:
+        if cluster in self._reaches:
+            reach = self._reaches[cluster][1]
+            asyncio.get_running_loop().run_in_executor(None, reach.forget, goal)
+
+    def _new_socket(self) -> str:
+        base = self._settings.runtime_dir or os.environ.get("XDG_RUNTIME_DIR") or ""
+        folder = os.path.join(base, "tunnels") if base else f"/tmp/jupyter-slurm-{os.geteuid()}/tunnels"  # noqa: S108
+        try:
+            make_private(folder)
+        except OSError as error:
+            raise TunnelError(f"{folder} cannot be made: {error.strerror}", hint="Set Settings.runtime_dir.") from error
+        return os.path.join(folder, secrets.token_hex(4))
+
+    # Jobs end, and with them what leads to them -----------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            over = [tunnel for tunnel in self._tunnels.values() if await self._is_over(tunnel)]
+            for tunnel in over:
+                log.info("the tunnel to port %d of job %s ends with it", tunnel.asked.port, tunnel.asked.job)
+                self._drop(tunnel)
+            if over:
+                self._remember()
+
+    async def _is_over(self, tunnel: Tunnel) -> bool:
+        asked = tunnel.asked
+        if not asked.job or not self._is_reached(asked.cluster):
+            return False
+        cluster = self._cluster(asked.cluster)
+        found = cluster.tracker.find(asked.job)
+        entry = found and cluster.task_of(asked.job, found)
+        if entry is None and self._clock() - self._asked_about.get(asked.id, 0.0) > _ASK:
+            self._asked_about[asked.id] = self._clock()
+            try:
+                entry = await cluster.one(asked.job)
+            except JobNotFound:
+                return True
+            except (SlurmError, OSError):
+                return False
+        if entry is None:
+            return False
+        another = None not in (asked.submitted, entry.submit_time) and asked.submitted != entry.submit_time
+        return entry.is_finished or another
+
+    # What the next agent finds ----------------------------------------------------------------------------------
+
+    def _remember(self) -> None:
+        kept = [asdict(tunnel.asked) for tunnel in self._tunnels.values()]
+        draft = f"{self._file}.{secrets.token_hex(4)}"
+        try:
+            make_private(os.path.dirname(self._file))
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                json.dump(kept, file)
+            os.replace(draft, self._file)
+        except OSError as error:
+            log.warning("tunnels cannot be remembered: %s", error)
+
+    def _remembered(self) -> list[Asked]:
+        try:
+            with open(self._file, encoding="utf-8") as file:
+                return [Asked(**one) for one in json.load(file)][:_MOST]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("%s is of no use: %s", self._file, error)
+            return []
+
+
+def _reference(entry: Entry) -> str:
+    is_task = entry.id is not None and entry.id.task is not None
+    return entry.key if entry.key is not None and not is_task else str(entry.id)
