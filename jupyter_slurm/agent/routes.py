@@ -27,6 +27,7 @@ CAPABILITIES = (
     "housekeeping",
     "profiles",
     "prompts",
+    "tunnels",
     "users",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
@@ -71,6 +72,9 @@ class CoreLike(Protocol):
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
     async def options(self, cluster: str, command: str) -> Json: ...  # noqa: D102
+    def list_tunnels(self, cluster: str) -> list[Json]: ...  # noqa: D102
+    async def open_tunnel(self, cluster: str, wanted: Json) -> Json: ...  # noqa: D102
+    async def close_tunnel(self, cluster: str, tunnel: str) -> Json: ...  # noqa: D102
     async def clean(self, *, older_than_days: float | None, dry_run: bool) -> Json: ...  # noqa: D102
 
 
@@ -133,6 +137,9 @@ class Routes:
             "streamEvents": self._stream_events,
             "runCommand": self._run_command,
             "listOptions": self._list_options,
+            "listTunnels": self._list_tunnels,
+            "openTunnel": self._open_tunnel,
+            "closeTunnel": self._close_tunnel,
             "clean": self._clean,
         }
 
@@ -251,6 +258,15 @@ class Routes:
 
     async def _list_options(self, call: Call) -> Reply:
         return Reply(await self._core.options(call.path["cluster"], call.path["command"]))
+
+    async def _list_tunnels(self, call: Call) -> Reply:
+        return Reply(self._core.list_tunnels(call.path["cluster"]))
+
+    async def _open_tunnel(self, call: Call) -> Reply:
+        return Reply(await self._core.open_tunnel(call.path["cluster"], call.body), status=201)
+
+    async def _close_tunnel(self, call: Call) -> Reply:
+        return Reply(await self._core.close_tunnel(call.path["cluster"], call.path["tunnel"]))
 
     async def _clean(self, call: Call) -> Reply:
         return Reply(

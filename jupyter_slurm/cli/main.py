@@ -25,6 +25,7 @@ _COMMANDS = {
     "cancel": ("jobs", "cancel a job, or send it a signal"),
     "connect": ("connect", "log in to a cluster of a site profile, for every notebook"),
     "disconnect": ("connect", "end the log-in to a cluster"),
+    "tunnel": ("tunnel", "bring a port of a running job here"),
     "init": ("init", "set up the way to a cluster: a profile, and a key"),
     "doctor": ("doctor", "look over the way to a cluster and say what is wrong"),
     "ssh-config": ("ssh_config", "an entry of ~/.ssh/config for the node of a running job"),

@@ -13,8 +13,10 @@ from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.progress import told
 from jupyter_slurm.handles.table import CommandText, Table, escape
 from jupyter_slurm.handles.terminal import Screen, plain, printable
+from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
 
 __all__ = ["Job", "JobList"]
 
@@ -239,6 +241,31 @@ class Job:
                 return CommandText("\n".join(shown[-lines:] if lines > 0 else []))
             length = min(size, length * 8, _TAIL)
 
+    def tunnel(
+        self, port: int, *, local_port: int | None = None, node: str | None = None, socket: bool = False
+    ) -> Tunnel:
+        """Bring a port on which this job listens here; see :class:`Tunnel`.
+
+        Parameters
+        ----------
+        port : int
+            On the job's node, best on its loopback.
+        local_port : int, optional
+            Here; by default the first that is free among those of the profile.
+        node : str, optional
+            By default the job's first.
+        socket : bool
+            Listen on a Unix socket instead of a port.
+
+        Raises
+        ------
+        JobError
+            The job does not run.
+        TunnelError
+            Nothing listens there, somebody else does, or no way leads there.
+        """
+        return open_tunnel(self._cluster, self._reference, port, local_port=local_port, node=node, socket=socket)
+
     def task(self, index: int) -> Job:
         """Return one task of an array, as a job of its own.
 
@@ -346,7 +373,8 @@ class Job:
 
     def _whole(self, stream: str) -> str:
         _, size = self._output(stream, 0, 0)
-        return CommandText(b"".join(self._pieces(stream, 0, size)).decode("utf-8", "replace"))
+        pieces = told(self._pieces(stream, 0, size), f"{self.title}, {stream}", size)
+        return CommandText(b"".join(pieces).decode("utf-8", "replace"))
 
     def _log(self) -> tuple[str, str | None]:
         """Return the end of what tells most about a failure: the standard error, if it has anything."""

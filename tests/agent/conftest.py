@@ -114,6 +114,23 @@ class PlumbingCore:
         self.calls.append(("cancel", cluster, ref, signal))
         return self._job(cluster, ref)
 
+    def _tunnel(self, cluster: str, job: str | None, port: int) -> dict[str, Any]:
+        told = {"id": "0" * 16, "cluster": cluster, "job": job, "node": "node1", "port": port, "local_port": 8000}
+        told |= {"socket": None, "url": "http://127.0.0.1:8000/", "way": "ssh", "failed": {}, "proven": True}
+        return {**told, "state": "open", "message": "", "since": 0.0, "connections": 0}
+
+    def list_tunnels(self, cluster: str) -> list[dict[str, Any]]:
+        return [self._tunnel(cluster, "12", 8888)]
+
+    async def open_tunnel(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(("tunnel", cluster, wanted))
+        if wanted.get("job"):
+            self._job(cluster, wanted["job"])
+        return self._tunnel(cluster, wanted.get("job"), wanted["port"])
+
+    async def close_tunnel(self, cluster: str, tunnel: str) -> dict[str, Any]:
+        return self._tunnel(cluster, "12", 8888)
+
     async def source(self, cluster: str, ref: str) -> bytes:
         self._job(cluster, ref)
         return b"print(1)\n"

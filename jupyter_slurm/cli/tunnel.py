@@ -1,0 +1,56 @@
+"""``jupyter slurm tunnel``: ports of running jobs, here."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "tunnel",
+        help="bring a port of a running job here",
+        description="Open a port of 127.0.0.1, for you only, that leads to a port on which a running job of yours "
+        "listens. It is kept by the agent until the job ends, also over broken connections.",
+    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help="Slurm id (12, 12_3), key of a submission, or `login`")
+    parser.add_argument("port", nargs="?", type=int, metavar="PORT", help="on which the job listens")
+    parser.add_argument("--local", type=int, metavar="PORT", help="local port; by default one of the profile's")
+    parser.add_argument("--socket", action="store_true", help="a Unix socket instead of a port")
+    parser.add_argument("--node", metavar="NODE", help="which of the job's nodes; by default the first")
+    parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+    parser.add_argument("--list", action="store_true", help="list the tunnels that are open")
+    parser.add_argument("--close", metavar="PORT", help="close the tunnel of a local port (or socket)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    from jupyter_slurm.handles.cluster import current, use
+    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.handles.tunnel import open_tunnel, tunnels
+
+    if args.list == bool(args.close) and (args.job is None or args.port is None or args.list):
+        raise UsageError(
+            "Name a job and a port, or --list, or --close PORT.", hint="`jupyter slurm tunnel 12 8888`, for example."
+        )
+    cluster = use(args.cluster) if args.cluster else current()
+    if args.list:
+        opened = tunnels(cluster)
+        print("\n".join(printable(repr(one)) for one in opened) or "No tunnels.")
+        return 0
+    if args.close:
+        for one in tunnels(cluster):
+            if args.close in (str(one.port), one.socket):
+                one.close()
+                print(f"Closed: {args.close}")
+                return 0
+        raise UsageError(f"There is no tunnel on {args.close}.", hint="`jupyter slurm tunnel --list` shows them.")
+    job = None if args.job == "login" else args.job
+    made = open_tunnel(cluster, job, args.port, local_port=args.local, node=args.node, socket=args.socket)
+    print(printable(repr(made)))
+    return 0

@@ -1,0 +1,98 @@
+"""A port of a job, as a person has it: where it is here, and how to let it go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.table import escape
+
+__all__ = ["Tunnel", "open_tunnel", "sentence", "tunnels"]
+
+
+class Tunnel:
+    """A local port (or Unix socket) that leads to a port of a job; kept by the agent, also when this kernel ends.
+
+    It comes from :meth:`Job.tunnel`. As a context manager it is closed at the end of the block.
+    """
+
+    def __init__(self, cluster: Cluster, data: Mapping[str, Any]) -> None:
+        self._cluster = cluster
+        self.data = dict(data)
+
+    @property
+    def port(self) -> int | None:
+        """The port on 127.0.0.1; None for a Unix socket."""
+        value: int | None = self.data["local_port"]
+        return value
+
+    @property
+    def socket(self) -> str | None:
+        """The path of the Unix socket; None for a port."""
+        value: str | None = self.data["socket"]
+        return value
+
+    @property
+    def url(self) -> str | None:
+        """``http://127.0.0.1:PORT/``; None for a Unix socket."""
+        value: str | None = self.data["url"]
+        return value
+
+    def refresh(self) -> Tunnel:
+        """Ask the agent how it is; one that is not there any more is closed."""
+        told = self._cluster.client.get(self._cluster.path("tunnels"))
+        now = next((one for one in told if one["id"] == self.data["id"]), None)
+        self.data = now or {**self.data, "state": "closed"}
+        return self
+
+    def close(self) -> None:
+        """Give the port up."""
+        self.data = self._cluster.client.post(self._cluster.path("tunnels", self.data["id"], "close"))
+
+    def __enter__(self) -> Tunnel:
+        """Close it at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the port up."""
+        self.close()
+
+    def __repr__(self) -> str:
+        return sentence(self.data)
+
+    def _repr_html_(self) -> str:
+        text, url = escape(sentence(self.data)), self.url
+        link = f'<a href="{escape(url)}" target="_blank" rel="noopener noreferrer">{escape(url)}</a>' if url else ""
+        return text.replace(escape(url), link, 1) if url else text
+
+
+def sentence(data: Mapping[str, Any]) -> str:
+    """Return a tunnel in one line."""
+    here = data["url"] or data["socket"]
+    where = f"port {data['port']} of " + (f"job {data['job']}" if data["job"] else "the login node")
+    node = f" on {data['node']}" if data["node"] else ""
+    way = {"ssh": "by ssh to the node", "step": "by a step of the job", "direct": "from the login node"}
+    by = f", {way[data['way']]}" if data["way"] in way else ""
+    doubt = "" if data["proven"] or data["state"] != "open" else ", whose it is cannot be proven"
+    state = "" if data["state"] == "open" else f" ({data['state']}{': ' + data['message'] if data['message'] else ''})"
+    return f"{here} leads to {where}{node}{by}{doubt}{state}"
+
+
+def open_tunnel(
+    cluster: Cluster,
+    job: str | None,
+    port: int,
+    *,
+    local_port: int | None = None,
+    node: str | None = None,
+    socket: bool = False,
+) -> Tunnel:
+    """Bring a port of a running job here; ``job=None``: of the login node."""
+    wanted = {"job": job, "port": port, "local_port": local_port, "node": node, "socket": socket}
+    return Tunnel(cluster, cluster.client.post(cluster.path("tunnels"), json=wanted))
+
+
+def tunnels(cluster: Cluster) -> list[Tunnel]:
+    """Return the tunnels of a cluster."""
+    return [Tunnel(cluster, data) for data in cluster.client.get(cluster.path("tunnels"))]
