@@ -117,9 +117,9 @@ export function connectionText(trans: TranslationBundle, model: IJobsModel): str
   return model.connection === "connecting" ? trans.__("Connecting…") : "";
 }
 
-/** Return what a cluster is called. */
-export function clusterName(cluster: ICluster): string {
-  return cluster.name ?? cluster.id;
+/** Return what a person calls a cluster: one that is reached by a log-in has the name of its profile. */
+export function clusterName({ connection, id, name }: ICluster): string {
+  return connection ? id : (name ?? id);
 }
 
 function pollError(trans: TranslationBundle, cluster: ICluster): string {

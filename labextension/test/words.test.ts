@@ -49,14 +49,14 @@ describe("the status bar", () => {
 
   it("says in words what becomes of a link", () => {
     const far = (state: string): ICluster =>
-      ({ id: "far", name: "Far", poll: { error: null }, connection: { state } }) as ICluster;
+      ({ id: "far", name: "site", poll: { error: null }, connection: { state } }) as ICluster;
     const said = (more: Partial<IJobsModel>): string => summary(trans, model(more));
     expect(said({ clusters: [far("lost")], running: 2 })).toBe(
-      "Slurm: link to Far lost, 2 running",
+      "Slurm: link to far lost, 2 running",
     );
-    expect(said({ clusters: [far("connecting")] })).toBe("Slurm: logging in to Far");
+    expect(said({ clusters: [far("connecting")] })).toBe("Slurm: logging in to far");
     expect(said({ clusters: [far("connected")], returned: far("connected") })).toBe(
-      "Slurm: link to Far is back",
+      "Slurm: link to far is back",
     );
     expect(said({ clusters: [far("disconnected")] })).toBe("Slurm: no jobs");
   });

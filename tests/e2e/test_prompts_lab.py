@@ -91,3 +91,71 @@ def test_a_log_in_is_made_in_the_browser(
     expect(connection(page)).to_contain_text(re.compile("connected since .*, by gateway → login"))
     screenshot(page, "clusters-connected")
     assert site.password not in lab.log
+
+
+@pytest.fixture
+def cell(page: Page) -> Callable[[str], Locator]:
+    """``cell(code)``: run it in a new notebook; where its output appears."""
+    page.evaluate("window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'})")
+    # What is run before there is a kernel is not run at all.
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
+
+    def run(code: str) -> Locator:
+        cells = page.locator(".jp-Notebook .jp-CodeCell")
+        this = cells.nth(cells.count() - 1)
+        this.locator(".cm-content").click()
+        page.keyboard.insert_text(code)
+        page.keyboard.press("Shift+Enter")
+        return this.locator(".jp-OutputArea")
+
+    return run
+
+
+def test_a_notebook_uses_it_without_asking_again(
+    page: Page, site: Site, cell: Callable[[str], Locator], screenshot: Callable[[Page, str], None]
+) -> None:
+    connected = site.codes.used
+    assert connected, "the test before this one has logged in"
+    expect(cell("%load_ext jupyter_slurm\n%slurm use far")).to_contain_text("This notebook uses far")
+    expect(cell("%%sbatch wait\nimport os\nprint('on', os.uname().nodename)")).to_contain_text("on node1")
+    assert site.codes.used == connected
+    status = page.locator(".jp-Slurm-status button")
+    status.click()
+    expect(connection(page)).to_contain_text("1 notebook uses it: Untitled.ipynb")
+    expect(page.locator(".jp-Slurm-panel tbody tr")).to_have_count(1)
+
+    site.gateway.drop()
+    try:
+        expect(status).to_have_text("Slurm: link to far lost")
+        expect(connection(page)).to_contain_text("link lost since")
+        screenshot(page, "clusters-lost")
+    finally:
+        site.gateway.restore()
+    answer(page, "Password:", site.password)
+    answer(page, "Verification code:", site.codes.next())
+    expect(status).to_have_text("Slurm: link to far is back")
+    expect(page.locator(".jp-Slurm-panel tbody tr")).to_have_count(1)
+
+    end = connection(page).get_by_role("button", name="Disconnect")
+    end.click()
+    expect(page.locator(".jp-Dialog-body")).to_contain_text("1 notebook uses it: Untitled.ipynb.")
+    screenshot(page, "clusters-disconnect")
+    page.keyboard.press("Enter")
+    expect(connection(page)).to_contain_text("connected since")
+    end.click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Disconnect").click()
+    expect(connection(page)).to_contain_text("not connected")
+    expect(page.locator(".jp-Slurm-panel tbody tr")).to_have_count(0)
+
+
+def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(
+    page: Page, site: Site, cell: Callable[[str], Locator], screenshot: Callable[[Page, str], None]
+) -> None:
+    output = cell("%load_ext jupyter_slurm\n%slurm use far")
+    expect(dialog(page)).to_contain_text("Password:")
+    expect(output.locator("input")).to_be_visible()
+    screenshot(page, "prompt-and-cell")
+    answer(page, "Password:", site.password)
+    answer(page, "Verification code:", site.codes.next())
+    expect(output).to_contain_text("This notebook uses far")
+    screenshot(page, "prompt-answered")
