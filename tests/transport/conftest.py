@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,10 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local import LocalTransport
 from jupyter_slurm.transport.ssh.chain import Gate
+from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target
+from jupyter_slurm.transport.ssh.prompts import Prompt
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
@@ -35,33 +40,59 @@ def _gate(host: SshHost) -> Gate:
     return Gate(verify, login)
 
 
+class Nobody:
+    """Whoever is asked here: these hosts take a key, and have nothing to ask."""
+
+    async def ask(self, prompt: Prompt) -> None:
+        raise AssertionError(f"asked for {prompt}")
+
+
 @dataclass
 class Connected:
     """A transport over SSH, its parts, and what was told of its connection."""
 
     host: SshHost
-    link: Link
+    link: KeptLink
     transport: SshTransport
     told: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., Connected]]:
-    """``connect(host, user=None, link={…}, **options)``: a transport over SSH; it is closed after the test."""
+def carrier() -> str:
+    """Who carries what ``connect`` makes; a module that is for both has a fixture of this name with both."""
+    return "paramiko"
+
+
+@pytest.fixture
+def connect_by(short_tmp: Path) -> Iterator[Callable[..., Connected]]:
+    """``connect_by(carrier, host, …)``: see ``connect``."""
     made: list[Connected] = []
 
     def make(
-        host: SshHost, *, user: str | None = None, link: dict[str, Any] | None = None, **options: Any
+        carrier: str, host: SshHost, *, user: str | None = None, link: dict[str, Any] | None = None, **options: Any
     ) -> Connected:
         told: list[str] = []
-        way = [Host(host.name, host.address, host.port, user or host.user)]
-        connection = Link(way, _gate(host), **{"told": told.append, "pause": 0.1, **(link or {})})
+        way = [Host(host.name, host.address, host.port, user or host.user, strict="yes")]
+        rest = {"told": told.append, "pause": 0.1, **(link or {})}
+        connection: KeptLink
+        if carrier == "paramiko":
+            connection = Link(way, _gate(host), **rest)
+        else:
+            target = Target(host.name, ("-l", user or host.user), str(host.ssh_config))
+            folder = tempfile.mkdtemp(prefix="m", dir=short_tmp)
+            connection = OpenSshLink(target, way, Nobody(), folder, **rest)
         made.append(Connected(host, connection, SshTransport(connection, **options), told))
         return made[-1]
 
     yield make
     for one in made:
         one.transport.close()
+
+
+@pytest.fixture
+def connect(connect_by: Callable[..., Connected], carrier: str) -> Callable[..., Connected]:
+    """``connect(host, user=None, link={…}, **options)``: a transport over SSH; it is closed after the test."""
+    return partial(connect_by, carrier)
 
 
 @dataclass(frozen=True)
@@ -107,16 +138,19 @@ def bash_node(ssh_host: Callable[..., SshHost], common: Path) -> SshHost:
     return ssh_host(name="bashful", shared=[common], mounts={"/bin/sh": Path("/bin/bash")})
 
 
-@pytest.fixture(params=["local", *(pytest.param(kind, marks=pytest.mark.root) for kind in ("ssh", "ssh-bash"))])
+@pytest.fixture(
+    params=["local", *(pytest.param(kind, marks=pytest.mark.root) for kind in ("ssh", "ssh-bash", "openssh"))]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Each kind of transport in its place."""
     if request.param == "local":
         yield Place(tmp_path, LocalTransport, lambda pid: pid)
         return
-    host: SshHost = request.getfixturevalue({"ssh": "login_node", "ssh-bash": "bash_node"}[request.param])
-    connect = request.getfixturevalue("connect")
+    host: SshHost = request.getfixturevalue("bash_node" if request.param == "ssh-bash" else "login_node")
+    connect = request.getfixturevalue("connect_by")
+    carrier = "openssh" if request.param == "openssh" else "paramiko"
     path = request.getfixturevalue("new_folder")(host.user)
-    yield Place(path, lambda: connect(host).transport, host.pid_here)
+    yield Place(path, lambda: connect(carrier, host).transport, host.pid_here)
 
 
 @pytest.fixture

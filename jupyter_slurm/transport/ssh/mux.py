@@ -161,10 +161,12 @@ class Channel:
         A connection of its own.
     wire : Wire
         What it belongs to.
+    ended : callable, optional
+        Is given this channel when it is closed.
     """
 
-    def __init__(self, control: Control, wire: Wire) -> None:
-        self._control, self._wire = control, wire
+    def __init__(self, control: Control, wire: Wire, ended: Callable[[Channel], None] = lambda channel: None) -> None:
+        self._control, self._wire, self._ended = control, wire, ended
         self._ends: list[socket.socket] = []
         self._lock = threading.Lock()
         self._users, self._closed = 0, False
@@ -244,6 +246,7 @@ class Channel:
                     end.shutdown(socket.SHUT_RDWR)
             if not self._users:
                 self._free()
+        self._ended(self)
 
     # Beneath ----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from jupyter_slurm.transport.ssh.ssh_config import Host
 
 __all__ = ["Master", "OpenSshLink", "Target"]
 
-_ANSWER: Final = 5.0  # seconds in which a master that is found, and the host behind it, answer
+_ANSWER: Final = 10.0  # seconds in which a master that is found, and the host behind it, answer
 _IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
 _LOG: Final = 1 << 20  # bytes
 _DENIED: Final = 1
@@ -64,6 +64,7 @@ class Master:
         self._login: Login | None = None
         self._watch: Control | None = None
         self._pulse: Pulse | None = None
+        self._channels: set[Channel] = set()
         self.since = time.time()
 
     # Connection -----------------------------------------------------------------------------------------------------
@@ -140,14 +141,15 @@ class Master:
         if self._login is not None:
             self._login.close()
         self._stop_pulse()
+        for channel in tuple(self._channels):
+            channel.close()
         if self._watch is not None:
             self._watch.close()
 
     def ask(self) -> None:
-        """Find out whether the master answers, and whether its host does.
+        """Find out whether the master answers, and whether its host does, by a session that echoes.
 
-        OpenSSH asks the host for us, every 5 s, where the master is ours; of a person's it may not, and there is a
-        session that echoes, unless that is one too many.
+        Where that would be one too many, OpenSSH's own questions have to do, which our masters ask every 5 s.
         """
         self._tidy()
         try:
@@ -164,11 +166,15 @@ class Master:
 
     def open_session(self, timeout: float) -> Channel:
         """Return a session for one command; whether there can be one more is known when that starts."""
-        return _Session(self, Control(self._path, timeout), timeout)
+        session = _Session(self, Control(self._path, timeout), timeout)
+        self._channels.add(session)
+        return session
 
     def dial(self, host: str, port: int, timeout: float) -> Dialled:
         """Return a stream to what listens on a port of a host, as the host at the end sees it."""
-        stream, said = Dialled(Control(self._path, timeout), self), self._log_size()
+        said = self._log_size()
+        stream = Dialled(Control(self._path, timeout), self, self.forget)
+        self._channels.add(stream)
         try:
             stream.connect(host, port)
         except TimeoutError:
@@ -182,6 +188,10 @@ class Master:
             raise
         stream.settimeout(None)
         return stream
+
+    def forget(self, channel: Channel) -> None:
+        """Let go of a channel that is closed."""
+        self._channels.discard(channel)
 
     def make_room(self) -> bool:
         """Give a session back that is not for commands; False: there is none."""
@@ -217,8 +227,7 @@ class Master:
         try:
             with contextlib.closing(Control(path, _ANSWER)) as control:
                 self._process = control.process()
-            if not self.is_own:
-                self._start_pulse()  # its host answers to that, whatever the answer is
+            self._start_pulse()  # its host answers to that, whatever the answer is
         except (OSError, EOFError, paramiko.SSHException):
             if self.is_own:
                 self._end()
@@ -270,7 +279,7 @@ class _Session(Channel):
     """A session for a command; what is not for commands makes room for it."""
 
     def __init__(self, master: Master, control: Control, timeout: float) -> None:
-        super().__init__(control, master)
+        super().__init__(control, master, master.forget)
         self._master, self._patience = master, timeout
 
     def exec_command(self, command: str) -> None:
@@ -294,7 +303,7 @@ class _Session(Channel):
 
 
 class OpenSshLink(KeptLink):
-    """A connection through the hosts of a way, by the system's ``ssh``. It belongs to the running event loop.
+    """A connection through the hosts of a way, by the system's ``ssh``.
 
     Parameters
     ----------
@@ -324,11 +333,12 @@ class OpenSshLink(KeptLink):
     ) -> None:
         super().__init__(way[-1].name, **options)
         self._target, self._way, self._folder, self._max_age = target, tuple(way), folder, max_age
-        self._asker = Asker(prompter, asyncio.get_running_loop())
+        self._prompter = prompter
 
     def new_connection(self) -> Master:
         """Return a master that is not open yet."""
-        return Master(self._target, self._way, self._asker, self._folder, self._max_age)
+        asker = Asker(self._prompter, asyncio.get_running_loop())
+        return Master(self._target, self._way, asker, self._folder, self._max_age)
 
 
 class _Turn:

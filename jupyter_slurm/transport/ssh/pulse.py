@@ -27,11 +27,12 @@ class Pulse:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session, self._name, self._beats = session, secrets.token_hex(8), 0
         self._lock = threading.Lock()
         self._answers = self.has_ended = False
         self._out = b""
         session.exec_command("exec cat")
+        self._send()  # the answer is there when it is wanted for the first time, unless start-up files are slow
 
     def beat(self) -> None:
         """Wait for an echo; :meth:`close` ends the wait. Until it has answered once, it is not waited for.
@@ -42,9 +43,7 @@ class Pulse:
             The session has ended.
         """
         with self._lock:
-            mark = secrets.token_hex(8).encode()
-            self._session.settimeout(_PATIENCE)
-            self._session.sendall(mark + b"\n")
+            mark = self._send()
             while mark not in self._out:
                 try:
                     said = self._session.recv(1 << 16)
@@ -55,8 +54,15 @@ class Pulse:
                 if not said:
                     self.has_ended = True
                     raise EOFError("the session has ended")
-                self._out = (self._out + said)[-64:]
-            self._answers = True
+                self._out = (self._out + said)[-256:]
+                self._answers = self._answers or self._name.encode() in self._out
+
+    def _send(self) -> bytes:
+        self._beats += 1
+        mark = f"{self._name}.{self._beats}\n".encode()
+        self._session.settimeout(_PATIENCE)
+        self._session.sendall(mark)
+        return mark
 
     def close(self) -> None:
         """End it."""

@@ -217,7 +217,7 @@ class SshTransport:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the transport with it
                 loop.call_soon_threadsafe(lambda: self._later(self._free(shell, process)))
 
-        return RemoteHold(shell, process, free)
+        return RemoteHold(shell, process, free, self._pool.is_alive)
 
     async def _free(self, shell: Shell, process: int) -> None:
         with contextlib.suppress(TransportError):
@@ -304,11 +304,17 @@ class SshTransport:
 
 def _execute(channel: Session, text: str) -> None:
     """Run a few plain words by a shell of their own, and wait for its end."""
-    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
-        channel.settimeout(_KILL)
+    channel.settimeout(_KILL)
+    try:
         channel.exec_command(f"exec /bin/sh -c '{text}'")
         channel.recv(1)
-        channel.close()
+    except paramiko.ChannelException:
+        raise  # there can be no such session: nothing was run
+    except (paramiko.SSHException, OSError, EOFError):
+        pass
+    finally:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            channel.close()
 
 
 def _judge(answer: Answer, argv: Sequence[str], context: Context | None) -> None:
