@@ -204,8 +204,10 @@ export class JobsModel implements IJobsModel {
       if (error instanceof RequestError && error.problem.type?.endsWith(":prompt-gone")) {
         return; // somebody else was quicker
       }
-      this._problem = toProblem(error, "The question is asked again if it still waits.");
-      this._prompts.set(prompt.id, prompt);
+      this._problem = toProblem(error, "An answer can be given anew as long as it is waited for.");
+      if (answers !== null && !(error instanceof RequestError)) {
+        this._prompts.set(prompt.id, prompt); // it did not arrive; what was refused would be refused again
+      }
       this._changed.emit();
     }
   }

@@ -404,7 +404,14 @@ describe("JobsModel", () => {
     agent.failure = new TypeError("Failed to fetch");
     await model.answer(GATEWAY, ["hush"]);
     expect(model.prompts).toEqual([GATEWAY]);
-    expect(model.problem?.hint).toContain("asked again");
+    expect(model.problem?.hint).toContain("given anew");
+    agent.failure = new RequestError({ status: 403, title: "403 Forbidden" });
+    await model.answer(GATEWAY, ["hush"]);
+    expect(model.prompts).toEqual([]);
+    agent.send("prompt", GATEWAY);
+    await vi.waitFor(() => {
+      expect(model.prompts).toEqual([GATEWAY]);
+    });
     const gone = { type: "urn:jupyter-slurm:error:prompt-gone", detail: "settled" };
     agent.failure = new RequestError(gone);
     await model.answer(GATEWAY, ["hush"]);
