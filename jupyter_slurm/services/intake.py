@@ -192,7 +192,10 @@ class Intake:
             if self._hosts is None:
                 self._hosts = [node.hostname or node.name for node in await self._client.nodes()]
             mounts = text_of(await self._transport.read("/proc/self/mounts"))
+            here = self._where.host
+            if self._where.is_far:  # one name may lead to several login nodes, today to another one than yesterday
+                here = text_of(await self._transport.read("/proc/sys/kernel/hostname")).strip()
         except (SlurmError, FileNotFoundError):
             return []
-        doubt = doubt_about(python, self._hosts, self._where.host, mounts)
+        doubt = doubt_about(python, self._hosts, here, mounts)
         return [doubt] if doubt else []

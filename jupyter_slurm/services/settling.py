@@ -102,7 +102,7 @@ class Settler:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        return entry.id is None and not entry.is_finished and (entry.hold is not None or await self._take_over(entry))
+        return entry.id is None and not entry.is_finished and await self._is_held(entry)
 
     async def wait(self, entry: Entry) -> None:
         """Wait until another agent has settled a submission, no longer than for sbatch itself."""
@@ -190,13 +190,17 @@ class Settler:
 
     async def _is_ours(self, entry: Entry) -> bool:
         """Wait until a submission is ours to settle (True), or another agent has settled it (False)."""
-        while entry.hold is None:
-            if await self._take_over(entry):
-                return True
+        while not await self._is_held(entry):
             if entry.id is not None or entry.is_finished:
                 return False
             await asyncio.sleep(_OTHERS_AT_WORK)
         return True
+
+    async def _is_held(self, entry: Entry) -> bool:
+        """Whether we have the lock of a job directory; one that a broken connection took with it is taken again."""
+        if entry.hold is not None and entry.hold.is_lost:
+            entry.let_go()
+        return entry.hold is not None or await self._take_over(entry)
 
     async def _take_over(self, entry: Entry) -> bool:
         """Have the lock of a job directory, and what is written there; False: another has it, or it is settled."""
@@ -256,6 +260,10 @@ class Settler:
                 job = found.job
             if job is not None:
                 return await self.accept(entry, job, [])
+            if entry.hold is not None and entry.hold.is_lost:  # another agent may have gone on with it since
+                if not await self._is_ours(entry):
+                    return None
+                continue
             if has_run:  # a script, under an id that nobody knows
                 return await self._conclude(entry, UNKNOWN, None)
             if not is_certain:

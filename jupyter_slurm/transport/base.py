@@ -78,6 +78,11 @@ class Stream(Protocol):
 class Hold(Protocol):
     """A lock on a file. It ends with :meth:`release`, with its transport or with the process that has it."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has ended by itself, as with a connection that broke: others may have the file since."""
+        ...
+
     def release(self) -> None:
         """Let others have the file; never waits, and may be called again."""
         ...

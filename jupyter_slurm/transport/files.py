@@ -55,6 +55,11 @@ class LocalHold:
         self._is_released = False
         held.add(file)
 
+    @property
+    def is_lost(self) -> bool:
+        """It does not end by itself."""
+        return False
+
     def release(self) -> None:
         """Let others have the file."""
         if self._is_released:

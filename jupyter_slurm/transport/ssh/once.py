@@ -31,11 +31,20 @@ class RemoteHold:
         Its id over there.
     free : callable
         Ends it, without waiting.
+    is_alive : callable
+        Whether the shell is there.
     """
 
-    def __init__(self, shell: Shell, process: int, free: Callable[[Shell, int], None]) -> None:
-        self._shell, self._process, self._free = shell, process, free
+    def __init__(
+        self, shell: Shell, process: int, free: Callable[[Shell, int], None], is_alive: Callable[[Shell], bool]
+    ) -> None:
+        self._shell, self._process, self._free, self._is_alive = shell, process, free, is_alive
         self._released = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection broke since."""
+        return not self._is_alive(self._shell)
 
     def release(self) -> None:
         """Let others have the file."""

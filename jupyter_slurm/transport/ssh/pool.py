@@ -92,6 +92,10 @@ class Pool:
         if shell in self._dying:
             self._forget(shell)
 
+    def is_alive(self, shell: Shell) -> bool:
+        """Whether a shell is there, as far as is known; it ends with its connection."""
+        return shell.generation == self._link.generation and self._link.is_alive and not shell.given_up
+
     def close(self) -> None:
         """Let the idle ones go; who waits for one looks again at once."""
         for shell in self._idle:

@@ -12,7 +12,7 @@ import pytest
 
 from ssh_hosts.sshd import SshHost
 
-__all__ = ["Way", "login_host", "pytest_generate_tests", "way"]
+__all__ = ["Way", "carrier", "login_host", "pytest_generate_tests", "way"]
 
 CARRIERS = ("paramiko",)
 _REMOTE = [pytest.mark.remote, pytest.mark.root]
@@ -86,3 +86,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ways = [pytest.param("local"), *(pytest.param(name, marks=_REMOTE) for name in CARRIERS)]
         marked = metafunc.definition.get_closest_marker("here_only")
         metafunc.parametrize("way", ways[:1] if marked else ways, indirect=True)
+
+
+@pytest.fixture(params=CARRIERS)
+def carrier(request: pytest.FixtureRequest) -> str:
+    """What carries SSH: a test that asks for it runs once with each."""
+    return str(request.param)

@@ -1,0 +1,121 @@
+"""A laptop in front of a site: the services, a person who answers what hosts ask, and jobs far away."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.core import Core
+from ssh_hosts.site import Site
+
+__all__ = ["Laptop", "at_laptop"]
+
+NAME = "far"
+
+
+class Laptop:
+    """A started core that is logged in to the site, by its profile ``far``."""
+
+    def __init__(self, core: Core, site: Site) -> None:
+        self.core, self.site, self.asked = core, site, list[dict[str, Any]]()
+
+    @property
+    def cluster(self) -> Any:
+        """The site's cluster, as the services have it."""
+        return self.core._cluster(NAME)
+
+    @property
+    def transport(self) -> Any:
+        """The way there."""
+        return self.cluster._transport
+
+    @property
+    def state(self) -> str:
+        """What is told of the connection."""
+        told = next(one for one in self.core.clusters() if one["id"] == NAME)
+        return str(told["connection"]["state"])
+
+    async def answer(self) -> None:
+        """Answer what hosts ask, for ever."""
+        while True:
+            for prompt in self.core.prompts():
+                if prompt not in self.asked:
+                    self.asked.append(prompt)
+                    self.core.answer(prompt["id"], [self.site.codes.next() for _ in prompt["questions"]])
+            await asyncio.sleep(0.05)
+
+    def submission(self, text: str, *options: str) -> dict[str, Any]:
+        """A submission under a key of its own, as a front door makes it: nothing of this machine is named in it."""
+        key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+        kind, python = ("script", None) if text.startswith("#!") else ("python", "python3")
+        asked = {"key": key, "kind": kind, "text": text, "options": list(options), "args": [], "context": {}}
+        return {**asked, "python": python}
+
+    async def submit(self, text: str, *options: str) -> dict[str, Any]:
+        """Submit a cell."""
+        return await self.core.submit(NAME, self.submission(text, *options))
+
+    async def job(self, reference: str) -> dict[str, Any]:
+        """What is known of a job."""
+        return await self.core.job(NAME, reference)
+
+    async def follow(self, job: dict[str, Any], received: bytearray, stream: str = "stdout") -> None:
+        """Follow a job to its end as a notebook does, which asks again from where it was cut off."""
+        while True:
+            try:
+                async for event, data in self.core.stream(NAME, job["key"], {stream: len(received)}):
+                    if event == "output" and data["stream"] == stream:
+                        assert data["offset"] == len(received), "a byte was lost, or came twice"
+                        received += base64.b64decode(data["data"])
+                    if event == "end":
+                        return
+            except SlurmError:
+                await asyncio.sleep(0.2)
+
+    async def until(self, condition: Callable[[], Any], what: str, timeout: float = 90) -> Any:
+        """Wait for a condition."""
+        deadline = time.monotonic() + timeout
+        while not (value := condition()):
+            assert time.monotonic() < deadline, what
+            await asyncio.sleep(0.05)
+        return value
+
+
+@contextlib.asynccontextmanager
+async def _at_laptop(
+    site: Site, folder: Path, *, host: str = "login", carrier: str = "paramiko", slurm: Any = None, **settings: Any
+) -> AsyncIterator[Laptop]:
+    (folder / "sites").mkdir(exist_ok=True)
+    profile = [f'[login]\nhost = "{host}"\nssh_config = "{site.ssh_config}"\ncarrier = "{carrier}"\n', "[slurm]\n"]
+    profile += [f"{name} = {json.dumps(value)}\n" for name, value in (slurm or {}).items()]
+    (folder / "sites" / f"{NAME}.toml").write_text("".join(profile))
+    places = {"job_root": str(folder / "jobs"), "state_dir": str(folder / "state"), "sites": [str(folder / "sites")]}
+    core = Core(Settings(**{**places, **settings}))
+    await core.start()
+    laptop = Laptop(core, site)
+    answering = asyncio.create_task(laptop.answer())
+    try:
+        await core.register_cluster(None, None, NAME)
+        await core.connect(NAME)
+        yield laptop
+    finally:
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+        await core.stop()
+
+
+@pytest.fixture(scope="session")
+def at_laptop() -> Callable[..., contextlib.AbstractAsyncContextManager[Laptop]]:
+    """``async with at_laptop(site, tmp_path, carrier="paramiko", **settings) as laptop``."""
+    return _at_laptop

@@ -1,0 +1,193 @@
+"""What goes wrong between a laptop and its cluster: nothing is lost, nothing is there twice, and one is told."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_hosts import Site
+from ssh_hosts.laptop import Laptop
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+MB = 1_000_000
+LINES = 30_000
+
+
+@pytest.fixture
+async def site(ssh_site: Site) -> AsyncIterator[Site]:
+    yield ssh_site
+    ssh_site.gateway.restore()
+    ssh_site.slurm.thaw_controller()
+    ssh_site.point_login_at("login1")
+    ssh_site.slurm.run("scancel", f"--user={ssh_site.user}")
+
+
+@pytest.fixture
+async def laptop(site: Site, tmp_path: Path, at_laptop: Callable[..., Any], carrier: str) -> AsyncIterator[Laptop]:
+    async with at_laptop(site, tmp_path, carrier=carrier, submit_timeout=2.0, command_timeout=15.0) as there:
+        yield there
+
+
+async def gateway_dies(laptop: Laptop) -> None:
+    await asyncio.to_thread(laptop.site.gateway.kill_sessions)
+
+
+async def login_dies(laptop: Laptop) -> None:
+    await asyncio.to_thread(laptop.site.logins["login1"].kill_sessions)
+
+
+async def silence(laptop: Laptop) -> None:
+    """Drop all packets, without a word, until that is noticed."""
+    laptop.site.gateway.drop()
+    await laptop.until(lambda: laptop.state == "lost", "the silence is noticed", 20)
+    laptop.site.gateway.restore()
+
+
+BREAKS = [gateway_dies, login_dies, silence]
+
+
+def at_work(site: Site, program: str) -> list[int]:
+    return [pid for pid, name in site.logins["login1"].processes().items() if name == program]
+
+
+def times_in_queue(site: Site, job: dict[str, Any]) -> int:
+    listed = site.slurm.run("squeue", "--noheader", "--states=all", "--format=%o").stdout.split()
+    return listed.count(job["script_path"])
+
+
+async def found(laptop: Laptop, job: dict[str, Any]) -> dict[str, Any]:
+    """Wait until a job's id is known."""
+    async with asyncio.timeout(90):
+        while not (told := await laptop.job(job["key"]))["id"]:
+            await asyncio.sleep(0.2)
+    return told
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+async def test_in_the_middle_of_sbatch(laptop: Laptop, site: Site, broken: Callable[[Laptop], Any]) -> None:
+    site.slurm.freeze_controller()
+    submitting = asyncio.create_task(laptop.submit("#!/bin/sh\nsleep 300\n"))
+    await laptop.until(lambda: at_work(site, "sbatch"), "sbatch is at work")
+    await broken(laptop)
+    site.slurm.thaw_controller()
+    job = await found(laptop, await submitting)
+    assert times_in_queue(site, job) == 1
+    assert (await laptop.core.cancel("far", job["key"]))["state"] in ("CANCELLED", "COMPLETING")
+
+
+async def test_in_the_middle_of_a_tail(laptop: Laptop, site: Site) -> None:
+    """A job prints all the time, and the connection breaks in each of the ways."""
+    script = f"#!/bin/bash\nfor ((i = 0; i < {LINES}; i++)); do echo line $i; ((i % 500)) || sleep 0.5; done\n"
+    job, received = await laptop.submit(script), bytearray()
+    following = asyncio.create_task(laptop.follow(job, received))
+    for broken in BREAKS:
+        before = len(received)
+        await laptop.until(lambda at=before: len(received) > at, "output comes")
+        await broken(laptop)
+    await asyncio.wait_for(following, 120)
+    assert received == b"".join(b"line %d\n" % number for number in range(LINES))
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+async def test_in_the_middle_of_a_transfer(laptop: Laptop, site: Site, broken: Callable[[Laptop], Any]) -> None:
+    data = os.urandom(MB) * 50
+    home = Path(f"~{site.user}").expanduser()
+    path = str(home / f"large-{os.urandom(4).hex()}")
+    writing = asyncio.create_task(laptop.transport.write(path, data))
+
+    def drafted() -> int:
+        return max((entry.stat().st_size for entry in home.glob(".*.tmp")), default=0)
+
+    await laptop.until(lambda: drafted() > 5 * MB or writing.done(), "a part has arrived")
+    assert not writing.done()
+    assert not Path(path).exists()
+    await broken(laptop)
+    await asyncio.wait_for(writing, 120)
+    assert hashlib.sha256(Path(path).read_bytes()).digest() == hashlib.sha256(data).digest()
+    assert drafted() == 0
+    came: list[int] = []
+    laptop.transport._files._progress = lambda path, done, total: came.append(done)
+    reading = asyncio.create_task(laptop.transport.read(path))
+    await laptop.until(lambda: came, "a part has come")
+    assert not reading.done()
+    await broken(laptop)
+    assert await asyncio.wait_for(reading, 120) == data
+
+
+async def test_another_login_node_answers(laptop: Laptop, site: Site) -> None:
+    """Another host key, another /tmp, the same home: the jobs are followed on, and new ones submitted."""
+    script = "#!/bin/bash\necho begun\nuntil [ -e ~/go.$SLURM_JOB_ID ]; do sleep 0.1; done\necho over\n"
+    job, received = await laptop.submit(script), bytearray()
+    following = asyncio.create_task(laptop.follow(job, received))
+    await laptop.until(lambda: received, "it has begun")
+    site.point_login_at("login2")
+    await login_dies(laptop)
+    on = await laptop.transport.run(["uname", "-n"])
+    assert on.stdout == b"login2\n"
+    (Path(f"~{site.user}").expanduser() / f"go.{job['id']}").touch()
+    await asyncio.wait_for(following, 60)
+    assert received == b"begun\nover\n"
+    cell = await laptop.submit("#!/bin/sh\necho there\n")
+    again = bytearray()
+    await asyncio.wait_for(laptop.follow(cell, again), 60)
+    assert again == b"there\n"
+    assert not at_work(site, "sleep"), "nothing is left behind on the first one"
+
+
+async def test_a_lock_that_a_connection_took_with_it_is_taken_again(
+    laptop: Laptop, site: Site, tmp_path: Path, at_laptop: Callable[..., Any], carrier: str
+) -> None:
+    """Two laptops see a submission without an answer; the first one's connection breaks. One of them brings it to its end."""
+    (tmp_path / "other").mkdir()
+    async with at_laptop(site, tmp_path / "other", carrier=carrier, command_timeout=15.0) as other:
+        site.slurm.freeze_controller()
+        job = await laptop.submit("#!/bin/sh\nsleep 300\n")
+        assert job["state"] == "SUBMITTING"
+        assert (await other.job(job["key"]))["state"] == "SUBMITTING"
+        for pid in at_work(site, "sbatch"):
+            os.kill(pid, signal.SIGKILL)
+        await login_dies(laptop)
+        site.slurm.thaw_controller()
+        ids = {(await found(one, job))["id"] for one in (laptop, other)}
+        assert len(ids) == 1
+        assert times_in_queue(site, job) == 1
+        script = Path(job["script_path"])
+        await laptop.until(lambda: _can_be_locked(script), "nobody has its lock any more")
+
+
+def _can_be_locked(path: Path) -> bool:
+    with path.open("rb+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+async def test_keys_are_changed_under_load(
+    new_ssh_site: Callable[..., Site], at_laptop: Callable[..., Any], tmp_path: Path, carrier: str
+) -> None:
+    """As after a gigabyte, here after every megabyte; and the server allows two sessions."""
+    site = new_ssh_site(nodes=1, login_options={"RekeyLimit": "1M", "MaxSessions": 2, "Subsystem": "sftp /bin/false"})
+    data = os.urandom(MB) * 20
+    async with at_laptop(site, tmp_path, carrier=carrier) as laptop:
+        path = str(Path(f"~{site.user}").expanduser() / "large")
+        await laptop.transport.write(path, data)
+        job = await laptop.submit(f"#!/bin/sh\ncat {path}\n")
+        received = bytearray()
+        following = asyncio.create_task(laptop.follow(job, received))
+        others = [asyncio.create_task(laptop.transport.read(path)) for _ in range(3)]
+        squeue = await laptop.core.command("far", ["squeue"], table=True, context={})
+        assert squeue["exit_code"] == 0
+        assert [await other == data for other in others] == [True] * 3
+        await asyncio.wait_for(following, 120)
+        assert received == data
+        assert len(laptop.asked) == 1, "one connection served all"
