@@ -86,7 +86,7 @@ def readable(folder: Path) -> bytes:
     return b"\n".join(path.read_bytes() for path in files)
 
 
-@pytest.mark.parametrize("carrier", ["paramiko"])
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
 async def test_what_was_typed_is_nowhere(
     carrier: str, tmp_path: Path, site: Site, watch: Watch, caplog: pytest.LogCaptureFixture
 ) -> None:
