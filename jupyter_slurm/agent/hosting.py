@@ -202,7 +202,7 @@ class AgentHost:
 def _default_core(settings: Settings) -> CoreLike:
     from jupyter_slurm.services.core import Core
 
-    core: CoreLike = Core(settings)
+    core: CoreLike = Core(settings, folder=discovery.place_to_start(settings).folder)
     return core
 
 

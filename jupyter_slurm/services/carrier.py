@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jupyter_slurm.domain.queue import SCRUBBED_FORMATS
@@ -10,11 +11,12 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
-__all__ = ["Carried", "carry", "over", "way_of"]
+__all__ = ["Carried", "carry", "link_of", "log_out", "over", "way_of"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,14 @@ class Carried:
 
     transport: SshTransport
     hosts: Sequence[str]
-    connect: Callable[[], Awaitable[None]]
+    link: KeptLink
+
+    async def connect(self) -> None:
+        """Connect now, also after a refusal."""
+        await self.link.connect()
 
 
-async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool], None]) -> Carried:
+async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool], None], folder: str) -> Carried:
     """Return the transport of a profile; nothing is connected yet.
 
     Parameters
@@ -37,6 +43,8 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
         Who can ask the person.
     told : callable
         Is given one line, and whether the link is up, when it is lost and when it is back.
+    folder : str
+        Private, on a local disk: for log-ins that outlive this process.
 
     Raises
     ------
@@ -44,8 +52,38 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
         The way cannot be worked out.
     """
     way = await way_of(profile)
-    link: KeptLink = Link(way, personal_gate(prompter), told=lambda line: told(line, link.is_alive))
-    return Carried(over(link, profile), [host.name for host in way], link.connect)
+    link = link_of(profile, way, prompter, folder, lambda line: told(line, link.is_alive))
+    return Carried(over(link, profile), [host.name for host in way], link)
+
+
+def link_of(
+    profile: Profile, way: Sequence[Host], prompter: Prompter, folder: str, told: Callable[[str], None]
+) -> KeptLink:
+    """Return the link of a profile, by the carrier that it names; nothing is connected yet."""
+    if profile.carrier == "openssh":
+        return OpenSshLink(_target(profile), way, prompter, folder, max_age=profile.max_age, told=told)
+    return Link(way, personal_gate(prompter), told=told)
+
+
+async def log_out(profile: Profile, folder: str) -> None:
+    """End a log-in that outlived an earlier process.
+
+    Raises
+    ------
+    ConfigError
+        The way cannot be worked out.
+    """
+    if profile.carrier == "openssh":
+        way = await way_of(profile)
+        await asyncio.to_thread(end_kept, _target(profile), way, folder)
+
+
+def _target(profile: Profile) -> Target:
+    name, options = profile.host, list[str]()
+    options += ["-l", profile.user] if profile.user is not None else []
+    options += ["-p", str(profile.port)] if profile.port is not None else []
+    options += ["-J", ",".join(profile.jump) or "none"] if profile.jump is not None else []
+    return Target(name, tuple(options), profile.ssh_config)
 
 
 async def way_of(profile: Profile) -> list[Host]:

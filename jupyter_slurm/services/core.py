@@ -40,15 +40,20 @@ class Core:
     ----------
     settings : Settings
         What the person chose.
+    folder : str, optional
+        Private, on a local disk: for log-ins that outlive this process.
     clock : callable, optional
         Seconds since the epoch.
     """
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, settings: Settings, *, folder: str | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self.settings = settings
         self.bus = Bus()
         self.users = Users(self._used, clock)
         self._clock = clock
+        self._private = os.path.join(folder or settings.runtime_dir or os.path.join(settings.state_dir, "run"), "ssh")
         self._clusters: dict[str, Cluster] = {}
         self._sites: dict[str, Site] = {}
         self._transport = LocalTransport()
@@ -74,7 +79,7 @@ class Core:
                 await self._daily
         await self.tunnels.stop()
         for site in self._sites.values():
-            await site.disconnect()
+            await site.disconnect(keep=True)
         for cluster in self._clusters.values():
             await cluster.stop()
         self.bus.close()
@@ -125,8 +130,9 @@ class Core:
 
     async def disconnect(self, cluster: str) -> dict[str, Any]:
         """End the log-in to the cluster of a profile."""
-        if (site := self._sites.get(cluster)) is None:
+        if cluster not in self._sites and cluster not in list_profiles(self.settings.sites):
             return self._cluster(cluster).as_dict()
+        site = self._site(cluster)
         await site.disconnect()
         return site.as_dict()
 
@@ -251,6 +257,7 @@ class Core:
                 self._new_cluster,
                 self.bus,
                 lambda: self.users.of(name),
+                folder=self._private,
                 poll_shortest=self.settings.poll_shortest,
                 clock=self._clock,
             )

@@ -48,6 +48,8 @@ class Site:
         Who is told.
     users : callable
         Returns who uses the log-in, as the API tells it.
+    folder : str
+        Private, on a local disk: for log-ins that outlive this process.
     poll_shortest : float
         Seconds, as the person set them; the profile may say more.
     clock : callable, optional
@@ -61,12 +63,13 @@ class Site:
         bus: Bus,
         users: Callable[[], list[dict[str, Any]]],
         *,
+        folder: str,
         poll_shortest: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.profile, self.desk = profile, Desk(profile.name, bus, clock=clock)
         self._new_cluster, self._bus, self._users = new_cluster, bus, users
-        self._poll_shortest, self._clock = poll_shortest, clock
+        self._folder, self._poll_shortest, self._clock = folder, poll_shortest, clock
         self._carried: Carried | None = None
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
@@ -119,8 +122,8 @@ class Site:
                 raise  # whoever waits was cancelled
         raise NotConnected(f"The log-in to {self.profile.name} was ended.", hint="Connect again when you want to.")
 
-    async def disconnect(self, message: str = "") -> None:
-        """End the log-in; jobs go on."""
+    async def disconnect(self, message: str = "", *, keep: bool = False) -> None:
+        """End the log-in; jobs go on. With ``keep``, one that can outlive this process does."""
         if self._connecting is not None:
             self._connecting.cancel()
             self.desk.withdraw()
@@ -132,8 +135,16 @@ class Site:
         if cluster is not None:
             await cluster.stop()
         if carried is not None:
-            carried.transport.close()
+            carried.transport.close(keep=keep)
+        elif not keep:
+            with contextlib.suppress(SlurmError):
+                await self._log_out()
         self._become("disconnected", message)
+
+    async def _log_out(self) -> None:
+        from jupyter_slurm.services.carrier import log_out
+
+        await log_out(self.profile, self._folder)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cluster as the API tells it."""
@@ -152,7 +163,7 @@ class Site:
         from jupyter_slurm.services.carrier import carry  # paramiko takes a while, and who stays here needs none
 
         self._become("connecting", "")
-        carried = await carry(self.profile, self.desk, self._told)
+        carried = await carry(self.profile, self.desk, self._told, self._folder)
         try:
             await carried.connect()
             where = await look(carried.transport, self.profile, self._poll_shortest)
@@ -164,8 +175,9 @@ class Site:
         self._carried, self._cluster = carried, cluster
         cluster.reached = self._reached
         if self.profile.max_age is not None:
-            loop = asyncio.get_running_loop()
-            self._expiry = loop.call_later(self.profile.max_age, self._expire)
+            since = carried.link.since or self._clock()  # it may be older than this process
+            left = max(0.0, self.profile.max_age - (self._clock() - since))
+            self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
         self._become("connected", "")
         return cluster
 

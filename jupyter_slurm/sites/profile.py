@@ -40,7 +40,7 @@ class Profile:
     ssh_config : str or None
         File to read instead of ``~/.ssh/config``.
     carrier : str
-        ``paramiko``.
+        ``paramiko`` or ``openssh``.
     max_age : float or None
         After which a log-in ends.
     prelude : str

@@ -83,6 +83,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def since(self) -> float:
+        """When the person logged in, in seconds since the epoch; there is one after :meth:`open`."""
+        ...
+
+    @property
     def is_alive(self) -> bool:
         """Whether nothing was seen to be broken; a link that drops everything still looks alive."""
         ...
@@ -97,7 +102,10 @@ class Connection(Protocol):
         """
 
     def close(self) -> None:
-        """Let it go, also while it is being opened; may be called again."""
+        """End it, also while it is being opened; may be called again."""
+
+    def leave(self) -> None:
+        """Let go of it; a log-in that can be kept is kept."""
 
     def ask(self) -> None:
         """Ask the far side whether it is there, and wait for its answer; :meth:`close` ends the wait."""

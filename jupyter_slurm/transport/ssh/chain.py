@@ -10,6 +10,7 @@ import logging
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,7 @@ class Chain:
         self._hops: list[paramiko.Transport] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
+        self.since = time.time()
 
     @property
     def last(self) -> paramiko.Transport:
@@ -117,6 +119,7 @@ class Chain:
                 raise
         if self._is_closed:  # while the last one could not be closed yet
             self.close()
+        self.since = time.time()
 
     def ask(self) -> None:
         """Ask the far side whether it is there, and wait for its answer; closing ends the wait."""
@@ -147,6 +150,10 @@ class Chain:
         if lost or (code == _NO_SESSION and "Timeout" in str(error)):
             return error
         return paramiko.ChannelException(code, "no answer" if "Timeout" in str(error) else str(error))
+
+    def leave(self) -> None:
+        """End it: it lives in this process."""
+        self.close()
 
     def close(self) -> None:
         """End it from the near end, so that no goodbye has to travel; may be called from any thread, and again.

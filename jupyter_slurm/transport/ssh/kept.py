@@ -194,15 +194,21 @@ class KeptLink(ABC):
         if (connection := self._connection) is not None:
             self.threads.later(connection.close)
 
-    def close(self) -> None:
-        """End the connection for good."""
+    @property
+    def since(self) -> float | None:
+        """When the person logged in, in seconds since the epoch; None while there is no connection."""
+        return None if self._connection is None else self._connection.since
+
+    def close(self, *, keep: bool = False) -> None:
+        """End the connection for good; ``keep``: a log-in that does not live in this process is left for later."""
         self._closed = True
         if self._connecting is not None:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
                 self._connecting.cancel()
             if self._building is not None:
                 self.threads.later(self._building.close)  # or its thread waits on, for a person perhaps
-        self.drop()
+        if (connection := self._connection) is not None:
+            self.threads.later(connection.leave if keep else connection.close)
         self.threads.close()
 
     # Making it --------------------------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ import re
 import select
 import signal
 import socket
+import stat
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 import paramiko
 
+from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.mux import Channel, Control, Dialled
@@ -27,7 +29,7 @@ from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
 from jupyter_slurm.transport.ssh.pulse import Pulse
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
-__all__ = ["Master", "OpenSshLink", "Target"]
+__all__ = ["Master", "OpenSshLink", "Target", "end_kept"]
 
 _ANSWER: Final = 10.0  # seconds in which a master that is found, and the host behind it, answer
 _IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
@@ -109,7 +111,7 @@ class Master:
         theirs = self._way[-1].control_path
         if theirs and theirs.lower() != "none" and self._find(theirs):
             return
-        os.makedirs(os.path.dirname(self._own), 0o700, exist_ok=True)
+        _make_private(os.path.dirname(self._own))
         with _Turn(f"{self._own}.lock"):
             if self._find(self._own):
                 self.since = os.stat(self._own).st_mtime  # it is made when the log-in is done, and not changed
@@ -341,6 +343,13 @@ class OpenSshLink(KeptLink):
         return Master(self._target, self._way, asker, self._folder, self._max_age)
 
 
+def end_kept(target: Target, way: Sequence[Host], folder: str) -> None:
+    """End the master of ours that an earlier process left, if there is one."""
+    path = os.path.join(folder, _stem(target, way))
+    with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(path, _ANSWER)) as control:
+        control.terminate()
+
+
 class _Turn:
     """Log in one at a time: two processes of ours must not make two masters."""
 
@@ -355,6 +364,16 @@ class _Turn:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
+
+
+def _make_private(folder: str) -> None:
+    """Make a folder, and check that nobody else can put anything into it."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    info = os.lstat(folder)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
+        raise TransportError(
+            f"{folder} is not a folder of yours alone", hint="Remove it, or set Settings.runtime_dir to another one."
+        )
 
 
 def _stem(target: Target, way: Sequence[Host]) -> str:

@@ -63,13 +63,16 @@ class SshTransport:
         self._files = RemoteFiles(self._ask, progress)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def close(self) -> None:
-        """Let the connection go; commands under way end with it, but for the detached ones."""
+    def close(self, *, keep: bool = False) -> None:
+        """Let the connection go; commands under way end with it, but for the detached ones.
+
+        With ``keep``, a log-in that does not live in this process is left for the next one.
+        """
         for task in tuple(self._tasks):
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
                 task.cancel()
         self._pool.close()
-        self._link.close()
+        self._link.close(keep=keep)
 
     async def run(
         self,
