@@ -68,7 +68,10 @@ def run(args: argparse.Namespace) -> int:
     wish = args.key or ("yes" if args.yes else None)
     bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)
     print()
-    return examine(name, folders, arrived=bearer)
+    code = examine(name, folders, arrived=bearer)
+    if code == 0:
+        print(f"`%slurm use {name}` in a notebook uses it, `--cluster {name}` in a terminal.")
+    return code
 
 
 def _name(args: argparse.Namespace, ready: str | None) -> str:

@@ -57,11 +57,13 @@ def _make(path: str, *, passphrase: bool) -> bool:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
         done = subprocess.run(
-            ["ssh-keygen", "-t", "ed25519", "-f", path, *([] if passphrase else ["-N", ""])], check=False
+            ["ssh-keygen", "-q", "-t", "ed25519", "-f", path, *([] if passphrase else ["-N", ""])], check=False
         )
     except FileNotFoundError:
         print("There is no ssh-keygen here: install OpenSSH's client to make a key.")
         return False
+    if done.returncode == 0:
+        print(f"Made: {path}, and its public half {path}.pub")
     return done.returncode == 0
 
 
@@ -86,4 +88,6 @@ async def _give(terminal: Terminal, hops: Sequence[Hop], wish: str | None) -> bo
         else:
             terminal.say(f"{name} knows it, and does not take it: may others write to your home or ~/.ssh there?")
         changed = changed or is_new
+    if changed:
+        terminal.say("Once more, by the key:")
     return changed

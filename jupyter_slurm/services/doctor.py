@@ -90,7 +90,7 @@ async def examine(
                 tell(walk.failure(error))
                 return
             if arrived is None or not await arrived(walk.hops):
-                await _Visit(profile, link, tell, job).look_around()
+                await _Visit(profile, link, prompter, tell, job).look_around()
                 return
             arrived = None
         finally:
@@ -101,9 +101,14 @@ class _Visit:
     """What is looked at once we are there."""
 
     def __init__(
-        self, profile: Profile, link: Link, tell: Callable[[Finding], None], job: TestJob | None = None
+        self,
+        profile: Profile,
+        link: Link,
+        prompter: Prompter,
+        tell: Callable[[Finding], None],
+        job: TestJob | None = None,
     ) -> None:
-        self._profile, self._link, self._tell, self._job = profile, link, tell, job
+        self._profile, self._link, self._prompter, self._tell, self._job = profile, link, prompter, tell, job
         self._transport: Transport = over(link, profile)
         self._nodes: list[str] = []
 
@@ -277,10 +282,12 @@ class _Visit:
         running = [job for job in await client.queue() if job.state.is_running and job.nodes]
         if running:
             job = running[0]
-            node, number = expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job)
-            self._tell(await node_access(self._transport, where, self._profile, client, node, number))
+            await self._reach(client, where, expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job))
         elif self._job is None:
             self._ok("node access", "not looked at, since no job of yours runs; `--job` starts a short one for that")
+
+    async def _reach(self, client: SlurmClient, where: Where, node: str, job: str) -> None:
+        self._tell(await node_access(self._transport, where, self._profile, client, self._prompter, node, job))
 
     async def _trial(self, client: SlurmClient, where: Where) -> None:
         if self._job is None:
@@ -297,8 +304,7 @@ class _Visit:
         async with trial(client, where, self._job.options, told=told) as report:
             for finding in about_node(report):
                 self._tell(finding)
-            number = str(report.job.job)
-            self._tell(await node_access(self._transport, where, self._profile, client, report.node, number))
+            await self._reach(client, where, report.node, str(report.job.job))
 
 
 def _may_use(partition: Partition, accounts: set[str] | None, groups: set[str]) -> bool:

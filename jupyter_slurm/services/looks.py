@@ -19,6 +19,7 @@ from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Context, Transport
 from jupyter_slurm.transport.ports import first_free, listeners
+from jupyter_slurm.transport.ssh.prompts import Prompter
 
 __all__ = ["job_folder", "node_access", "ports", "python"]
 
@@ -57,10 +58,10 @@ async def job_folder(transport: Transport, where: Where, nodes: Sequence[str]) -
 
 
 async def node_access(
-    transport: Transport, where: Where, profile: Profile, client: SlurmClient, node: str, job: str
+    transport: Transport, where: Where, profile: Profile, client: SlurmClient, prompter: Prompter, node: str, job: str
 ) -> Finding:
     """Try how the node of a running job is reached."""
-    about, reach, goal = "node access", Reach(transport, where, profile, client), Goal(node, job)
+    about, reach, goal = "node access", Reach(transport, where, profile, client, prompter), Goal(node, job)
     try:
         await reach.way(goal)
     except TunnelError as error:

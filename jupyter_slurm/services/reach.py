@@ -14,6 +14,7 @@ from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Stream, Transport
+from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
@@ -126,10 +127,20 @@ class Reach:
         None: this machine is the login node.
     client : SlurmClient
         Knows the addresses of nodes.
+    prompter : Prompter, optional
+        Who is asked about the key of a node that is not known; None: nobody.
     """
 
-    def __init__(self, transport: Transport, where: Where, profile: Profile | None, client: SlurmClient) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        where: Where,
+        profile: Profile | None,
+        client: SlurmClient,
+        prompter: Prompter | None = None,
+    ) -> None:
         self._transport, self._where, self._profile, self._client = transport, where, profile, client
+        self._prompter = prompter
         self._places: dict[Goal, _Place] = {}
         self._addresses: dict[str, str] = {}
 
@@ -213,7 +224,8 @@ class Reach:
 
             login, config_file, dial = (await way_of(self._profile))[-1], self._profile.ssh_config, self._transport.dial
         address = await self._address(goal.node)
-        node = NodeBySsh(await node_host(goal.node, address, self._where.user, login, config_file), dial)
+        host = await node_host(goal.node, address, self._where.user, login, config_file)
+        node = NodeBySsh(host, dial, self._prompter)
         try:
             await asyncio.to_thread(node.open)
         except BaseException:

@@ -345,3 +345,21 @@ def test_nodes_that_take_no_ssh(doctor: Callable[..., Said], new_ssh_site: Calla
     said = doctor(profile_of(site.ssh_config), site.codes.next)
     assert "node access: node1 is reached by a step of the job" in said.lines("warning"), "of a job that runs already"
     assert site.slurm.run("squeue", "--noheader", "--format=%A").stdout == job.stdout
+
+
+@pytest.mark.slurm
+def test_the_key_of_a_node_is_asked_about(laptop: Any, ssh_site: Site) -> None:
+    laptop.knows(ssh_site)
+    known = laptop.ssh / "known_hosts"
+    lines = known.read_text().splitlines(keepends=True)
+    laptop.write(".ssh/known_hosts", "".join(line for line in lines if not line.startswith("node")))
+    config = laptop.ssh / "config"
+    laptop.write(".ssh/config", config.read_text().replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask"))
+    laptop.write("sites/far.toml", '[login]\nhost = "login"\n')
+    code = ("erification code", ssh_site.codes.next)
+    options = ("--submit", "--sbatch=--nodelist=node2")
+    said = laptop.slurm("doctor", "far", *options, dialogue=[code, ("node2(.*\n)*.*remember this key", "no")])
+    assert "warning  node access: node2 is reached by a step of the job" in said.text
+    said = laptop.slurm("doctor", "far", *options, dialogue=[code, ("node2(.*\n)*.*remember this key", "yes")])
+    assert "ok       node access: node2 is reached by ssh" in said.text
+    assert ssh_site.nodes["node2"].known_hosts_lines().split()[2] in known.read_text()

@@ -1,4 +1,4 @@
-"""A compute node by SSH of its own, through whatever leads to the login node. Nobody is asked for anything."""
+"""A compute node by SSH of its own, through whatever leads to the login node. Nobody is asked for a password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.ssh.chain import Chain
 from jupyter_slurm.transport.ssh.dialling import refused
 from jupyter_slurm.transport.ssh.gate import personal_gate
-from jupyter_slurm.transport.ssh.prompts import Prompt
+from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
@@ -63,12 +63,20 @@ class NodeBySsh:
         The node.
     dial : callable, optional
         Connects from the login node; None: this machine is the login node.
+    prompter : Prompter, optional
+        Who is asked about a host key that is not known; None: nobody.
     """
 
-    def __init__(self, host: Host, dial: Callable[[str, int, float], Stream] | None) -> None:
+    def __init__(
+        self, host: Host, dial: Callable[[str, int, float], Stream] | None, prompter: Prompter | None = None
+    ) -> None:
         self._host = host
         reach = None if dial is None else _through(dial)
-        self._chain = Chain([host], personal_gate(_Nobody()), reach)
+        gate = personal_gate(prompter or _Nobody())
+        if prompter is not None:
+            asking = gate.verify
+            gate = replace(gate, verify=lambda node, key: asking(replace(node, batch_mode=False), key))
+        self._chain = Chain([host], gate, reach)
 
     def open(self) -> None:
         """Log in; see :meth:`Chain.open`."""
