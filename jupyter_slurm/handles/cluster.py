@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jupyter_slurm.errors import SlurmError, UsageError
+from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 from jupyter_slurm.transport.limits import soft_limits
 
 if TYPE_CHECKING:
@@ -103,11 +104,30 @@ def current(*, log_in: bool = True) -> Cluster:
         There is no agent and none could be started.
     LoginError
         The person could not be logged in there.
+    ConfigError
+        None was chosen, and this machine has none.
     """
     name = chosen()
     if name == "local":
+        if _chosen is None and not settings().cluster:
+            _check_here()
         return _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None)
     return named(name) if log_in else _registered(None, None, name)
+
+
+def _check_here() -> None:
+    """Say how to choose a cluster where there is no Slurm, as on a laptop, and somebody has written profiles."""
+    if shutil.which("squeue"):
+        return
+    from jupyter_slurm.sites.profile import list_profiles
+
+    names = list_profiles(settings().sites)
+    if names:
+        raise ConfigError(
+            f"This machine has no Slurm, and no cluster is chosen. There are: {', '.join(names)}.",
+            hint=f"`%slurm use {names[0]}` in a notebook, --cluster {names[0]} in a terminal; "
+            f'`c.Settings.cluster = "{names[0]}"` in jupyter_slurm_config.py for good.',
+        )
 
 
 def named(profile: str) -> Cluster:
