@@ -34,13 +34,16 @@ def add_parser(subparsers: Any) -> None:
     cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
     for parser in (show, cancel):
         parser.add_argument("job", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
+    for parser in (jobs, show, cancel):
+        parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one of the subcommands."""
-    from jupyter_slurm.handles.cluster import current
+    from jupyter_slurm.handles.cluster import current, use
 
-    return {"jobs": _jobs, "show": _show, "cancel": _cancel}[args.command](current(), args)
+    cluster = use(args.cluster) if args.cluster else current()
+    return {"jobs": _jobs, "show": _show, "cancel": _cancel}[args.command](cluster, args)
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:

@@ -1,0 +1,46 @@
+"""Which cluster a command in a terminal means."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_hosts import Site
+
+
+def test_a_laptop_has_no_slurm_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    settings = {"sites": [str(tmp_path / "sites")], "runtime_dir": str(tmp_path / "run")}
+    (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
+    (tmp_path / "sites" / "far.toml").write_text('[login]\nhost = "login.invalid"\n')
+    env = {**os.environ, "PATH": str(tmp_path), "JUPYTER_CONFIG_DIR": str(tmp_path)}
+    argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "jobs"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "This machine has no Slurm, and no cluster is chosen. There are: far." in done.stderr
+    assert "--cluster far" in done.stderr
+    assert not (tmp_path / "run").exists(), "no agent was started for that"
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+@pytest.mark.slow
+def test_jobs_of_a_cluster_far_away(laptop: Any, ssh_site: Site, wait_for: Callable[..., Any]) -> None:
+    laptop.knows(ssh_site)
+    laptop.write("sites/far.toml", '[login]\nhost = "login"\n')
+    argv = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 600")
+    job = ssh_site.slurm.run(*argv, user=ssh_site.user).stdout.strip()
+    dialogue = [("erification code", ssh_site.codes.next)]
+    listed = laptop.slurm("jobs", "--cluster", "far", dialogue=dialogue)
+    assert listed.code == 0, listed.text
+    assert job in [line.split()[0] for line in listed.text.splitlines() if line.strip()]
+    assert "sleep 600" in laptop.printed("show", job, "--script", "--cluster", "far").stdout
+    assert laptop.printed("cancel", job, "--cluster", "far").returncode == 0
+    question = ("squeue", "--noheader", f"--jobs={job}", "--states=PD,R", "--format=%T")
+    wait_for(lambda: not ssh_site.slurm.run(*question).stdout, "the job to be cancelled")
