@@ -117,7 +117,7 @@ class Master:
                 self.since = os.stat(self._own).st_mtime  # it is made when the log-in is done, and not changed
                 if self._max_age is None or time.time() - self.since < self._max_age:
                     return
-                self._end()
+                self._unfind()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._own)
             idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
@@ -231,12 +231,18 @@ class Master:
                 self._process = control.process()
             self._start_pulse()  # its host answers to that, whatever the answer is
         except (OSError, EOFError, paramiko.SSHException):
-            if self.is_own:
-                self._end()
-            self._watch.close()
-            self._watch, self._path = None, ""
+            self._unfind()
             return False
         return True
+
+    def _unfind(self) -> None:
+        """Have nothing to do with the master that was found; one of ours ends."""
+        if self.is_own:
+            self._end()
+        self._stop_pulse()
+        if self._watch is not None:
+            self._watch.close()
+        self._watch, self._path = None, ""
 
     def _start_pulse(self) -> None:
         session = Channel(Control(self._path, _ANSWER), self)

@@ -98,6 +98,7 @@ class Login:
         self._questions = Questions(way)
         self._lock = threading.Lock()
         self._read, self._open, self._answered = 0, 0, False
+        self._broken: BaseException | None = None
         self._declined, self._closed = threading.Event(), threading.Event()
 
     def close(self) -> None:
@@ -207,6 +208,8 @@ class Login:
             raise self._failure("")
 
     def _give_up_if_told(self) -> None:
+        if self._broken is not None:
+            raise self._broken
         if self._closed.is_set():
             raise LinkLost(f"the connection to {self._way[-1].label} was closed", host=self._way[-1].name)
         if self._declined.is_set():
@@ -245,6 +248,8 @@ class Login:
                 said = self._said()
                 asked = self._questions.read(question["text"], question["hint"], int(question["process"]), said)
                 answer = self._answer(asked, client)
+                while self._declined.is_set() and not _is_gone(client):
+                    pass  # OpenSSH would take no answer for an empty one, and go on: it is ended
                 client.sendall(json.dumps(answer).encode() + b"\n")
         finally:
             with self._lock:
@@ -260,6 +265,8 @@ class Login:
             answers = future.result()
         except CancelledError:
             answers = None
+        except Exception as error:  # noqa: BLE001 - whoever logs in is told
+            self._broken, answers = error, None
         finally:
             future.cancel()
             client.settimeout(10)

@@ -24,6 +24,7 @@ Meaning = Literal["secret", "host-key", "confirm", "notice"]
 _DEBUG: Final = re.compile(r"debug[123]: .*|Authenticated to .*|Transferred: .*|Bytes per second: .*|OpenSSH_.*")
 _AGAIN: Final = "That was not accepted. Try again."
 _KEY: Final = re.compile(r"(\S+) key fingerprint is ((?:SHA256|MD5):[^\s]+?)\.?$", re.MULTILINE)
+_TYPED: Final = re.compile(r"^debug1: Next authentication method: (?:password|keyboard-interactive)", re.MULTILINE)
 _OFFER: Final = re.compile(r"^debug1: Offering public key: (\S+)", re.MULTILINE)
 
 
@@ -197,23 +198,23 @@ def _let_in(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
     host, methods = _named(match[1], way) or way[-1], match[2].split(",")
     return LoginFailed(
         f"{host.label} did not let {host.user} in; it takes: {', '.join(methods)}{_list(tried)}",
-        hint=_hint(host, methods, tried),
+        hint=_hint(host, methods, tried, typed=_TYPED.search(log) is not None),
         host=host.name,
         tried=tried,
         methods=methods,
     )
 
 
-def _hint(host: Host, methods: Sequence[str], tried: Sequence[str]) -> str:
+def _hint(host: Host, methods: Sequence[str], tried: Sequence[str], *, typed: bool) -> str:
     if any("gssapi" in method for method in methods) and not {"password", "keyboard-interactive"} & {*methods}:
         return f"It takes Kerberos tickets: `kinit`, and try again; `klist` shows what you have. ({host.name})"
     if host.batch_mode and {"password", "keyboard-interactive"} & {*methods}:
         return "BatchMode in ~/.ssh/config forbids to ask you: take it out for this host."
     named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
+    if typed:
+        return f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
     if not tried and "publickey" in methods:
         return f"You have no key for it: `jupyter slurm init` makes one, or name yours in {named}."
-    if {"password", "keyboard-interactive"} & {*methods}:
-        return f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
     return f"Put your key there (`ssh-copy-id {host.name}`, or the site's web page), or name the right one in {named}."
 
 
