@@ -37,12 +37,14 @@ class Cluster:
         Its id there.
     is_remote : bool
         It is reached over SSH.
+    python : str, optional
+        What runs Python cells there, where that is another machine.
     """
 
-    def __init__(self, client: AgentClient, name: str, *, is_remote: bool = False) -> None:
+    def __init__(self, client: AgentClient, name: str, *, is_remote: bool = False, python: str = "python3") -> None:
         self.client = client
         self.name = name
-        self.is_remote = is_remote
+        self.is_remote, self.python = is_remote, python
         self.checked_pythons: set[str] = set()
         self.tables: dict[str, OptionTable] = {}
         self._options: dict[str, dict[str, Any]] = {}
@@ -193,7 +195,8 @@ def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -
                 _client = AgentClient.connect(settings())
             asked = {"slurm_conf": slurm_conf, "path": path} if profile is None else {"profile": profile}
             answer = _client.post("/v1/clusters", json=asked)
-            _clusters[key] = Cluster(_client, str(answer["id"]), is_remote=profile is not None)
+            python = str(answer.get("python") or "python3")
+            _clusters[key] = Cluster(_client, str(answer["id"]), is_remote=profile is not None, python=python)
         return _clusters[key]
 
 

@@ -165,7 +165,7 @@ def _python(parsed: MagicLine, cluster: Cluster) -> str:
     """Return the interpreter for a Python cell: the one that was named, else the kernel's own, or the far side's."""
     named = parsed.words.get("python")
     if cluster.is_remote:
-        return named or "python3"
+        return named or cluster.python
     if not named:
         return sys.executable
     path = shutil.which(os.path.expanduser(named)) or os.path.expanduser(named)
@@ -179,11 +179,13 @@ def _cell_name(shell: Any) -> str:
 
 
 def _say_doubts(cluster: Cluster, submission: Submission) -> None:
-    """Say before the submission why the nodes may not see its Python; asked once for each Python."""
+    """Say before the submission which Python runs it there, and why the nodes may not see that; once for each."""
     if submission.python is None or submission.python in cluster.checked_pythons:
         return
     for warning in preview(cluster, submission).warnings:
         sys.stderr.write(f"Warning: {warning}\n")
+    if cluster.is_remote and submission.python == cluster.python:
+        sys.stderr.write(f"Python cells on {cluster.name}: {cluster.python} of the node; python=PATH names another.\n")
     cluster.checked_pythons.add(submission.python)
 
 

@@ -157,7 +157,7 @@ class Site:
         hosts = list(self._carried.hosts) if self._carried else [self.profile.host]
         connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
         users = self._users() if self._cluster is not None else []
-        return {"profile": self.profile.name, "connection": connection, "users": users}
+        return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
 
     async def _log_in(self) -> Cluster:
         from jupyter_slurm.services.carrier import carry  # paramiko takes a while, and who stays here needs none

@@ -59,6 +59,10 @@ class Profile:
         How compute nodes are reached, in the order in which it is tried.
     unproven : bool
         Whether a tunnel may lead to a port whose owner the node does not tell.
+    title : str
+        What people call it.
+    python : str
+        What runs Python cells on the nodes.
     """
 
     name: str
@@ -78,6 +82,7 @@ class Profile:
     ways: tuple[str, ...] = ("ssh", "step", "direct")
     unproven: bool = False
     title: str = ""
+    python: str = "python3"
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -157,6 +162,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         "ssh_config": os.path.expanduser(login["ssh_config"]) if "ssh_config" in login else None,
         **{key: login[key] for key in ("user", "port", "carrier", "max_age") if key in login},
         **{key: shell[key] for key in ("prelude", "login_shell") if key in shell},
+        **({"python": data["python"]["path"]} if "path" in data.get("python", {}) else {}),
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),

@@ -30,6 +30,8 @@ job_root = "/scratch/ana/jobs"
 poll_shortest = 60
 [tunnels]
 ports = [8100, 8200]
+[python]
+path = "/sw/python/bin/python3"
 """
 
 
@@ -49,7 +51,8 @@ def test_every_key_arrives():
         "/scratch/ana/jobs",
         60,
         (8100, 8200),
-        "Arandu",
+        title="Arandu",
+        python="/sw/python/bin/python3",
     )
 
 
@@ -89,6 +92,7 @@ def test_a_host_is_enough():
         (b'[login]\nhost = "a"\n[slurm]\npoll_shortest = 1', "slurm.poll_shortest"),
         (b'[login]\nhost = "a"\n[slurm]\njob_root = "jobs"', "slurm.job_root"),
         (b'[login]\nhost = "a"\n[tunnels]\nports = [9000, 8000]', "8000"),
+        (b'[login]\nhost = "a"\n[python]\npath = "-c"', "python.path"),
         (b"x = " + b"[" * 5000, "not TOML"),
     ],
 )

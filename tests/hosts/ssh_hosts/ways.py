@@ -14,7 +14,7 @@ from ssh_hosts.sshd import SshHost
 
 __all__ = ["Way", "carrier", "login_host", "pytest_generate_tests", "way"]
 
-CARRIERS = ("paramiko",)
+CARRIERS = ("paramiko", "openssh")
 _REMOTE = [pytest.mark.remote, pytest.mark.root]
 
 
