@@ -12,6 +12,7 @@ import pwd
 import secrets
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _MOST_NODES = 64  # of one job; nobody logs in to more
+_QUEUE = 30.0  # seconds until a job that runs is seen in the queue with its nodes
 _NO_SSH = "Where nodes take no ssh, `jupyter slurm tunnel` brings a port of a job here."
 
 
@@ -97,13 +99,19 @@ def _profile(cluster: Cluster) -> Profile | None:
 
 
 def _of_job(cluster: Cluster, reference: str) -> list[Place]:
+    deadline = time.monotonic() + _QUEUE
     found = cluster.client.get(cluster.path("jobs", reference))
+    while found["state"] == "RUNNING" and not found["nodes"] and time.monotonic() < deadline:
+        time.sleep(1)  # it has told us itself that it runs, and the queue has not been looked at since
+        found = cluster.client.get(cluster.path("jobs", reference))
     number = found["id"] or reference
     if not _is_running(found):
         state = found["state"] + ("" if found["known"] else "?")
         raise JobError(
             f"Job {number} is on no node: {state}. {found.get('reason_text') or ''}".strip(),
-            hint="It has one while it runs." if found["finished"] else "Ask again when it runs.",
+            hint="`jupyter slurm jobs` lists those that are not over."
+            if found["finished"]
+            else "Ask again when it runs.",
         )
     return _nodes(cluster, found["nodes"], found)
 
