@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -21,10 +22,16 @@ from jupyter_slurm.services.core import Core
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 
-def write_profile(folder: Path, site: RealSite, more: str = "") -> None:
+@pytest.fixture(params=["paramiko", "openssh"])
+def carrier(request: pytest.FixtureRequest) -> str:
+    """Who carries the connection: all of this is the same."""
+    return str(request.param)
+
+
+def write_profile(folder: Path, site: RealSite, carrier: str, more: str = "") -> None:
     """Write the profile ``far`` of a site, and nothing else."""
     folder.mkdir(exist_ok=True)
-    login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\n'
+    login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\ncarrier = "{carrier}"\n'
     (folder / "far.toml").write_text(login + more)
 
 
@@ -45,14 +52,19 @@ class Person:
 
 
 @pytest.fixture
-async def core(tmp_path: Path, ssh_site: RealSite) -> AsyncIterator[Core]:
-    write_profile(tmp_path / "sites", ssh_site)
+async def core(tmp_path: Path, short_tmp: Path, ssh_site: RealSite, carrier: str) -> AsyncIterator[Core]:
+    write_profile(tmp_path / "sites", ssh_site, carrier)
     settings = Settings(
-        job_root=str(tmp_path / "jobs"), state_dir=str(tmp_path / "state"), sites=[str(tmp_path / "sites")]
+        job_root=str(tmp_path / "jobs"),
+        state_dir=str(tmp_path / "state"),
+        runtime_dir=tempfile.mkdtemp(prefix="r", dir=short_tmp),
+        sites=[str(tmp_path / "sites")],
     )
     core = Core(settings)
     await core.start()
     yield core
+    with contextlib.suppress(ConfigError):  # a log-in that outlives the core
+        await core.disconnect("far")
     await core.stop()
 
 
@@ -174,6 +186,30 @@ async def test_after_a_restart_the_jobs_are_there(core: Core, person: Person, tm
     assert await text(core, job) == "kept\n"
 
 
+@pytest.mark.parametrize("carrier", ["openssh"], indirect=True)
+async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person, ssh_site: RealSite) -> None:
+    """The next one finds it and asks nothing; it ends when somebody says so, also before it was found."""
+    await core.connect((await core.register_cluster(None, None, "far"))["id"])
+    used = ssh_site.codes.used
+    await core.stop()
+    for _ in range(2):
+        again = Core(core.settings)
+        await again.start()
+        assert (await again.connect((await again.register_cluster(None, None, "far"))["id"]))["users"] == []
+        assert again.prompts() == []
+        await again.stop()
+    assert ssh_site.codes.used == used
+    folder = Path(core.settings.runtime_dir, "ssh")
+    assert any(path.is_socket() for path in folder.iterdir())
+    last = Core(core.settings)
+    await last.start()
+    await last.disconnect("far")
+    async with asyncio.timeout(20):
+        while any(path.is_socket() for path in folder.iterdir()):
+            await asyncio.sleep(0.05)
+    await last.stop()
+
+
 async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: RealSite) -> None:
     await core.register_cluster(None, None, "far")
     connecting = asyncio.create_task(core.connect("far"))
@@ -186,7 +222,7 @@ async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: R
     assert core.clusters()[-1]["connection"]["state"] == "disconnected"
 
 
-async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite) -> None:
+async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, carrier: str) -> None:
     """Whoever waits is told, the question is gone, and so is the thread that asked; the next log-in is a fresh one."""
     await core.register_cluster(None, None, "far")
 
@@ -201,7 +237,7 @@ async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite) -
     before = transports()
     connecting = asyncio.create_task(core.connect("far"))
     await until(core.prompts)
-    assert transports() - before
+    assert carrier == "openssh" or transports() - before
     assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
     with pytest.raises(NotConnected, match="was ended"):
         await connecting
@@ -225,12 +261,12 @@ async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite) -
     ],
 )
 async def test_no_job_lies_where_another_user_can_put_one(
-    core: Core, person: Person, ssh_site: RealSite, tmp_path: Path, make: str, why: str
+    core: Core, person: Person, ssh_site: RealSite, tmp_path: Path, carrier: str, make: str, why: str
 ) -> None:
     login = ssh_site.logins["login1"]
     base = login.run("mktemp", "-d").stdout.strip()
     login.run("sh", "-c", f"chmod 755 {base}; {make.format(base, f'~{ssh_site.user}')}")
-    write_profile(tmp_path / "sites", ssh_site, f'[slurm]\njob_root = "{base}/theirs/jobs"\n')
+    write_profile(tmp_path / "sites", ssh_site, carrier, f'[slurm]\njob_root = "{base}/theirs/jobs"\n')
     await core.register_cluster(None, None, "far")
     if not why:
         assert (await core.connect("far"))["connection"]["state"] == "connected"
@@ -262,6 +298,6 @@ async def test_only_profiles_say_where_a_cluster_is(core: Core, tmp_path: Path, 
     for name in ("login", "elsewhere", "../sites/far"):
         with pytest.raises(ConfigError):
             await core.register_cluster(None, None, name)
-    write_profile(tmp_path / "sites", ssh_site, "[shell]\nprelude = 7\n")
+    write_profile(tmp_path / "sites", ssh_site, "paramiko", "[shell]\nprelude = 7\n")
     with pytest.raises(ConfigError, match=r"shell\.prelude"):
         await core.register_cluster(None, None, "far")
