@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import queue
 import shlex
 import sys
@@ -19,6 +20,7 @@ from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
 if TYPE_CHECKING:
+    from jupyter_slurm.config import Settings
     from jupyter_slurm.transport.ssh.prompts import Prompt
     from jupyter_slurm.transport.ssh.survey import Hop
 
@@ -55,12 +57,12 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--sbatch: {error}", hint="As in a shell: every quote has its end.") from None
     wanted = args.job or args.submit or args.sbatch is not None
-    return examine(args.cluster, load_settings().sites, options if wanted else None, sure=args.submit)
+    return examine(args.cluster, load_settings(), options if wanted else None, sure=args.submit)
 
 
 def examine(
     name: str,
-    folders: Sequence[str],
+    settings: Settings,
     options: Sequence[str] | None = None,
     *,
     sure: bool = False,
@@ -72,8 +74,8 @@ def examine(
     ----------
     name : str
         Of the profile.
-    folders : sequence of str
-        Where profiles are.
+    settings : Settings
+        Where profiles are, and the agent.
     options : sequence of str, optional
         Of sbatch, for a test job; None: none is submitted.
     sure : bool
@@ -84,13 +86,15 @@ def examine(
     from jupyter_slurm.sites.profile import load_profile
 
     try:
-        profile = load_profile(name, folders)
+        profile = load_profile(name, settings.sites)
     except ConfigError as error:
         _show(Finding("failed", "profile", error.message, error.hint))
         return 1
     _show(Finding("ok", "profile", f"{name} leads to {profile.host}"))
+    from jupyter_slurm.agent.discovery import place_to_start
     from jupyter_slurm.services import doctor
 
+    folder = os.path.join(place_to_start(settings).folder, "ssh")
     terminal, found = Terminal(name), list[Finding]()
 
     def tell(finding: Finding) -> None:
@@ -104,7 +108,7 @@ def examine(
         return arrived is not None and await arrived(terminal, hops)
 
     job = None if options is None else doctor.TestJob(options, agree)
-    terminal.call(lambda: doctor.examine(profile, terminal, tell, job, look))
+    terminal.call(lambda: doctor.examine(profile, terminal, tell, job, look, folder=folder))
     statuses = [finding.status for finding in found]
     failed, warnings = statuses.count("failed"), statuses.count("warning")
     print(f"{failed} failed, {warnings} to look at." if failed or warnings else "Everything is fine.")

@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     from jupyter_slurm.cli.keys import key_bearer
     from jupyter_slurm.config import load_settings
 
-    folders = load_settings().sites
+    settings = load_settings()
+    folders = settings.sites
     if not folders:
         raise ConfigError(
             "Settings.sites names no folder for profiles.", hint="Take it out of jupyter_slurm_config.py."
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     wish = args.key or ("yes" if args.yes else None)
     bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)
     print()
-    code = examine(name, folders, arrived=bearer)
+    code = examine(name, settings, arrived=bearer)
     if code == 0:
         print(f"`%slurm use {name}` in a notebook uses it, `--cluster {name}` in a terminal.")
     return code

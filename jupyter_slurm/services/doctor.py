@@ -9,7 +9,7 @@ from typing import Final
 from jupyter_slurm.domain.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
-from jupyter_slurm.services.carrier import over, way_of
+from jupyter_slurm.services.carrier import link_of, over, way_of
 from jupyter_slurm.services.looks import job_folder, node_access, ports, python
 from jupyter_slurm.services.slurm import SlurmClient, text_of
 from jupyter_slurm.services.trial import LASTS, about_node, trial
@@ -17,8 +17,10 @@ from jupyter_slurm.services.where import Where, look
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.gate import personal_gate
+from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.survey import Hop, Walk, count_sessions, has_sftp, look_at_shell
 
 __all__ = ["TestJob", "examine"]
@@ -57,8 +59,12 @@ async def examine(
     tell: Callable[[Finding], None],
     job: TestJob | None = None,
     arrived: Callable[[Sequence[Hop]], Awaitable[bool]] | None = None,
+    *,
+    folder: str,
 ) -> None:
     """Walk the way to a cluster by a log-in of its own, and end it again.
+
+    Where OpenSSH carries, it walks by itself, and its log-in is the one that notebooks use.
 
     Parameters
     ----------
@@ -73,6 +79,8 @@ async def examine(
     arrived : callable, optional
         Is given the hosts when all have let us in; when it says that it has changed something there, the way is walked
         once more.
+    folder : str
+        Private, on a local disk: where the log-ins of OpenSSH are.
     """
     try:
         way = await way_of(profile)
@@ -80,6 +88,9 @@ async def examine(
         tell(Finding("failed", "way", error.message, error.hint))
         return
     tell(Finding("ok", "way", " -> ".join(["this machine", *(host.name for host in way)])))
+    if profile.carrier == "openssh":
+        await _by_openssh(profile, way, prompter, tell, job, folder)
+        return
     while True:
         walk = Walk(way, lambda opened: personal_gate(prompter, opened), tell)
         link = Link(way, walk.gate)
@@ -97,13 +108,34 @@ async def examine(
             link.close()
 
 
+async def _by_openssh(
+    profile: Profile,
+    way: Sequence[Host],
+    prompter: Prompter,
+    tell: Callable[[Finding], None],
+    job: TestJob | None,
+    folder: str,
+) -> None:
+    link = link_of(profile, way, prompter, folder, lambda line: None)
+    try:
+        try:
+            await link.connect()
+        except SlurmError as error:
+            tell(Finding("failed", "log-in", error.message, error.hint))
+            return
+        tell(Finding("ok", "log-in", f"OpenSSH has logged in to {way[-1].label}"))
+        await _Visit(profile, link, prompter, tell, job).look_around()
+    finally:
+        link.close(keep=True)
+
+
 class _Visit:
     """What is looked at once we are there."""
 
     def __init__(
         self,
         profile: Profile,
-        link: Link,
+        link: KeptLink,
         prompter: Prompter,
         tell: Callable[[Finding], None],
         job: TestJob | None = None,
@@ -114,7 +146,10 @@ class _Visit:
 
     async def look_around(self) -> None:
         """Look at one thing after the other; what needs another that failed is left out."""
-        for about, step in (("sessions", self._sessions), ("shell", self._shell), ("SFTP", self._sftp)):
+        # A log-in of OpenSSH may be in use by others, who have some of its sessions.
+        shared = self._profile.carrier == "openssh"
+        steps = (("sessions", self._sessions), ("shell", self._shell), ("SFTP", self._sftp))
+        for about, step in steps[shared:]:
             if not await self._step(about, step):
                 return
         try:
@@ -276,7 +311,9 @@ class _Visit:
         self._tell(await job_folder(self._transport, where, self._nodes))
 
     async def _python(self, where: Where) -> None:
-        self._tell(await python(self._transport, where, self._nodes, is_asked_there=self._job is not None))
+        self._tell(
+            await python(self._transport, where, self._profile, self._nodes, is_asked_there=self._job is not None)
+        )
 
     async def _access(self, client: SlurmClient, where: Where) -> None:
         running = [job for job in await client.queue() if job.state.is_running and job.nodes]
@@ -301,7 +338,7 @@ class _Visit:
         def told(text: str) -> None:
             self._ok("test job", text)
 
-        async with trial(client, where, self._job.options, told=told) as report:
+        async with trial(client, where, self._job.options, python=self._profile.python, told=told) as report:
             for finding in about_node(report):
                 self._tell(finding)
             await self._reach(client, where, report.node, str(report.job.job))

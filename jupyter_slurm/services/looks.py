@@ -107,18 +107,25 @@ def _user(uid: int) -> str:
         return f"user {uid}"
 
 
-async def python(transport: Transport, where: Where, nodes: Sequence[str], *, is_asked_there: bool) -> Finding:
-    """Look at the Python of the login node; ``is_asked_there``: a job says what those of the nodes are like."""
+async def python(
+    transport: Transport, where: Where, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
+) -> Finding:
+    """Look at the Python of cells on the login node; ``is_asked_there``: a job says what it is on a node."""
     todo = "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
     about = "Python"
     try:
-        done = await transport.run(["python3", "-c", _PYTHON], context=Context(cwd="/"))
+        done = await transport.run([profile.python, "-c", _PYTHON], context=Context(cwd="/"))
     except CommandMissing:
+        if profile.python != "python3":
+            said = f"the login node has no {profile.python}; the nodes may have it" + (
+                "" if is_asked_there else ", `--job` looks"
+            )
+            return Finding("ok", about, said)
         return Finding("warning", about, "there is no python3 on the PATH, and cells in Python need one", todo)
     version, _, path = text_of(done.stdout).strip().partition("\n")
     found = re.match(r"(\d+)\.(\d+)", version)
     if done.exit_code or found is None:
-        return Finding("warning", about, "python3 there does not run", todo)
+        return Finding("warning", about, f"{profile.python} there does not run", todo)
     if (int(found[1]), int(found[2])) < _OLDEST_PYTHON:
         return Finding("warning", about, f"{path} is {version}, and cells in Python need 3.8", todo)
     said = f"{version} ({path}) on {where.host}"

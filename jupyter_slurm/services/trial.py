@@ -52,7 +52,7 @@ umask 077
   for name in $pythons; do
     path=$(command -v "$name") && echo "found $name $path"
   done
-  python3 -c "$asked"
+  "$python" -c "$asked"
   command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L | sed 's/^/gpu /'
   echo "given ${CUDA_VISIBLE_DEVICES-${ROCR_VISIBLE_DEVICES-}}"
 } >"$report.part" 2>/dev/null
@@ -83,7 +83,7 @@ class Report:
     lines: dict[str, list[str]] = field(default_factory=dict)
 
 
-async def submit(client: SlurmClient, report: str, options: Sequence[str]) -> JobId:
+async def submit(client: SlurmClient, report: str, options: Sequence[str], python: str = "python3") -> JobId:
     """Submit the job; the person's own options win.
 
     Raises
@@ -91,7 +91,7 @@ async def submit(client: SlurmClient, report: str, options: Sequence[str]) -> Jo
     CommandError
         sbatch said no.
     """
-    names = {"pythons": _PYTHONS, "asked": _ASKED, "report": report, "lingers": str(_LINGERS)}
+    names = {"pythons": _PYTHONS, "asked": _ASKED, "report": report, "lingers": str(_LINGERS), "python": python}
     head, _, body = _SCRIPT.partition("umask 077")
     settings = "".join(f"{name}={quote_argv([value])}\n" for name, value in names.items())
     argv = ["sbatch", "--parsable", "--ntasks=1", f"--time={LASTS}", "--output=/dev/null", "--chdir=/", *options]
@@ -109,6 +109,7 @@ async def trial(
     where: Where,
     options: Sequence[str],
     *,
+    python: str = "python3",
     patience: float = 300.0,
     told: Callable[[str], None] = lambda text: None,
 ) -> AsyncIterator[Report]:
@@ -120,6 +121,8 @@ async def trial(
         The cluster.
     options : sequence of str
         For sbatch.
+    python : str
+        What runs Python cells there.
     patience : float
         Seconds.
     told : callable
@@ -134,7 +137,7 @@ async def trial(
     """
     report = f"{where.folder}/.doctor-{secrets.token_hex(8)}"
     begun = time.monotonic()
-    job = await submit(client, report, options)
+    job = await submit(client, report, options, python)
     try:
         told(f"job {job} is submitted")
         raw = await _wait(client, job, report, patience, told)
@@ -219,7 +222,7 @@ def _python(node: str, lines: dict[str, list[str]]) -> Finding:
     name_one = "`%%sbatch python=PATH` names one; a `prelude` in the profile can load a module. Scripts need none."
     if number is None:
         there = f"; there are {', '.join(others)}" if others else ""
-        return Finding("warning", about, f"no python3 runs there{there}", name_one)
+        return Finding("warning", about, f"the Python of cells does not run there{there}", name_one)
     if (int(number[1]), int(number[2])) < _OLDEST_PYTHON:
         there = f"; there are {', '.join(others[1:])}" if others[1:] else ""
         return Finding("warning", about, f"{path} is {version}, and cells in Python need 3.8{there}", name_one)

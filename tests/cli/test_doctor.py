@@ -363,3 +363,26 @@ def test_the_key_of_a_node_is_asked_about(laptop: Any, ssh_site: Site) -> None:
     said = laptop.slurm("doctor", "far", *options, dialogue=[code, ("node2(.*\n)*.*remember this key", "yes")])
     assert "ok       node access: node2 is reached by ssh" in said.text
     assert ssh_site.nodes["node2"].known_hosts_lines().split()[2] in known.read_text()
+
+
+@pytest.mark.slurm
+def test_a_log_in_of_openssh_is_the_one_that_notebooks_use(laptop: Any, ssh_site: Site) -> None:
+    laptop.knows(ssh_site)
+    laptop.write("sites/far.toml", '[login]\nhost = "login"\ncarrier = "openssh"\n')
+    said = laptop.slurm("doctor", "far", "--submit", dialogue=[("erification code", ssh_site.codes.next)])
+    assert said.code == 0, said.text
+    assert "ok       log-in: OpenSSH has logged in to login" in said.text
+    assert "is reached by ssh" in said.text
+    assert laptop.printed("connect", "far").returncode == 0, "nobody is asked again"
+    assert laptop.printed("disconnect", "far").returncode == 0
+    declined = laptop.printed("doctor", "far")
+    assert declined.returncode == 1
+    assert "failed   log-in: " in declined.stdout
+
+
+@pytest.mark.slurm
+def test_the_python_of_the_profile_is_looked_at(doctor: Callable[..., Said], ssh_site: Site) -> None:
+    text = profile_of(ssh_site.ssh_config, more='[python]\npath = "/nowhere/python"\n')
+    said = doctor(text, ssh_site.codes.next, options=["--submit"])
+    assert "Python: the login node has no /nowhere/python; the nodes may have it" in said.lines("ok")
+    assert any("the Python of cells does not run there; there are python3 (" in line for line in said.lines("warning"))
