@@ -82,13 +82,18 @@ def _tell(text: str) -> None:
 
 
 def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[Entry]:
-    from jupyter_slurm.services.carrier import way_of
+    from jupyter_slurm.agent.discovery import place_to_start
+    from jupyter_slurm.handles.cluster import settings
+    from jupyter_slurm.services.carrier import control_socket, way_of
     from jupyter_slurm.services.ssh_entries import entry_for
 
     profile = _profile(cluster)
-    way = asyncio.run(way_of(profile)) if profile is not None else []
     places = _of_job(cluster, job) if job else _nodes(cluster, str(node), {})
-    return [entry_for(cluster.name, place, profile, way[-1] if way else None) for place in places]
+    if profile is None:
+        return [entry_for(cluster.name, place, None, None) for place in places]
+    way = asyncio.run(way_of(profile))
+    control = control_socket(profile, way, os.path.join(place_to_start(settings()).folder, "ssh"))
+    return [entry_for(cluster.name, place, profile, way[-1], control) for place in places]
 
 
 def _profile(cluster: Cluster) -> Profile | None:

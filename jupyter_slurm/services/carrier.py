@@ -11,12 +11,12 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept
+from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept, kept_path
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
-__all__ = ["Carried", "carry", "link_of", "log_out", "over", "way_of"]
+__all__ = ["Carried", "carry", "control_socket", "link_of", "log_out", "over", "way_of"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,12 @@ def link_of(
     if profile.carrier == "openssh":
         return OpenSshLink(_target(profile), way, prompter, folder, max_age=profile.max_age, told=told)
     return Link(way, personal_gate(prompter), told=told)
+
+
+def control_socket(profile: Profile, way: Sequence[Host], folder: str) -> str | None:
+    """Return where the control socket of a log-in that OpenSSH keeps for us is; None where nothing of it is kept."""
+    theirs = (way[-1].control_path or "none").lower() != "none"  # the person's own; ssh finds it by itself
+    return None if profile.carrier != "openssh" or theirs else kept_path(_target(profile), way, folder)
 
 
 async def log_out(profile: Profile, folder: str) -> None:

@@ -71,7 +71,9 @@ class Entry:
     text: str
 
 
-def entry_for(cluster: str, place: Place, profile: Profile | None, login: Host | None) -> Entry:
+def entry_for(
+    cluster: str, place: Place, profile: Profile | None, login: Host | None, control: str | None = None
+) -> Entry:
     """Return the section for a node.
 
     Parameters
@@ -82,6 +84,8 @@ def entry_for(cluster: str, place: Place, profile: Profile | None, login: Host |
         The node.
     profile, login : optional
         How the login node is reached, and what ``ssh -G`` says of it; None: the node is reached from this machine.
+    control : str, optional
+        Control socket of a log-in there, which is gone through as long as it is there: nobody is asked again.
 
     Raises
     ------
@@ -97,7 +101,7 @@ def entry_for(cluster: str, place: Place, profile: Profile | None, login: Host |
     # Addresses of nodes are given anew in many places; the name says which machine is meant.
     lines.append(f"HostKeyAlias {place.node}")
     if profile is not None and login is not None:
-        lines += [_word("User", login.user), _through(profile), *_identity(login), *_known(login)]
+        lines += [_word("User", login.user), _through(profile, control), *_identity(login), *_known(login)]
     names = names_of(cluster, place)
     text = f"Host {' '.join(names)}\n" + "".join(f"    {line}\n" for line in lines)
     return Entry(cluster, place.job, place.submitted, place.node, text)
@@ -159,18 +163,20 @@ def _word(key: str, value: str) -> str:
     return f'{key} "{escaped}"' if re.search(r"[\s#']", value) else f"{key} {escaped}"
 
 
-def _through(profile: Profile) -> str:
+def _through(profile: Profile, control: str | None) -> str:
     """Return the line that leads through the login node: the very way of the profile.
 
-    What ProxyJump cannot say (another file, or no jump host where the file names one) OpenSSH itself is told.
+    What ProxyJump cannot say (another file, no jump host where the file names one, a log-in that is open) OpenSSH
+    itself is told.
     """
     user, _, host = profile.host.rpartition("@")
     user = profile.user or user
-    if profile.ssh_config is None and profile.jump != ():
+    if profile.ssh_config is None and profile.jump != () and control is None:
         last = f"[{host}]" if ":" in host else host
         last = (f"{user}@" if user else "") + last + (f":{profile.port}" if profile.port else "")
         return f"ProxyJump {','.join([*(profile.jump or ()), last]).replace('%', '%%')}"
-    options = ["-F", profile.ssh_config] if profile.ssh_config is not None else []
+    options = ["-S", control] if control is not None else []
+    options += ["-F", profile.ssh_config] if profile.ssh_config is not None else []
     options += ["-l", user] if user else []
     options += ["-p", str(profile.port)] if profile.port else []
     options += ["-J", ",".join(profile.jump) or "none"] if profile.jump is not None else []

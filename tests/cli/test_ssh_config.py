@@ -120,6 +120,25 @@ def test_what_is_printed_is_a_file_for_ssh(laptop: Any, ssh_site: Site, start: C
     assert (laptop.ssh / "config").read_text() == "Include jupyter_slurm.conf\n\n"
 
 
+@pytest.mark.slurm
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_log_in_that_openssh_keeps_leads_on_to_the_node(
+    laptop: Any, ssh_site: Site, start: Callable[..., str]
+) -> None:
+    laptop.knows(ssh_site)
+    laptop.write("sites/far.toml", '[login]\nhost = "login"\ncarrier = "openssh"\n')
+    job, code = start(), (CODE, ssh_site.codes.next)
+    said = laptop.slurm("ssh-config", job, "--cluster", "far", "--write", "--yes", dialogue=[code])
+    assert said.code == 0, said.text
+    done = laptop.at_terminal("ssh", f"far-{job}", "hostname")
+    assert done.text.split()[-1:] in (["node1"], ["node2"]), done.text
+    assert "code" not in done.text, "nobody was asked"
+    assert laptop.printed("disconnect", "far").returncode == 0
+    done = laptop.at_terminal("ssh", f"far-{job}", "hostname", dialogue=[code])
+    assert done.text.split()[-1:] in (["node1"], ["node2"]), done.text
+
+
 def entry(profile: Profile | None = None, **changes: Any) -> str:
     place = Place("node1", "10.0.0.1", "12", 1_700_000_000)
     login = Host("login", "login.example", user="ana", user_known_hosts=("/k",), global_known_hosts=())
@@ -136,6 +155,9 @@ def test_the_way_is_that_of_the_profile() -> None:
     assert "    ProxyCommand ssh -W '[%h]:%p' -F '/a b/100%%' -l bob -p 22 -J one -- login\n" in entry(
         ssh_config="/a b/100%", user="bob", port=22, jump=("one",)
     )
+    login = Host("login", "login", user="ana")
+    through = entry_for("far", Place("a", "a"), Profile("far", "login"), login, "/run/user/1/a b").text
+    assert "    ProxyCommand ssh -W '[%h]:%p' -S '/run/user/1/a b' -- login\n" in through
     text = entry()
     assert "    HostName 10.0.0.1\n    HostKeyAlias node1\n    User ana\n" in text
     assert "    UserKnownHostsFile /k\n    GlobalKnownHostsFile none\n" in text

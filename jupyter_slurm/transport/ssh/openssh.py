@@ -29,7 +29,7 @@ from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
 from jupyter_slurm.transport.ssh.pulse import Pulse
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
-__all__ = ["Master", "OpenSshLink", "Target", "end_kept"]
+__all__ = ["Master", "OpenSshLink", "Target", "end_kept", "kept_path"]
 
 _ANSWER: Final = 10.0  # seconds in which a master that is found, and the host behind it, answer
 _IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
@@ -349,9 +349,14 @@ class OpenSshLink(KeptLink):
         return Master(self._target, self._way, asker, self._folder, self._max_age)
 
 
+def kept_path(target: Target, way: Sequence[Host], folder: str) -> str:
+    """Return where the control socket of our own master for a way is, while there is one."""
+    return os.path.join(folder, _stem(target, way))
+
+
 def end_kept(target: Target, way: Sequence[Host], folder: str) -> None:
     """End the master of ours that an earlier process left, if there is one."""
-    path = os.path.join(folder, _stem(target, way))
+    path = kept_path(target, way, folder)
     with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(path, _ANSWER)) as control:
         control.terminate()
 
