@@ -23,15 +23,15 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 
 @pytest.fixture(params=["paramiko", "openssh"])
-def carrier(request: pytest.FixtureRequest) -> str:
+def ssh_carrier(request: pytest.FixtureRequest) -> str:
     """Who carries the connection: all of this is the same."""
     return str(request.param)
 
 
-def write_profile(folder: Path, site: RealSite, carrier: str, more: str = "") -> None:
+def write_profile(folder: Path, site: RealSite, ssh_carrier: str, more: str = "") -> None:
     """Write the profile ``far`` of a site, and nothing else."""
     folder.mkdir(exist_ok=True)
-    login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\ncarrier = "{carrier}"\n'
+    login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\ncarrier = "{ssh_carrier}"\n'
     (folder / "far.toml").write_text(login + more)
 
 
@@ -52,8 +52,8 @@ class Person:
 
 
 @pytest.fixture
-async def core(tmp_path: Path, short_tmp: Path, ssh_site: RealSite, carrier: str) -> AsyncIterator[Core]:
-    write_profile(tmp_path / "sites", ssh_site, carrier)
+async def core(tmp_path: Path, short_tmp: Path, ssh_site: RealSite, ssh_carrier: str) -> AsyncIterator[Core]:
+    write_profile(tmp_path / "sites", ssh_site, ssh_carrier)
     settings = Settings(
         job_root=str(tmp_path / "jobs"),
         state_dir=str(tmp_path / "state"),
@@ -186,7 +186,7 @@ async def test_after_a_restart_the_jobs_are_there(core: Core, person: Person, tm
     assert await text(core, job) == "kept\n"
 
 
-@pytest.mark.parametrize("carrier", ["openssh"], indirect=True)
+@pytest.mark.parametrize("ssh_carrier", ["openssh"], indirect=True)
 async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person, ssh_site: RealSite) -> None:
     """The next one finds it and asks nothing; it ends when somebody says so, also before it was found."""
     await core.connect((await core.register_cluster(None, None, "far"))["id"])
@@ -222,7 +222,7 @@ async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: R
     assert core.clusters()[-1]["connection"]["state"] == "disconnected"
 
 
-async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, carrier: str) -> None:
+async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, ssh_carrier: str) -> None:
     """Whoever waits is told, the question is gone, and so is the thread that asked; the next log-in is a fresh one."""
     await core.register_cluster(None, None, "far")
 
@@ -237,7 +237,7 @@ async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, c
     before = transports()
     connecting = asyncio.create_task(core.connect("far"))
     await until(core.prompts)
-    assert carrier == "openssh" or transports() - before
+    assert ssh_carrier == "openssh" or transports() - before
     assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
     with pytest.raises(NotConnected, match="was ended"):
         await connecting
@@ -261,12 +261,12 @@ async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, c
     ],
 )
 async def test_no_job_lies_where_another_user_can_put_one(
-    core: Core, person: Person, ssh_site: RealSite, tmp_path: Path, carrier: str, make: str, why: str
+    core: Core, person: Person, ssh_site: RealSite, tmp_path: Path, ssh_carrier: str, make: str, why: str
 ) -> None:
     login = ssh_site.logins["login1"]
     base = login.run("mktemp", "-d").stdout.strip()
     login.run("sh", "-c", f"chmod 755 {base}; {make.format(base, f'~{ssh_site.user}')}")
-    write_profile(tmp_path / "sites", ssh_site, carrier, f'[slurm]\njob_root = "{base}/theirs/jobs"\n')
+    write_profile(tmp_path / "sites", ssh_site, ssh_carrier, f'[slurm]\njob_root = "{base}/theirs/jobs"\n')
     await core.register_cluster(None, None, "far")
     if not why:
         assert (await core.connect("far"))["connection"]["state"] == "connected"

@@ -58,7 +58,7 @@ class Connected:
 
 
 @pytest.fixture
-def carrier() -> str:
+def ssh_carrier() -> str:
     """Who carries what ``connect`` makes; a module that is for both has a fixture of this name with both."""
     return "paramiko"
 
@@ -90,9 +90,9 @@ def connect_by(short_tmp: Path) -> Iterator[Callable[..., Connected]]:
 
 
 @pytest.fixture
-def connect(connect_by: Callable[..., Connected], carrier: str) -> Callable[..., Connected]:
+def connect(connect_by: Callable[..., Connected], ssh_carrier: str) -> Callable[..., Connected]:
     """``connect(host, user=None, link={…}, **options)``: a transport over SSH; it is closed after the test."""
-    return partial(connect_by, carrier)
+    return partial(connect_by, ssh_carrier)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.root
 
 
 @pytest.fixture(params=["paramiko", "openssh"])
-def carrier(request):
+def ssh_carrier(request):
     """Both carry all of this."""
     return request.param
 
@@ -347,10 +347,10 @@ async def test_a_refusal_is_not_asked_for_again_and_again(own_host, connect):
     assert len(one.told) == 2
 
 
-async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, connect, new_folder, carrier):
+async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, connect, new_folder, ssh_carrier):
     folder = new_folder(own_host.user)
     one = connect(own_host)
-    pace = 2 if carrier == "openssh" else 1  # it takes a process of its own to log in again
+    pace = 2 if ssh_carrier == "openssh" else 1  # it takes a process of its own to log in again
     rng, cuts = random.Random(3), 0
     await one.transport.run(["true"])
 

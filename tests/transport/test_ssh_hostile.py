@@ -19,7 +19,7 @@ pytestmark = pytest.mark.root
 
 
 @pytest.fixture(params=["paramiko", "openssh"])
-def carrier(request):
+def ssh_carrier(request):
     """Both carry all of this."""
     return request.param
 
