@@ -139,7 +139,7 @@ class Login:
         write_own(f"{self._path}.conf", self._config().encode(), 0o600)
         helper = str(resources.files("jupyter_slurm.transport.ssh") / "askpass.py")
         program = _executable(folder, f'#!/bin/sh\nexec {quote_argv([sys.executable, "-I", "-S", helper])} "$@"\n')
-        argv = ["ssh", "-F", f"{self._path}.conf", "-v", "-M", "-N", "-T", "-S", self._path]
+        argv = ["ssh", "-F", f"{self._path}.conf", "-v", "-M", "-N", "-T", "-S", self._path.replace("%", "%%")]
         for option in (f"ControlPersist={max(1, round(self._idle))}", "ClearAllForwardings=yes", "ControlMaster=yes"):
             argv += ["-o", option]
         argv += [*self._target.options, "--", self._target.name]
