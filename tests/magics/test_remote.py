@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 from ssh_hosts import Site
 
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.config import Settings
+
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def home(short_tmp: Path) -> Path:
+    """A short folder: a Unix socket lives in it."""
+    (short_tmp / "far").mkdir()
+    return short_tmp / "far"
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +33,13 @@ def environment(home: Path, settings_of: Callable[..., dict[str, str]], ssh_site
     (home / "sites").mkdir()
     (home / "sites" / "far.toml").write_text(f'[login]\nhost = "login"\nssh_config = "{ssh_site.ssh_config}"\n')
     yield {**os.environ, **settings_of(home, sites=[str(home / "sites")])}
-    from jupyter_slurm.agent.client import AgentClient
-    from jupyter_slurm.config import Settings
+    connect_to_agent(home).stop_agent()
 
+
+def connect_to_agent(home: Path) -> AgentClient:
+    """A connection of this process to the agent of the module."""
     folders = {"job_root": str(home / "jobs"), "runtime_dir": str(home / "run"), "state_dir": str(home / "state")}
-    AgentClient.connect(Settings(**folders), start=False).stop_agent()
+    return AgentClient.connect(Settings(**folders), start=False)
 
 
 def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> None:
@@ -117,6 +129,22 @@ def test_who_ends_a_log_in_is_told_who_uses_it(
     unasked = cli("disconnect", "far", stdin=subprocess.DEVNULL)
     assert unasked.stdout.startswith(f"1 other uses this log-in:\n{listed}")
     assert unasked.stdout.endswith("Disconnected from far. Jobs go on.\n")
+
+
+def test_a_notebook_asks_before_it_ends_what_others_use(bare_kernel: Any, ssh_site: Site, home: Path) -> None:
+    kernel = bare_kernel
+    kernel.ok("%load_ext jupyter_slurm")
+    kernel.answer = ssh_site.codes.next
+    kernel.ok("%slurm use far")
+    with connect_to_agent(home) as other:
+        other.post("/v1/clusters/far/connect", json={"client": {"kind": "kernel", "name": "<b>.ipynb"}})
+        kernel.answer = lambda: "n"
+        kept = kernel.ok("%slurm disconnect far")
+        assert f"1 other uses this log-in:\n    <b>.ipynb (notebook, process {os.getpid()}) since" in kept.stdout
+        assert kept.result["text/plain"] == "Nothing was done."
+        assert "far  connected" in kernel.ok("%slurm list").result["text/plain"]
+        kernel.answer = None  # as where a notebook is executed as a whole
+        assert "Disconnected" in kernel.ok("%slurm disconnect far").result["text/plain"]
 
 
 def test_who_cannot_be_asked_is_told_what_to_do(environment: dict[str, str], cli: Callable[..., Any]) -> None:
