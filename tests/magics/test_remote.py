@@ -66,9 +66,9 @@ def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> 
 
 
 def in_terminal(
-    environment: dict[str, str], words: Sequence[str], question: bytes, answer: Callable[[], str]
+    environment: dict[str, str], words: Sequence[str], question: bytes, answer: Callable[[], str | None]
 ) -> tuple[int, bytes]:
-    """Run a subcommand in a terminal whose person answers one question; its exit code and what was seen."""
+    """Run a subcommand in a terminal whose person answers one question, or not (None); exit code and what was seen."""
     command = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
     main, terminal = pty.openpty()
     with subprocess.Popen(
@@ -84,7 +84,8 @@ def in_terminal(
                 break
             if question in said and not has_answered:
                 has_answered = True
-                os.write(main, answer().encode() + b"\n")
+                if (typed := answer()) is not None:
+                    os.write(main, typed.encode() + b"\n")
         process.wait(60)
     os.close(main)
     assert has_answered, said
@@ -102,6 +103,23 @@ def test_a_terminal_asks_without_showing_what_is_typed(
     assert code.encode() not in said
     assert "far: connected since" in cli("connect").stdout
     assert cli("disconnect", "far").stdout == "Disconnected from far. Jobs go on.\n"
+
+
+def test_a_terminal_goes_on_when_the_code_is_given_elsewhere(
+    environment: dict[str, str], ssh_site: Site, cli: Callable[..., Any], home: Path
+) -> None:
+    assert cli("disconnect", "far", "--yes").returncode == 0
+    with connect_to_agent(home) as other:
+
+        def elsewhere() -> None:
+            (prompt,) = other.get("/v1/prompts")
+            other.post(f"/v1/prompts/{prompt['id']}", json={"answers": [ssh_site.codes.next()]})
+
+        done, said = in_terminal(environment, ["connect", "far"], b"erification code", elsewhere)
+    assert done == 0, said
+    assert b"answered somewhere else" in said
+    assert b"Connected to far" in said
+    assert cli("disconnect", "far").returncode == 0
 
 
 def test_who_ends_a_log_in_is_told_who_uses_it(
