@@ -37,6 +37,9 @@ def key_bearer(
 
     if wish == "no":
         return None
+    if profile.carrier == "openssh":  # chosen where log-ins need no key, or one that only OpenSSH can use
+        print(f"`ssh-copy-id {profile.host}` gives it a key of yours, where it takes keys.")
+        return None
     try:
         keys = asyncio.run(keys_for(profile))
     except SlurmError:

@@ -216,7 +216,7 @@ def _include(name: str, *, sure: bool) -> None:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # every line end as it is
             return file.read()
     except FileNotFoundError:
         return ""
@@ -226,7 +226,7 @@ def _replace(path: str, text: str, mode: int, check: Any = None) -> None:
     """Write a file in one step, after a look at the new text where it will lie."""
     descriptor, draft = tempfile.mkstemp(prefix=".jupyter_slurm.", dir=os.path.dirname(path))
     try:
-        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
             os.fchmod(file.fileno(), mode)
         if check is not None:

@@ -40,13 +40,20 @@ class Laptop:
         Login name.
     python, env
         A Python with our packages that they can run, and its variables.
+
+    Attributes
+    ----------
+    user, home, ssh
+        Login name, home and ``~/.ssh``.
+    environment : dict
+        Of all that they run.
     """
 
     def __init__(self, user: str, python: Sequence[str], env: dict[str, str]) -> None:
         account = pwd.getpwnam(user)
         self.user, self.home, self.ssh = user, Path(account.pw_dir), Path(account.pw_dir) / ".ssh"
         self._python = list(python)
-        self._env = {
+        self.environment = {
             **env,
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
@@ -96,14 +103,14 @@ class Laptop:
         """Run ``jupyter slurm WORDS`` where nobody can be asked, and tell what it printed apart."""
         argv = self.command(*self._python, "-m", "jupyter_slurm.cli.main", *words)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.run(argv[3:], env=self._env, cwd="/", text=True, timeout=90, check=False, **pipes)
+        return subprocess.run(argv[3:], env=self.environment, cwd="/", text=True, timeout=90, check=False, **pipes)
 
     def at_terminal(self, *argv: str, dialogue: Dialogue = (), timeout: float = 90) -> Said:
         """Run a command at a terminal and answer its questions, in their order."""
         main, terminal = pty.openpty()
         said, read, left = b"", 0, list(dialogue)
         streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
-        with subprocess.Popen(self.command(*argv), env=self._env, cwd="/", **streams) as process:
+        with subprocess.Popen(self.command(*argv), env=self.environment, cwd="/", **streams) as process:
             os.close(terminal)
             deadline = time.monotonic() + timeout
             while (process.poll() is None and time.monotonic() < deadline) or select.select([main], [], [], 0)[0]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ssh_hosts import Site
 
+from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.services.ssh_entries import Place, config_text, entry_for, parse_entries, with_include
 from jupyter_slurm.sites.profile import Profile
@@ -137,6 +138,34 @@ def test_a_log_in_that_openssh_keeps_leads_on_to_the_node(
     assert laptop.printed("disconnect", "far").returncode == 0
     done = laptop.at_terminal("ssh", f"far-{job}", "hostname", dialogue=[code])
     assert done.text.split()[-1:] in (["node1"], ["node2"]), done.text
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+@pytest.mark.slow
+def test_on_the_cluster_itself_nothing_is_between(laptop: Any, new_cluster: Callable[..., EmbeddedCluster]) -> None:
+    cluster = new_cluster()
+    laptop.environment["SLURM_CONF"] = str(cluster.slurm_conf)
+    laptop.write(".ssh/config", "# mine\r\nHost x\r\n  User \xff\r\n")
+    before = (laptop.ssh / "config").read_bytes()
+    argv = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/", "--wrap=sleep 600")
+    job = laptop.at_terminal(*argv).text.strip()
+    written = laptop.printed("ssh-config", job, "--write", "--yes")
+    assert written.returncode == 0, written.stderr
+    assert (laptop.ssh / "config").read_bytes() == b"Include jupyter_slurm.conf\n\n" + before
+    text = (laptop.ssh / "jupyter_slurm.conf").read_text()
+    assert "Proxy" not in text
+    assert "    HostKeyAlias c4aiscw" in text
+    assert f"-{job} " in text
+    asked = laptop.at_terminal("ssh", "-G", text.split("Host ")[1].split()[0]).text
+    assert "hostkeyalias c4aiscw" in asked
+    # Nobody else's files: what cannot be written is told.
+    (laptop.ssh / "jupyter_slurm.conf").write_text("")
+    laptop.ssh.chmod(0o500)
+    refused = laptop.printed("ssh-config", job, "--write")
+    laptop.ssh.chmod(0o700)
+    assert refused.returncode == 1
+    assert "cannot be written" in refused.stderr
 
 
 def entry(profile: Profile | None = None, **changes: Any) -> str:
