@@ -1,0 +1,87 @@
+import type { ICommandPalette } from "@jupyterlab/apputils";
+import { nullTranslator } from "@jupyterlab/translation";
+import { CommandRegistry } from "@lumino/commands";
+import { Signal } from "@lumino/signaling";
+import { afterEach, describe, expect, it, vi } from "vitest";
+
+import { addConnecting, CommandIDs } from "../src/commands";
+import type { ICluster, IConnection, IJobsModel, IUser } from "../src/tokens";
+
+const trans = nullTranslator.load("jupyter_slurm");
+const USER: IUser = { kind: "kernel", name: "fit.ipynb", since: 0 };
+
+function far(state: IConnection["state"], ...users: IUser[]): ICluster {
+  const connection = { state, hosts: ["login"], since: 0, message: "" };
+  return { id: "far", name: "site", poll: { error: null }, connection, users };
+}
+
+class Model {
+  readonly changed = new Signal<this, void>(this);
+  clusters: ICluster[] = [{ id: "local", name: "arandu", poll: { error: null } }];
+  connect = vi.fn();
+  disconnect = vi.fn();
+
+  take(cluster: ICluster): void {
+    this.clusters = [this.clusters[0]!, cluster];
+    this.changed.emit();
+  }
+}
+
+describe("the commands of log-ins", () => {
+  const commands = new CommandRegistry();
+  const model = new Model();
+  const addItem = vi.fn();
+  addConnecting(
+    commands,
+    { addItem } as unknown as ICommandPalette,
+    model as unknown as IJobsModel,
+    trans,
+  );
+  const args = { cluster: "far" };
+
+  function offered(): string[] {
+    return [CommandIDs.connect, CommandIDs.disconnect]
+      .filter((command) => commands.isVisible(command, args))
+      .map((command) => commands.label(command, args));
+  }
+
+  afterEach(() => {
+    vi.clearAllMocks();
+  });
+
+  it("are in the palette once for each cluster that needs one, as far as they do something", () => {
+    expect(offered()).toEqual([]);
+    for (const [state, label] of [
+      ["disconnected", "Connect to far"],
+      ["connecting", "Disconnect from far"],
+      ["connected", "Disconnect from far"],
+      ["lost", "Disconnect from far"],
+    ] as const) {
+      model.take(far(state));
+      expect(offered()).toEqual([label]);
+    }
+    expect(addItem).toHaveBeenCalledTimes(2);
+    for (const command of [CommandIDs.connect, CommandIDs.disconnect]) {
+      expect(addItem).toHaveBeenCalledWith({ command, category: "Slurm", args });
+    }
+  });
+
+  it("end at once what nobody uses, and ask first where somebody does", async () => {
+    model.take(far("connected"));
+    await commands.execute(CommandIDs.disconnect, args);
+    expect(model.disconnect).toHaveBeenCalledTimes(1);
+    for (const [button, calls] of [
+      [".jp-mod-reject", 1],
+      [".jp-mod-warn", 2],
+    ] as const) {
+      model.take(far("connected", USER));
+      const done = commands.execute(CommandIDs.disconnect, args);
+      await vi.waitFor(() => {
+        expect(document.querySelector(".jp-Dialog")?.textContent).toContain("uses it: fit.ipynb");
+      });
+      document.querySelector<HTMLElement>(`.jp-Dialog ${button}`)!.click();
+      await done;
+      expect(model.disconnect).toHaveBeenCalledTimes(calls);
+    }
+  });
+});
