@@ -3,10 +3,10 @@
 ::
 
     discovery    where the agent's socket is, and whether that place can be trusted (standard library only)
-    peers        who is at the other end of a connection
     leader       one leader per user and machine: lock, listening socket, record
     schema       openapi.yaml as routes and validators
     app, routes  the HTTP API, version 1;  sse  its event streams
+    presence     who uses a cluster, as long as a connection of theirs is there
     hosting      the agent inside a loop, a thread or a process;  daemon  the process of its own
     launch       finding or starting one;  link  connections to it;  client  what front doors call
 
