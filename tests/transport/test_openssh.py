@@ -17,9 +17,11 @@ from ssh_hosts.sshd import new_key
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined, LoginFailed, TransportError
 from jupyter_slurm.transport.base import Completed
+from jupyter_slurm.transport.ssh import openssh
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept
 from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
 pytestmark = pytest.mark.root
@@ -94,6 +96,7 @@ _KILLED = """
 import asyncio, sys
 from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target
 from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
 class Person:
@@ -477,3 +480,146 @@ async def test_a_stream_says_why_it_cannot_be(ssh_host, log_in):
             await asyncio.to_thread(transport._link.dial, "127.0.0.1", 1, 10)
         assert caught.value.code == code
         assert (await transport.run(["echo", "x"])).stdout == b"x\n"
+
+
+@pytest.mark.parametrize("sessions", [1, 3])
+async def test_how_many_sessions_there_can_be_is_found_out(ssh_host, log_in, sessions):
+    host = ssh_host(name=f"counted{sessions}", options={"MaxSessions": sessions})
+    transport = await log_in(host.ssh_config, host.name, Person())
+    await transport._link.connect()
+    assert await count_sessions(transport._link) == sessions
+    assert await has_sftp(transport._link)
+    assert (await transport.run(["echo", "x"])).stdout == b"x\n"
+
+
+# Attacks and odd ways --------------------------------------------------------------------------------------------
+
+
+def without(text, *words):
+    return "".join(line + "\n" for line in text.splitlines() if line.split()[:1] not in [[word] for word in words])
+
+
+@pytest.mark.slurm
+async def test_unknown_keys_on_the_way_need_a_yes_each_whatever_the_configuration_says(ssh_site, log_in, tmp_path):
+    known, file = tmp_path / "known", tmp_path / "config"
+    rest = without(ssh_site.ssh_config.read_text(), "UserKnownHostsFile", "StrictHostKeyChecking")
+    file.write_text(f"{rest}    UserKnownHostsFile {known}\n    StrictHostKeyChecking no\n")
+    person = Person("yes", ssh_site.codes.next, "no")
+    transport = await log_in(file, "login", person)
+    with pytest.raises(HostKeyUnknown) as caught:
+        await transport.run(["true"])
+    assert caught.value.details["host"] == "login"
+    told = [(prompt.kind, prompt.host.partition(" ")[0]) for prompt in person.asked]
+    assert told == [("host-key", "gateway"), ("keyboard-interactive", "gateway"), ("host-key", "login")]
+    assert len(known.read_text().splitlines()) == 1
+
+
+@pytest.mark.slurm
+async def test_a_changed_key_on_the_way_is_told_of_that_host(ssh_site, log_in, tmp_path):
+    known, file = tmp_path / "known", tmp_path / "config"
+    other = (ssh_site.logins["login2"].etc / "ssh_host_ed25519_key.pub").read_text().split()[:2]
+    known.write_text(f"{ssh_site.gateway.address} {' '.join(other)}\n")
+    rest = without(ssh_site.ssh_config.read_text(), "UserKnownHostsFile", "StrictHostKeyChecking")
+    file.write_text(f"{rest}    UserKnownHostsFile {known}\n    StrictHostKeyChecking no\n")
+    transport = await log_in(file, "login", Person())
+    with pytest.raises(HostKeyChanged) as caught:
+        await transport.run(["true"])
+    assert caught.value.details["host"] == "gateway"
+    assert caught.value.details["command"] == f"ssh-keygen -f {known} -R {ssh_site.gateway.address}"
+
+
+@pytest.mark.slurm
+async def test_a_push(new_ssh_site, log_in):
+    site = new_ssh_site(way_in="key+push", nodes=1)
+    site.codes.press_yes()
+    person = Person("1")
+    transport = await log_in(site.ssh_config, "login", person)
+    assert (await transport.run(["hostname"])).stdout == b"login1\n"
+    assert "Push to XXX-XXX-0042" in person.asked[0].instruction + person.asked[0].questions[0].text
+
+
+async def test_a_socket_of_another_user_is_no_master(login_node, config, log_in, folder, short_tmp, bob):
+    path = short_tmp / "theirs.sock"
+    script = (
+        "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(100)"
+    )
+    short_tmp.chmod(0o777)
+    with subprocess.Popen(["/usr/bin/python3", "-c", script, str(path)], user=bob) as process:
+        try:
+            while not path.exists():
+                await asyncio.sleep(0.05)
+            path.chmod(0o777)
+            transport = await log_in(config(login_node, f"ControlPath {path}"), login_node.name, Person())
+            assert (await transport.run(["echo", "x"])).stdout == b"x\n"
+            assert len(masters(folder)) == 1
+        finally:
+            process.kill()
+            short_tmp.chmod(0o711)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"\0\0\0\1x", b"\xff" * 64, b"\0\0\0\x08\0\0\0\1\0\0\0\3", b"HTTP/1.1 400 \r\n\r\n"]
+)
+async def test_what_is_no_master_is_left_alone(login_node, config, log_in, folder, short_tmp, said):
+    path = short_tmp / "odd.sock"
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+    async def serve(reader, writer):
+        writer.write(said)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        transport = await log_in(config(login_node, f"ControlPath {path}"), login_node.name, Person())
+        assert (await transport.run(["echo", "x"])).stdout == b"x\n"
+    assert len(masters(folder)) == 1
+
+
+async def test_a_master_that_hangs_is_replaced(login_node, log_in, folder, monkeypatch):
+    monkeypatch.setattr(openssh, "_ANSWER", 1.0)
+    one = await log_in(login_node.ssh_config, login_node.name, Person(), ping=0.5, deadline=3.0)
+    await one.run(["true"])
+    (master,) = masters(folder)
+    os.kill(master, signal.SIGSTOP)
+    async with asyncio.timeout(20):
+        while masters(folder) in ([master], []):
+            await asyncio.sleep(0.05)
+    assert (await one.run(["echo", "x"])).stdout == b"x\n"
+
+
+async def test_a_control_socket_that_is_removed_costs_a_log_in_and_no_more(login_node, log_in, folder):
+    one = await log_in(login_node.ssh_config, login_node.name, Person(), ping=0.5)
+    await one.run(["true"])
+    (path,) = (entry for entry in Path(folder).iterdir() if entry.is_socket())
+    path.unlink()
+    async with asyncio.timeout(20):
+        while not any(entry.is_socket() for entry in Path(folder).iterdir()):
+            await asyncio.sleep(0.05)
+    assert (await one.run(["echo", "x"])).stdout == b"x\n"
+
+
+async def test_the_far_side_gets_no_agent_and_no_display(login_node, log_in, monkeypatch, config):
+    monkeypatch.setenv("DISPLAY", ":7")
+    file = config(
+        login_node, "ForwardAgent yes", "ForwardX11 yes", "LocalForward 8765 127.0.0.1:22", "RequestTTY force"
+    )
+    transport = await log_in(file, login_node.name, Person())
+    done = await transport.run(["sh", "-c", "echo ${SSH_AUTH_SOCK-none} ${DISPLAY-none} ${SSH_TTY-none}"])
+    assert done.stdout == b"none none none\n"
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", 8765)
+
+
+@pytest.mark.parametrize("answer", ["with 'quotes' \" and $(id) `id` \\ é", "x" * 500, "pass\udcff"])
+async def test_odd_answers(asking, config, log_in, answer, caplog):
+    caplog.set_level("DEBUG")
+    host, _ = asking
+    transport = await log_in(by_password(config, host), host.name, Person(answer, "right horse"))
+    if answer.isprintable():
+        assert (await transport.run(["echo", "x"])).stdout == b"x\n"
+    else:
+        with pytest.raises(LoginFailed, match="UTF-8"):
+            await transport.run(["true"])
+    assert answer not in caplog.text

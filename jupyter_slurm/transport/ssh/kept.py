@@ -46,6 +46,8 @@ class KeptLink(ABC):
         Seconds at most before the first attempt to connect again; it doubles up to half a minute.
     """
 
+    refuses_late = False  # whether one session too many is refused only when its command starts
+
     def __init__(
         self,
         name: str,

@@ -309,7 +309,10 @@ class _Login:
         if "it has expired" in self._list():
             return "Your certificate has expired: get a new one, as the site says."
         if not methods & ours:
-            return "It takes what only OpenSSH can do (Kerberos, host-based): ask the site to take a key or a password."
+            return (
+                "It takes what only OpenSSH can do (Kerberos, host-based): "
+                'set carrier = "openssh" under [login] in the profile.'
+            )
         if not methods & set(host.authentications):
             return f"Its methods are switched off in ~/.ssh/config: {', '.join(sorted(methods & ours))}."
         if host.batch_mode and methods & {"keyboard-interactive", "password"}:

@@ -13,18 +13,17 @@ import re
 import select
 import signal
 import socket
-import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import paramiko
 
-from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.mux import Channel, Control, Dialled
 from jupyter_slurm.transport.ssh.openssh_login import Login, Target
+from jupyter_slurm.transport.ssh.private_folder import make_private, turn
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
 from jupyter_slurm.transport.ssh.pulse import Pulse
 from jupyter_slurm.transport.ssh.ssh_config import Host
@@ -35,7 +34,7 @@ _ANSWER: Final = 10.0  # seconds in which a master that is found, and the host b
 _IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
 _LOG: Final = 1 << 20  # bytes
 _DENIED: Final = 1
-_ROOM: Final = 3.0  # seconds in which a session that was closed makes room
+_ROOM: Final = 2.0  # seconds in which a session that was closed makes room
 _OPEN_FAILED: Final = re.compile(r"open failed: ([a-z ]+): (.*)")
 _CODES: Final = {"administratively prohibited": 1, "connect failed": 2, "unknown channel type": 3}  # RFC 4254, 5.1
 
@@ -67,6 +66,7 @@ class Master:
         self._watch: Control | None = None
         self._pulse: Pulse | None = None
         self._channels: set[Channel] = set()
+        self._room_at = -_ROOM
         self.since = time.time()
 
     # Connection -----------------------------------------------------------------------------------------------------
@@ -111,8 +111,10 @@ class Master:
         theirs = self._way[-1].control_path
         if theirs and theirs.lower() != "none" and self._find(theirs):
             return
-        _make_private(os.path.dirname(self._own))
-        with _Turn(f"{self._own}.lock"):
+        make_private(os.path.dirname(self._own))
+        with turn(f"{self._own}.lock", self._has_left):  # two processes of ours must not make two masters
+            if self._has_left():
+                return  # whoever has closed it waits for nothing
             if self._find(self._own):
                 self.since = os.stat(self._own).st_mtime  # it is made when the log-in is done, and not changed
                 if self._max_age is None or time.time() - self.since < self._max_age:
@@ -121,10 +123,10 @@ class Master:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._own)
             idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
-            self._login = Login(self._target, self._way, self._asker, self._own, idle)
-            if self._is_closed:
-                self._login.close()
-            self._login.run()
+            self._login = login = Login(self._target, self._way, self._asker, self._own, idle)
+            if self._has_left():
+                login.close()
+            login.run()
             if not self._find(self._own):
                 raise LinkLost(f"the connection to {self._way[-1].label} broke at once", host=self._way[-1].name)
             self.since = time.time()
@@ -133,7 +135,7 @@ class Master:
         """Give it up: one of ours ends, the person's is left alone."""
         if self._login is not None:
             self._login.close()
-        if self.is_own and not self._is_closed:
+        if self.is_own:
             self._end()
         self.leave()
 
@@ -194,13 +196,14 @@ class Master:
     def forget(self, channel: Channel) -> None:
         """Let go of a channel that is closed."""
         self._channels.discard(channel)
+        self._room_at = time.monotonic()
 
     def make_room(self) -> bool:
-        """Give a session back that is not for commands; False: there is none."""
-        if self._pulse is None:
-            return False
-        self._stop_pulse()
-        return True
+        """Give a session back that is not for commands; False: there is none, and none was closed just now."""
+        if self._pulse is not None:
+            self._stop_pulse()
+            self._room_at = time.monotonic()
+        return time.monotonic() - self._room_at < _ROOM
 
     # Beneath --------------------------------------------------------------------------------------------------------
 
@@ -275,6 +278,9 @@ class Master:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._own)
 
+    def _has_left(self) -> bool:
+        return self._is_closed
+
     def _tidy(self) -> None:
         """Shorten what our master has to say about each session."""
         if self.is_own:
@@ -284,30 +290,23 @@ class Master:
 
 
 class _Session(Channel):
-    """A session for a command; what is not for commands makes room for it."""
+    """A session for a command; what is not for commands makes room for it, and what was just closed is waited for."""
 
     def __init__(self, master: Master, control: Control, timeout: float) -> None:
         super().__init__(control, master, master.forget)
         self._master, self._patience = master, timeout
 
-    def exec_command(self, command: str) -> None:
-        """Start a command by the login shell."""
+    def _begin(self, count: int, act: Callable[[list[socket.socket]], None]) -> None:
         deadline = time.monotonic() + _ROOM
-        try:
-            super().exec_command(command)
-            return
-        except paramiko.ChannelException:
-            if not self._master.make_room():
-                raise
         while True:
-            time.sleep(0.05)
-            self.renew(Control(self._master.path, self._patience))
             try:
-                super().exec_command(command)
+                super()._begin(count, act)
                 return
             except paramiko.ChannelException:
-                if time.monotonic() > deadline:
+                if not self._master.make_room() or time.monotonic() > deadline:
                     raise
+            time.sleep(0.05)
+            self.renew(Control(self._master.path, self._patience))
 
 
 class OpenSshLink(KeptLink):
@@ -328,6 +327,8 @@ class OpenSshLink(KeptLink):
     **options
         As for :class:`KeptLink`.
     """
+
+    refuses_late = True
 
     def __init__(
         self,
@@ -359,32 +360,6 @@ def end_kept(target: Target, way: Sequence[Host], folder: str) -> None:
     path = kept_path(target, way, folder)
     with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(path, _ANSWER)) as control:
         control.terminate()
-
-
-class _Turn:
-    """Log in one at a time: two processes of ours must not make two masters."""
-
-    def __init__(self, path: str) -> None:
-        self._path, self._descriptor = path, -1
-
-    def __enter__(self) -> None:
-        import fcntl
-
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-
-def _make_private(folder: str) -> None:
-    """Make a folder, and check that nobody else can put anything into it."""
-    os.makedirs(folder, 0o700, exist_ok=True)
-    info = os.lstat(folder)
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
-        raise TransportError(
-            f"{folder} is not a folder of yours alone", hint="Remove it, or set Settings.runtime_dir to another one."
-        )
 
 
 def _stem(target: Target, way: Sequence[Host]) -> str:

@@ -22,11 +22,12 @@ from importlib import resources
 from typing import Any, Final
 
 from jupyter_slurm.domain.script import quote_argv
-from jupyter_slurm.errors import CommandMissing, LoginDeclined, SlurmError, TransportError
+from jupyter_slurm.errors import CommandMissing, LoginDeclined, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.peers import is_ours
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.known_hosts import is_yes
 from jupyter_slurm.transport.ssh.openssh_words import Asked, Questions, failure, said_in
+from jupyter_slurm.transport.ssh.private_folder import write_own
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
@@ -267,6 +268,7 @@ class Login:
             answers = None
         except Exception as error:  # noqa: BLE001 - whoever logs in is told
             self._broken, answers = error, None
+            self._declined.set()
         finally:
             future.cancel()
             client.settimeout(10)
@@ -278,6 +280,15 @@ class Login:
         if asked.meaning == "host-key":
             return "yes" if answers and is_yes(answers[0], asked.fingerprint) else "no"
         if answers is None:
+            self._declined.set()
+            return None
+        if any(0xD800 <= ord(char) <= 0xDFFF for char in answers[0]):
+            host = self._way[-1]
+            self._broken = LoginFailed(
+                f"the answer for {asked.prompt.host} cannot be sent: it is no UTF-8 text",
+                hint="Type it again; the terminal or the keyboard may be set to another encoding.",
+                host=host.name,
+            )
             self._declined.set()
             return None
         if asked.meaning == "confirm":
@@ -308,15 +319,6 @@ class _Notice:
         """Whether the person does not want to wait."""
         shown = self._shown
         return shown is not None and shown.done() and not shown.cancelled() and shown.result() is None
-
-
-def write_own(path: str, data: bytes, mode: int) -> None:
-    """Write a file in a private folder in one step."""
-    draft = f"{path}.{secrets.token_hex(4)}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    os.replace(draft, path)
 
 
 def _executable(folder: str, text: str) -> str:

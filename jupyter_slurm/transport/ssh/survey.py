@@ -244,16 +244,25 @@ async def count_sessions(link: KeptLink, most: int = 8) -> int:
         The connection broke.
     """
     channels: list[Session] = []
+
+    def fill() -> None:
+        with link.told_apart():
+            channels[-1].exec_command("exec cat")
+
     try:
         while len(channels) < most:
             channels.append(await link.open_session(_CHANNEL))
+            if link.refuses_late:
+                await link.threads.call(fill)
     except paramiko.ChannelException:
-        pass
+        count = len(channels) - link.refuses_late  # the last one is there, and was refused
+    else:
+        count = len(channels)
     finally:
         for channel in channels:
             channel.close()
     await link.ask()  # until then those that were closed may still count
-    return len(channels)
+    return count
 
 
 async def _open(link: KeptLink) -> Session:
@@ -264,16 +273,22 @@ async def _open(link: KeptLink) -> Session:
             return await link.open_session(_CHANNEL)
         except paramiko.ChannelException as error:
             if time.monotonic() > deadline:
-                raise TransportError(
-                    f"{link.name} allows no further session: {error}",
-                    hint="Does a command before it not end? MaxSessions of its sshd is low.",
-                ) from error
+                raise _full(link, error) from error
             await asyncio.sleep(0.1)
+
+
+def _full(link: KeptLink, error: paramiko.ChannelException) -> TransportError:
+    return TransportError(
+        f"{link.name} allows no further session: {error}",
+        hint="Does a command before it not end? MaxSessions of its sshd is low.",
+    )
 
 
 @contextlib.contextmanager
 def _told_apart(link: KeptLink) -> Iterator[None]:
     try:
         yield
+    except paramiko.ChannelException as error:
+        raise _full(link, error) from error
     except (paramiko.SSHException, OSError, EOFError) as error:
         raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error

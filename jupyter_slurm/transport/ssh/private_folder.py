@@ -1,0 +1,49 @@
+"""Files in a folder that is private: made whole, and one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+
+from jupyter_slurm.errors import TransportError
+
+__all__ = ["make_private", "turn", "write_own"]
+
+
+def make_private(folder: str) -> None:
+    """Make a folder, and check that nobody else can put anything into it."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    info = os.lstat(folder)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
+        raise TransportError(
+            f"{folder} is not a folder of yours alone", hint="Remove it, or set Settings.runtime_dir to another one."
+        )
+
+
+@contextlib.contextmanager
+def turn(path: str, is_over: Callable[[], bool]) -> Iterator[None]:
+    """Have a lock file; it is waited for until ``is_over``, for it may take minutes: then it is not had."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while not is_over():
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_own(path: str, data: bytes, mode: int) -> None:
+    """Write a file in a private folder in one step."""
+    draft = f"{path}.{secrets.token_hex(4)}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    os.replace(draft, path)
