@@ -181,7 +181,7 @@ def settings_of() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def home(short_tmp: Path) -> Iterator[Path]:
+def home(short_tmp: Path, way: Way) -> Iterator[Path]:
     """A short folder: a Unix socket lives in it."""
     folder = Path(tempfile.mkdtemp(prefix="m", dir=short_tmp))
     yield folder
@@ -203,7 +203,11 @@ def environment(
 
     folders = {"job_root": str(home / "jobs"), "runtime_dir": str(home / "run"), "state_dir": str(home / "state")}
     with contextlib.suppress(AgentError):
-        AgentClient.connect(Settings(**folders), start=False).stop_agent()
+        client = AgentClient.connect(Settings(**folders), start=False)
+        if way.is_remote:  # else what carries it stays
+            client.post("/v1/clusters", json={"profile": "far"})
+            client.post("/v1/clusters/far/disconnect")
+        client.stop_agent()
 
 
 @pytest.fixture(scope="module")

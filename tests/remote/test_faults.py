@@ -15,7 +15,7 @@ import pytest
 from ssh_hosts import Site
 from ssh_hosts.laptop import Laptop
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.root]
 
 MB = 1_000_000
 LINES = 30_000
@@ -31,8 +31,10 @@ async def site(ssh_site: Site) -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-async def laptop(site: Site, tmp_path: Path, at_laptop: Callable[..., Any], carrier: str) -> AsyncIterator[Laptop]:
-    async with at_laptop(site, tmp_path, carrier=carrier, submit_timeout=2.0, command_timeout=15.0) as there:
+async def laptop(
+    site: Site, tmp_path: Path, at_laptop: Callable[..., Any], remote_carrier: str
+) -> AsyncIterator[Laptop]:
+    async with at_laptop(site, tmp_path, carrier=remote_carrier, submit_timeout=2.0, command_timeout=15.0) as there:
         yield there
 
 
@@ -143,11 +145,11 @@ async def test_another_login_node_answers(laptop: Laptop, site: Site) -> None:
 
 
 async def test_a_lock_that_a_connection_took_with_it_is_taken_again(
-    laptop: Laptop, site: Site, tmp_path: Path, at_laptop: Callable[..., Any], carrier: str
+    laptop: Laptop, site: Site, tmp_path: Path, at_laptop: Callable[..., Any], remote_carrier: str
 ) -> None:
     """Two laptops see a submission without an answer; the first one's connection breaks. One of them brings it to its end."""
     (tmp_path / "other").mkdir()
-    async with at_laptop(site, tmp_path / "other", carrier=carrier, command_timeout=15.0) as other:
+    async with at_laptop(site, tmp_path / "other", carrier=remote_carrier, command_timeout=15.0) as other:
         site.slurm.freeze_controller()
         job = await laptop.submit("#!/bin/sh\nsleep 300\n")
         assert job["state"] == "SUBMITTING"
@@ -173,12 +175,12 @@ def _can_be_locked(path: Path) -> bool:
 
 
 async def test_keys_are_changed_under_load(
-    new_ssh_site: Callable[..., Site], at_laptop: Callable[..., Any], tmp_path: Path, carrier: str
+    new_ssh_site: Callable[..., Site], at_laptop: Callable[..., Any], tmp_path: Path, remote_carrier: str
 ) -> None:
     """As after a gigabyte, here after every megabyte; and the server allows two sessions."""
     site = new_ssh_site(nodes=1, login_options={"RekeyLimit": "1M", "MaxSessions": 2, "Subsystem": "sftp /bin/false"})
     data = os.urandom(MB) * 20
-    async with at_laptop(site, tmp_path, carrier=carrier) as laptop:
+    async with at_laptop(site, tmp_path, carrier=remote_carrier) as laptop:
         path = str(Path(f"~{site.user}").expanduser() / "large")
         await laptop.transport.write(path, data)
         job = await laptop.submit(f"#!/bin/sh\ncat {path}\n")

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ssh_hosts.ways import Way
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.remote, pytest.mark.root]
+pytestmark = [pytest.mark.slurm, pytest.mark.root]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -27,15 +27,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def notebook(
     cluster: EmbeddedCluster,
     login_host: SshHost,
-    carrier: str,
+    remote_carrier: str,
     short_tmp: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Any]:
     """The notebook of somebody who has no Slurm on this machine, but a profile."""
-    home = short_tmp / f"q-{carrier}"
+    home = short_tmp / f"q-{remote_carrier}"
     home.mkdir()
-    settings = Way(carrier, login_host).settings(cluster, home, str(home / "jobs"))
+    settings = Way(remote_carrier, login_host).settings(cluster, home, str(home / "jobs"))
     settings |= {name: str(home / name) for name in ("state_dir", "runtime_dir")}
     (home / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(home))

@@ -7,7 +7,9 @@ import contextlib
 import functools
 import os
 import secrets
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -92,7 +94,9 @@ async def desk_at(way: Way, cluster: Any, folder: Any, **settings: Any) -> Async
     """Start a core whose folders lie below ``folder``, where the settings do not name others."""
     env = cluster.env()
     job_root = settings.pop("job_root", str(folder / "jobs"))
-    core = Core(Settings(**{"state_dir": str(folder / "state"), **way.settings(cluster, folder, job_root), **settings}))
+    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short: Unix sockets live there
+    places = {"state_dir": str(folder / "state"), "runtime_dir": runtime, **way.settings(cluster, folder, job_root)}
+    core = Core(Settings(**{**places, **settings}))
     await core.start()
     try:
         if way.is_remote:
@@ -102,7 +106,10 @@ async def desk_at(way: Way, cluster: Any, folder: Any, **settings: Any) -> Async
             registered = await core.register_cluster(str(cluster.slurm_conf), env.get("PATH", os.defpath))
         yield Desk(core, registered, env, str(folder), way)
     finally:
+        if way.is_remote:  # else what carries it may stay
+            await core.disconnect("far")
         await core.stop()
+        shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH tidies up at the same time
 
 
 @pytest.fixture

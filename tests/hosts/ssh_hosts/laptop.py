@@ -7,6 +7,8 @@ import base64
 import contextlib
 import json
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -100,7 +102,9 @@ async def _at_laptop(
     profile = [f'[login]\nhost = "{host}"\nssh_config = "{site.ssh_config}"\ncarrier = "{carrier}"\n', "[slurm]\n"]
     profile += [f"{name} = {json.dumps(value)}\n" for name, value in (slurm or {}).items()]
     (folder / "sites" / f"{NAME}.toml").write_text("".join(profile))
-    places = {"job_root": str(folder / "jobs"), "state_dir": str(folder / "state"), "sites": [str(folder / "sites")]}
+    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short: Unix sockets live there
+    places = {"job_root": str(folder / "jobs"), "state_dir": str(folder / "state"), "runtime_dir": runtime}
+    places |= {"sites": [str(folder / "sites")]}
     core = Core(Settings(**{**places, **settings}))
     await core.start()
     laptop = Laptop(core, site)
@@ -112,7 +116,9 @@ async def _at_laptop(
     finally:
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
+        await core.disconnect(NAME)  # else what carries it may stay
         await core.stop()
+        shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH tidies up at the same time
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 
 from ssh_hosts.sshd import SshHost
 
-__all__ = ["Way", "carrier", "login_host", "pytest_generate_tests", "way"]
+__all__ = ["Way", "login_host", "pytest_generate_tests", "way"]
 
 CARRIERS = ("paramiko", "openssh")
 _REMOTE = [pytest.mark.remote, pytest.mark.root]
@@ -59,7 +59,7 @@ def _toml(values: dict[str, str]) -> str:
 
 @pytest.fixture(scope="session")
 def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> SshHost:
-    """A login node of all clusters of this session: a real sshd, processes and a /tmp of its own.
+    """A login node of all clusters of this session: a real sshd, processes and a /tmp of its own, two sessions, no SFTP.
 
     It sees what lies in ``short_tmp`` (the clusters) and in the folders of the tests, as on a shared file system.
     """
@@ -68,7 +68,8 @@ def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_facto
         users=["root"],
         own_network=False,
         shared=[short_tmp, tmp_path_factory.getbasetemp()],
-        options={"PermitRootLogin": "prohibit-password"},
+        options={"PermitRootLogin": "prohibit-password", "MaxSessions": 2},
+        sftp=False,
     )
 
 
@@ -81,14 +82,14 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test over each way there is."""
+    """Run a test over each way there is, or with each ``remote_carrier`` of SSH."""
+    # One worker takes a file's tests over one way: some files have a cluster of their own.
+    remote = [
+        pytest.param(name, marks=[*_REMOTE, pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}")])
+        for name in CARRIERS
+    ]
+    if "remote_carrier" in metafunc.fixturenames:
+        metafunc.parametrize("remote_carrier", remote)
     if "way" in metafunc.fixturenames:
-        ways = [pytest.param("local"), *(pytest.param(name, marks=_REMOTE) for name in CARRIERS)]
         marked = metafunc.definition.get_closest_marker("here_only")
-        metafunc.parametrize("way", ways[:1] if marked else ways, indirect=True)
-
-
-@pytest.fixture(params=CARRIERS)
-def carrier(request: pytest.FixtureRequest) -> str:
-    """What carries SSH: a test that asks for it runs once with each."""
-    return str(request.param)
+        metafunc.parametrize("way", ["local", *(remote if not marked else ())], indirect=True)
