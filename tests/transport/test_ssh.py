@@ -22,9 +22,18 @@ from jupyter_slurm.transport.ssh.transport import SshTransport
 pytestmark = pytest.mark.root
 
 
-@pytest.fixture(params=["paramiko", "openssh"])
+def pytest_generate_tests(metafunc):
+    """Both carry all of this; what another shell there changes, it does not change for one carrier alone."""
+    if "own_host" in metafunc.fixturenames:
+        pairs = [("paramiko", "dash"), ("paramiko", "bash"), ("openssh", "dash")]
+        metafunc.parametrize(("ssh_carrier", "own_host"), pairs, indirect=True)
+    elif "ssh_carrier" in metafunc.fixturenames:
+        metafunc.parametrize("ssh_carrier", ["paramiko", "openssh"], indirect=True)
+
+
+@pytest.fixture
 def ssh_carrier(request):
-    """Both carry all of this."""
+    """Who carries."""
     return request.param
 
 
@@ -62,7 +71,7 @@ def shell_host(ssh_host, new_user):
     return ssh_host(name="shells", users=list(users.values())), users
 
 
-@pytest.fixture(params=["dash", "bash"])
+@pytest.fixture
 def own_host(ssh_host, common, request):
     """A host that the test may break."""
     host = ssh_host(name="fragile", shared=[common], mounts={"/bin/sh": Path(f"/bin/{request.param}")})
