@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
+import signal
 import socket
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 from ssh_hosts import Site as RealSite
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import JobError, SlurmError, TunnelError, TunnelUnproven, UsageError
 from jupyter_slurm.services.core import Core
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
@@ -127,3 +130,115 @@ async def test_a_port_of_a_job_is_brought_here(by: str, tmp_path: Path, ssh_site
         await until(is_gone)
         with pytest.raises(ConnectionRefusedError):
             ask(tunnel["local_port"], b"")
+
+
+async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(tmp_path: Path, ssh_site: RealSite) -> None:
+    async with connected(tmp_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
+        job, port = await served(core)
+        node = ssh_site.nodes[(await core.job("far", job["key"]))["nodes"]]
+        node.stop()
+        try:
+            tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+            assert tunnel["way"] == "step"
+            assert "port 22" in tunnel["failed"]["ssh"]
+            answer = await asyncio.to_thread(ask, tunnel["local_port"], b"x" * 1000)
+            assert answer.endswith(b"x" * 1000)
+        finally:
+            node.start()
+        await core.cancel("far", job["key"])
+
+
+async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(tmp_path: Path, ssh_site: RealSite) -> None:
+    more = "[tunnels]\nports = [18100, 18200]\n"
+    async with connected(tmp_path, ssh_site, more) as core:
+        job, port = await served(core)
+        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+        local = tunnel["local_port"]
+        assert (await core.open_tunnel("far", {"job": job["key"], "port": port}))["id"] == tunnel["id"]
+        with socket.create_connection(("127.0.0.1", local), 60) as sock:
+            assert await asyncio.to_thread(sock.recv, 4) == b"node"
+            ssh_site.gateway.kill_sessions()
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(lambda: b"".join(iter(lambda: sock.recv(1 << 18), b"")))
+        # Made while the link is down, it waits, here for another one-time code.
+        assert (await asyncio.to_thread(ask, local, b"again")).endswith(b" again")
+    state = tmp_path / "state" / "tunnels.json"
+    assert state.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ConnectionRefusedError):
+        ask(local, b"")
+    async with connected(tmp_path, ssh_site, more) as core:
+        (found,) = core.list_tunnels("far")
+        assert (found["id"], found["local_port"]) == (tunnel["id"], local)
+        assert (await asyncio.to_thread(ask, local, b"once more")).endswith(b" once more")
+        assert core.list_tunnels("far")[0]["proven"]
+        closed = await core.close_tunnel("far", tunnel["id"])
+        assert closed["state"] == "closed"
+        assert core.list_tunnels("far") == []
+        await core.cancel("far", job["key"])
+
+
+@pytest.mark.parametrize("by", ["ssh", "step", "direct"])
+async def test_nobody_elses_program_is_led_to(by: str, tmp_path: Path, ssh_site: RealSite, alice: str) -> None:
+    """Another user listens on the port of the node: nothing is sent there, also by the way that can prove nothing."""
+    async with connected(tmp_path, ssh_site, f'[tunnels]\nways = ["{by}"]\nports = [18100, 18200]\n') as core:
+        job, _ = await served(core)
+        node = ssh_site.nodes[(await core.job("far", job["key"]))["nodes"]]
+        listen = (
+            "import socket; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True)\n"
+            "while True: print(s.accept()[0].recv(100), flush=True)"
+        )
+        argv = node.command("/usr/bin/python3", "-c", listen, user=alice)
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert process.stdout is not None
+        taken = int(process.stdout.readline())
+        try:
+            with pytest.raises(TunnelUnproven, match="cannot be proven" if by == "direct" else "another user"):
+                await core.open_tunnel("far", {"job": job["key"], "port": taken})
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            said = process.communicate()[0]
+        assert said in ("", "b''\n")
+        assert core.list_tunnels("far") == []
+        await core.cancel("far", job["key"])
+
+
+async def test_what_cannot_be_is_told(tmp_path: Path, ssh_site: RealSite) -> None:
+    async with connected(tmp_path, ssh_site, "[tunnels]\nports = [18100, 18101]\n") as core:
+        job, port = await served(core)
+        with pytest.raises(TunnelError, match="nothing listens on port 9 of node"):
+            await core.open_tunnel("far", {"job": job["key"], "port": 9})
+        for _ in range(2):  # the second has the first one's port: nothing is left behind
+            with pytest.raises(TunnelError, match="nothing listens"):
+                await core.open_tunnel("far", {"job": job["key"], "port": 9, "local_port": 18100})
+        others = [socket.create_server(("127.0.0.1", taken)) for taken in (18100, 18101)]
+        with others[0], others[1], pytest.raises(TunnelError, match="all from 18100 to 18101 are taken"):
+            await core.open_tunnel("far", {"job": job["key"], "port": port})
+        with pytest.raises(UsageError, match="is not on elsewhere"):
+            await core.open_tunnel("far", {"job": job["key"], "port": port, "node": "elsewhere"})
+        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port, "socket": True})
+        assert tunnel["local_port"] is None
+        assert Path(tunnel["socket"]).stat().st_mode & 0o777 == 0o600
+        await core.cancel("far", job["key"])
+
+        async def is_over() -> bool:
+            return bool((await core.job("far", job["key"]))["finished"])
+
+        await until(is_over)
+        with pytest.raises(JobError, match="does not run"):
+            await core.open_tunnel("far", {"job": job["key"], "port": port})
+
+
+async def test_a_port_of_the_login_node_is_brought_here(tmp_path: Path, ssh_site: RealSite) -> None:
+    async with connected(tmp_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
+        login = ssh_site.logins["login1"]
+        argv = login.command("/usr/bin/python3", "-c", _SERVER, user=ssh_site.user)
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        try:
+            tunnel = await core.open_tunnel("far", {"port": port})
+            assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
+            assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"login1 x"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

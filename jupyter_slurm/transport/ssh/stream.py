@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 
 import paramiko
 
@@ -27,7 +28,7 @@ class ChannelStream:
         """Wait for bytes."""
         data: bytes = self._channel.recv(size)
         if not data and not self._channel.eof_received:
-            raise ConnectionResetError("the connection to the far side broke")
+            raise ConnectionResetError(errno.ECONNRESET, "the connection to the far side broke")
         return data
 
     def sendall(self, data: bytes | memoryview) -> None:
@@ -36,7 +37,7 @@ class ChannelStream:
         while left:
             sent = self._channel.send(left[:_PIECE])
             if not sent:
-                raise ConnectionResetError("the far side has ended the connection")
+                raise ConnectionResetError(errno.ECONNRESET, "the far side has ended the connection")
             left = left[sent:]
 
     def shutdown_write(self) -> None:

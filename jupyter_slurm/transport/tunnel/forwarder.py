@@ -61,6 +61,9 @@ class Forwarder:
         name = listener.getsockname()
         self.address: str | int = str(name) if listener.family == socket.AF_UNIX else int(name[1])
         listener.setblocking(False)
+        self._ready = selectors.DefaultSelector()
+        self._ready.register(listener, selectors.EVENT_READ)
+        self._ready.register(self._wakes, selectors.EVENT_READ)
         threading.Thread(target=self._accept, name="jupyter-slurm-tunnel", daemon=True).start()
 
     @property
@@ -87,11 +90,9 @@ class Forwarder:
     # In threads -------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        with self._wakes, selectors.DefaultSelector() as ready:
-            ready.register(self._listener, selectors.EVENT_READ)
-            ready.register(self._wakes, selectors.EVENT_READ)
+        with self._wakes, self._ready:
             while not self._is_closed:
-                ready.select()
+                self._ready.select()
                 self._take()
 
     def _take(self) -> None:
