@@ -112,12 +112,10 @@ def _of_job(cluster: Cluster, reference: str) -> list[Place]:
     number = found["id"] or reference
     if not _is_running(found):
         state = found["state"] + ("" if found["known"] else "?")
-        raise JobError(
-            f"Job {number} is on no node: {state}. {found.get('reason_text') or ''}".strip(),
-            hint="`jupyter slurm jobs` lists those that are not over."
-            if found["finished"]
-            else "Ask again when it runs.",
-        )
+        hint = "`jupyter slurm jobs` lists those that are not over." if found["finished"] else "Ask again when it runs."
+        if found["state"] == "RUNNING":
+            hint = "Slurm has not said yet where it runs: ask again in a minute."
+        raise JobError(f"Job {number} is on no node: {state}. {found.get('reason_text') or ''}".strip(), hint=hint)
     return _nodes(cluster, found["nodes"], found)
 
 

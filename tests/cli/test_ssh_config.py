@@ -83,7 +83,7 @@ def test_ssh_and_rsync_reach_the_node_of_a_job(
     def is_taken_out() -> bool:
         return f"Taken out: {name}\n" in laptop.slurm("ssh-config", "--cluster", "far", "--write").text
 
-    wait_for(is_taken_out, "the end of the job to be seen", interval=1)
+    wait_for(is_taken_out, "the end of the job to be seen", timeout=120, interval=1)
     assert name not in ours.read_text()
     assert f"far-{both} " in ours.read_text()
     over = laptop.printed("ssh-config", job, "--cluster", "far")
