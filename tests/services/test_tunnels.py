@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +108,30 @@ def ask(port: int, data: bytes) -> bytes:
         return b"".join(iter(lambda: sock.recv(1 << 18), b""))
 
 
+@contextlib.contextmanager
+def stranger(site: RealSite, node: str, user: str) -> Iterator[int]:
+    """The port on which another user listens on a node; what that one hears is nothing."""
+    listen = (
+        "import socket; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True)\n"
+        "while True: print(s.accept()[0].recv(100), flush=True)"
+    )
+    argv = site.nodes[node].command("/usr/bin/python3", "-c", listen, user=user)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.communicate()[0] in ("", "b''\n")
+
+
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
 @pytest.mark.parametrize("by", ["ssh", "step"])
-async def test_a_port_of_a_job_is_brought_here(by: str, tmp_path: Path, ssh_site: RealSite) -> None:
-    async with connected(tmp_path, ssh_site, f'[tunnels]\nways = ["{by}"]\nports = [18100, 18200]\n') as core:
+async def test_a_port_of_a_job_is_brought_here(
+    by: str, carrier: str, tmp_path: Path, ssh_site: RealSite, alice: str
+) -> None:
+    more = f'carrier = "{carrier}"\n[tunnels]\nways = ["{by}"]\nports = [18100, 18200]\n'
+    async with connected(tmp_path, ssh_site, more) as core:
         job, port = await served(core)
         tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
         assert (tunnel["way"], tunnel["proven"], tunnel["state"]) == (by, True, "open")
@@ -122,7 +143,12 @@ async def test_a_port_of_a_job_is_brought_here(by: str, tmp_path: Path, ssh_site
         assert node.decode() == tunnel["node"]
         assert rest == data
         assert core.holds()["tunnels"] == 1
+        with stranger(ssh_site, tunnel["node"], alice) as taken, pytest.raises(TunnelUnproven, match="another user"):
+            await core.open_tunnel("far", {"job": job["key"], "port": taken})
+        assert len(core.list_tunnels("far")) == 1
         await core.cancel("far", job["key"])
+        if (by, carrier) != ("ssh", "paramiko"):
+            return
 
         async def is_gone() -> bool:
             return not core.list_tunnels("far")
@@ -177,28 +203,13 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(tmp_path
         await core.cancel("far", job["key"])
 
 
-@pytest.mark.parametrize("by", ["ssh", "step", "direct"])
-async def test_nobody_elses_program_is_led_to(by: str, tmp_path: Path, ssh_site: RealSite, alice: str) -> None:
-    """Another user listens on the port of the node: nothing is sent there, also by the way that can prove nothing."""
-    async with connected(tmp_path, ssh_site, f'[tunnels]\nways = ["{by}"]\nports = [18100, 18200]\n') as core:
+async def test_a_way_that_can_prove_nothing_is_not_used(tmp_path: Path, ssh_site: RealSite, alice: str) -> None:
+    more = '[tunnels]\nways = ["direct"]\nports = [18100, 18200]\n'
+    async with connected(tmp_path, ssh_site, more) as core:
         job, _ = await served(core)
-        node = ssh_site.nodes[(await core.job("far", job["key"]))["nodes"]]
-        listen = (
-            "import socket; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True)\n"
-            "while True: print(s.accept()[0].recv(100), flush=True)"
-        )
-        argv = node.command("/usr/bin/python3", "-c", listen, user=alice)
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        assert process.stdout is not None
-        taken = int(process.stdout.readline())
-        try:
-            with pytest.raises(TunnelUnproven, match="cannot be proven" if by == "direct" else "another user"):
-                await core.open_tunnel("far", {"job": job["key"], "port": taken})
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            said = process.communicate()[0]
-        assert said in ("", "b''\n")
-        assert core.list_tunnels("far") == []
+        node = (await core.job("far", job["key"]))["nodes"]
+        with stranger(ssh_site, node, alice) as taken, pytest.raises(TunnelUnproven, match="cannot be proven"):
+            await core.open_tunnel("far", {"job": job["key"], "port": taken})
         await core.cancel("far", job["key"])
 
 
