@@ -135,7 +135,7 @@ class Tunnel:
         told = {name: value for name, value in asdict(asked).items() if name != "submitted"}
         return {
             **told,
-            "job": asked.job or None,
+            "job": self.goal.job or None,
             "node": self.goal.node or None,
             "url": f"http://127.0.0.1:{asked.local_port}/" if asked.local_port else None,
             "way": kind or None,

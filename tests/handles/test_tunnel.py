@@ -1,0 +1,74 @@
+"""What a person is shown of a tunnel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel, tunnels
+
+_DATA = {
+    "id": "0" * 16,
+    "job": "12",
+    "node": "node1",
+    "port": 8888,
+    "local_port": 8000,
+    "socket": None,
+    "url": "http://127.0.0.1:8000/",
+    "way": "step",
+    "proven": True,
+    "state": "open",
+    "message": "",
+}
+
+
+class Client:
+    """Remembers what the API is asked, and has one tunnel."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.open = [_DATA]
+
+    def get(self, path: str) -> Any:
+        return self.open
+
+    def post(self, path: str, json: Any = None) -> Any:
+        self.asked.append((path, json))
+        if path.endswith("/close"):
+            self.open = []
+            return {**_DATA, "state": "closed"}
+        return _DATA
+
+
+def test_a_tunnel_says_where_it_is_and_where_it_leads() -> None:
+    client: Any = Client()
+    cluster = Cluster(client, "far")
+    with open_tunnel(cluster, "12", 8888, local_port=8000) as tunnel:
+        assert (tunnel.port, tunnel.socket, tunnel.url) == (8000, None, "http://127.0.0.1:8000/")
+        assert repr(tunnel) == "http://127.0.0.1:8000/ leads to port 8888 of job 12 on node1, by a step of the job"
+        assert 'href="http://127.0.0.1:8000/"' in tunnel._repr_html_()
+        assert repr(tunnels(cluster)) == f"[{tunnel!r}]"
+    assert [path for path, _ in client.asked] == [
+        "/v1/clusters/far/tunnels",
+        f"/v1/clusters/far/tunnels/{'0' * 16}/close",
+    ]
+    assert client.asked[0][1] == {"job": "12", "port": 8888, "local_port": 8000, "node": None, "socket": False}
+    assert "(closed)" in repr(tunnel.refresh())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"proven": False}, "cannot be proven"),
+        ({"state": "broken", "message": "<b>gone</b>"}, "(broken: <b>gone</b>)"),
+        ({"job": None, "node": None, "way": "login"}, "port 8888 of the login node"),
+        ({"url": None, "local_port": None, "socket": "/run/x"}, "/run/x leads"),
+    ],
+)
+def test_what_is_not_as_usual_is_told(changed: dict[str, Any], said: str) -> None:
+    client: Any = Client()
+    tunnel = Tunnel(Cluster(client, "far"), {**_DATA, **changed})
+    assert said in repr(tunnel)
+    assert "<b>" not in tunnel._repr_html_()
