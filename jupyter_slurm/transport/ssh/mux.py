@@ -260,6 +260,9 @@ class Channel:
         finally:
             for pair in pairs:
                 pair[1].close()
+            with self._lock:
+                if self._closed and not self._users:  # before it had these ends
+                    self._free()
 
     def renew(self, control: Control) -> None:
         """Try again by another connection, after a refusal."""
