@@ -32,7 +32,8 @@ SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o
 # Slurm of its own. What is slow is heavy, too, and runs alone afterwards.
 JOBS ?= 6
 PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
-PYTEST_REMOTE = $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "remote and not bench"
+# These wait still longer, for connections to be given up.
+PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
 .DELETE_ON_ERROR:
