@@ -18,6 +18,7 @@ import pytest
 from ssh_hosts import Site as RealSite
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import JobError, SlurmError, TunnelError, TunnelUnproven, UsageError
 from jupyter_slurm.services.core import Core
 
@@ -85,16 +86,17 @@ async def until(true: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
     return found
 
 
-async def served(core: Core, *options: str, text: str = _SERVER) -> tuple[dict[str, Any], int]:
+async def served(core: Core, name: str = "far", env: dict[str, str] | None = None) -> tuple[dict[str, Any], int]:
     """A job that serves on a port of its node's loopback."""
     key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
-    asked = {"key": key, "kind": "script", "text": text, "options": [*options], "args": [], "context": {}}
-    job = await core.submit("far", {**asked, "python": None})
+    context = {} if env is None else {"env": env, "cwd": "/tmp"}
+    asked = {"key": key, "kind": "script", "text": _SERVER, "options": [], "args": [], "context": context}
+    job = await core.submit(name, {**asked, "python": None, "dry_run": False})
 
     async def port() -> int | None:
         with contextlib.suppress(SlurmError):
-            said = (await core.output("far", key, "stdout", 0, None))[0]
-            now = await core.job("far", key)
+            said = (await core.output(name, key, "stdout", 0, None))[0]
+            now = await core.job(name, key)
             return int(said) if said.endswith(b"\n") and now["state"] == "RUNNING" and now["nodes"] else None
         return None
 
@@ -253,3 +255,22 @@ async def test_a_port_of_the_login_node_is_brought_here(tmp_path: Path, ssh_site
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+
+async def test_on_a_login_node_itself(tmp_path: Path, cluster: EmbeddedCluster) -> None:
+    """No SSH on the way; the node of the embedded cluster takes none either."""
+    settings = Settings(
+        job_root=str(tmp_path / "jobs"), state_dir=str(tmp_path / "state"), runtime_dir=str(tmp_path / "run")
+    )
+    core = Core(settings)
+    await core.start()
+    try:
+        env = cluster.env()
+        name = (await core.register_cluster(env["SLURM_CONF"], env["PATH"]))["id"]
+        job, port = await served(core, name=name, env=env)
+        tunnel = await core.open_tunnel(name, {"job": job["key"], "port": port})
+        assert tunnel["way"] == "step"
+        assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x" * 9)).endswith(b" " + b"x" * 9)
+        await core.cancel(name, job["key"])
+    finally:
+        await core.stop()

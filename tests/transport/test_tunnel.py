@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 from ssh_hosts import SshHost
 
@@ -24,6 +25,7 @@ from jupyter_slurm.errors import SlurmError, TunnelError, TunnelUnproven
 from jupyter_slurm.runner import relay
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.ssh.packets import OrderlyPacketizer
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv
@@ -269,6 +271,55 @@ async def test_a_host_that_swallows_everything_is_not_taken_for_a_dead_link(
         login_node.run("ip", "route", "del", "203.0.113.7")
     assert (await there.transport.run(["true"])).exit_code == 0
     assert there.link.generation == 1
+
+
+@pytest.mark.root
+async def test_new_keys_are_agreed_upon_in_the_middle_of_a_transfer(
+    connect: Callable[..., Any],
+    login_node: SshHost,
+    serve: Callable[..., int],
+    new_forwarder: Callable[..., Forwarder],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(OrderlyPacketizer, "REKEY_BYTES", 3 << 20)
+    port = serve(login_node)
+    there = await connected(connect, login_node)
+    forwarder = new_forwarder(lambda: there.transport.dial("127.0.0.1", port, 10))
+    data = secrets.token_bytes(20_000_000)
+    assert await asyncio.to_thread(ask, forwarder.address, data) == data
+    assert there.link.generation == 1
+
+
+def test_nothing_follows_the_end_of_a_channel() -> None:
+    """Until the server uses its number for another one."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        packets = OrderlyPacketizer(ours)
+
+        def send(kind: int, channel: int) -> bytes:
+            message = paramiko.Message()
+            message.add_byte(bytes([kind]))
+            message.add_int(channel)
+            packets.send_message(message)
+            theirs.setblocking(False)
+            try:
+                return theirs.recv(1000)
+            except BlockingIOError:
+                return b""
+
+        assert send(94, 1)
+        assert send(97, 1)
+        assert [send(kind, 1) for kind in (94, 96, 93, 97)] == [b""] * 4
+        assert send(94, 2)
+        opened = paramiko.Message()
+        opened.add_byte(bytes([91]))
+        for number in (7, 1, 100, 100):
+            opened.add_int(number)
+        ahead = paramiko.packet.Packetizer(theirs)
+        theirs.setblocking(True)
+        ahead.send_message(opened)
+        assert packets.read_message()[0] == 91
+        assert send(94, 1)
 
 
 # The local end ------------------------------------------------------------------------------------------------------
