@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.once import Workers
 from jupyter_slurm.transport.peers import is_ours, peer_uid
 from jupyter_slurm.transport.tunnel.splice import reset, splice
 
@@ -57,6 +58,7 @@ class Forwarder:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_closed = False
+        self._workers = Workers()  # a thread that is used again costs a connection less than a new one
         self._waker, self._wakes = socket.socketpair()
         name = listener.getsockname()
         self.address: str | int = str(name) if listener.family == socket.AF_UNIX else int(name[1])
@@ -82,6 +84,7 @@ class Forwarder:
             with contextlib.suppress(OSError):
                 os.unlink(self.address)
         self._waker.close()
+        self._workers.close()
         self._listener.close()  # at once: the port is free when this returns
         for sock in opened:
             with contextlib.suppress(OSError):
@@ -120,7 +123,7 @@ class Forwarder:
                 return False
             self._open.add(sock)
         try:
-            threading.Thread(target=self._carry, args=(sock,), name="jupyter-slurm-tunnel-up", daemon=True).start()
+            self._workers.run(lambda: self._carry(sock))
         except RuntimeError:  # no more threads
             self._open.discard(sock)
             return False
@@ -138,8 +141,8 @@ class Forwarder:
                 self._told(told)
             else:
                 self._told(None)
-                splice(sock, stream)
-        except OSError:
+                splice(sock, stream, self._workers.run)
+        except (OSError, RuntimeError):
             reset(sock)
         finally:
             with self._lock:

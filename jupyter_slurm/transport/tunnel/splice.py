@@ -10,6 +10,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable
 
 from jupyter_slurm.transport.base import Stream
 
@@ -28,20 +29,24 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-def splice(sock: socket.socket, stream: Stream) -> None:
-    """Carry bytes between a local connection and a stream, and close both in the end; blocks until then."""
+def splice(sock: socket.socket, stream: Stream, run: Callable[[Callable[[], None]], None]) -> None:
+    """Carry bytes between a local connection and a stream, and close both in the end; blocks until then.
+
+    ``run`` does a thing in another thread, at once.
+    """
     connection = _Splice(sock, stream)
-    receiving = threading.Thread(target=connection.receive, name="jupyter-slurm-tunnel-down", daemon=True)
-    receiving.start()
-    connection.send()
-    receiving.join()
-    connection.close()
+    try:
+        run(connection.receive)
+        connection.send()
+        connection.received.wait()
+    finally:
+        connection.close()
 
 
 class _Splice:
     def __init__(self, sock: socket.socket, stream: Stream) -> None:
         self._sock, self._stream = sock, stream
-        self._sent = threading.Event()
+        self._sent, self.received = threading.Event(), threading.Event()
         self._is_broken = False
 
     def send(self) -> None:
@@ -71,6 +76,7 @@ class _Splice:
                 pass
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RD)  # wakes the other thread
+        self.received.set()
 
     def close(self) -> None:
         """Close both ends: as broken, if one was."""
