@@ -359,14 +359,15 @@ async def test_a_refusal_is_not_asked_for_again_and_again(own_host, connect):
 async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, connect, new_folder, ssh_carrier):
     folder = new_folder(own_host.user)
     one = connect(own_host)
-    pace = 2 if ssh_carrier == "openssh" else 1  # it takes a process of its own to log in again
     rng, cuts = random.Random(3), 0
     await one.transport.run(["true"])
 
     async def cut() -> None:
         nonlocal cuts
         while True:
-            await asyncio.sleep(pace * rng.uniform(0.05, 0.4))
+            await asyncio.sleep(rng.uniform(0.05, 0.4))
+            while ssh_carrier == "openssh" and not one.link.is_alive:  # it takes a process of its own to log in again
+                await asyncio.sleep(0.05)
             cuts += await asyncio.to_thread(own_host.kill_sessions) > 0
 
     knife = asyncio.create_task(cut())

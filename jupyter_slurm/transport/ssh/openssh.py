@@ -171,14 +171,14 @@ class Master:
     def open_session(self, timeout: float) -> Channel:
         """Return a session for one command; whether there can be one more is known when that starts."""
         session = _Session(self, Control(self._path, timeout), timeout)
-        self._channels.add(session)
+        self._keep(session)
         return session
 
     def dial(self, host: str, port: int, timeout: float) -> Dialled:
         """Return a stream to what listens on a port of a host, as the host at the end sees it."""
         said = self._log_size()
         stream = Dialled(Control(self._path, timeout), self, self.forget)
-        self._channels.add(stream)
+        self._keep(stream)
         try:
             stream.connect(host, port)
         except TimeoutError:
@@ -192,6 +192,12 @@ class Master:
             raise
         stream.settimeout(None)
         return stream
+
+    def _keep(self, channel: Channel) -> None:
+        """Note a channel, which ends with us."""
+        self._channels.add(channel)
+        if self._is_closed:  # perhaps since it was begun
+            channel.close()
 
     def forget(self, channel: Channel) -> None:
         """Let go of a channel that is closed."""

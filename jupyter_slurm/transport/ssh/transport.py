@@ -313,8 +313,8 @@ def _execute(channel: Session, text: str) -> None:
         channel.recv(1)
     except paramiko.ChannelException:
         raise  # there can be no such session: nothing was run
-    except (paramiko.SSHException, OSError, EOFError):
-        pass
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise LinkLost("the connection broke") from error  # whether it ran is not known: the next one does it again
     finally:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             channel.close()
