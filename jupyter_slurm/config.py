@@ -62,6 +62,11 @@ class Settings(Configurable):
     output_limit = Integer(
         262_144, min=1024, help="Bytes of a job's output that are kept in the notebook (its end); the file has all."
     ).tag(config=True)
+    display_limit = Integer(
+        33_554_432,
+        min=1024,
+        help="Bytes of a job's figures and tables that are shown in the notebook; its file has all.",
+    ).tag(config=True)
     live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
 
     @default("job_root")

@@ -225,7 +225,8 @@ class Routes:
     async def _stream_job(self, call: Call) -> Reply:
         cluster, job = call.path["cluster"], call.path["job"]
         await self._core.job(cluster, job)  # an unknown job is a 404, not a stream
-        offsets = {"stdout": call.query["stdout"], "stderr": call.query["stderr"]}
+        asked = ("stdout", "stderr", "display")
+        offsets = {stream: call.query[stream] for stream in asked if call.query[stream] is not None}
         return await self._send(call, self._core.stream(cluster, job, offsets))
 
     async def _stream_events(self, call: Call) -> Reply:

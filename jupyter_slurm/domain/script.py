@@ -9,7 +9,7 @@ import ast
 import re
 import shlex
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from jupyter_slurm.domain.options import HET
@@ -25,7 +25,6 @@ MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 """Slurm refuses scripts over ``max_script_size`` (4 MiB unless the site says otherwise) with a misleading message."""
 
 _ADD = "Add #!/bin/bash as its first line if it is a shell script."
-_IPYTHON = re.compile(r"\s*(%%?|!|\?).*|.*\?\??\s*", re.DOTALL)
 _LATE_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
 _HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts, with a complaint of sbatch
 _COMPONENT = re.compile(r"(?:hetjob|packjob)(?!\S)", re.IGNORECASE)
@@ -44,8 +43,15 @@ def quote_argv(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
-def classify(cell: str) -> Kind:
+def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
     """Tell what a cell is: a script when its first line begins with ``#!``, else Python that compiles.
+
+    Parameters
+    ----------
+    cell : str
+        Its text.
+    transform : callable, optional
+        Makes Python of the text of a cell: IPython's magics and ``!commands``.
 
     Raises
     ------
@@ -70,7 +76,7 @@ def classify(cell: str) -> Kind:
             "the #! is not at the very beginning of the cell, so Slurm would not take it for a script",
             hint="Delete what stands before it, blank lines included.",
         )
-    _check_python(cell)
+    _check_python(cell, transform)
     return "python"
 
 
@@ -84,21 +90,16 @@ def _size(cell: str) -> int:
         raise CellError(text, hint="Take it out.", line=line) from None
 
 
-def _check_python(cell: str) -> None:
+def _check_python(cell: str, transform: Callable[[str], str]) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the job gives them, once
-            compile(cell, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            compile(transform(cell), "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         number = getattr(error, "lineno", None)
         lines = cell.splitlines()
         shown = lines[number - 1].strip() if number and number <= len(lines) else ""
         where = f" (line {number}: {shown[:80]!r})" if number else ""
-        if shown and _IPYTHON.fullmatch(shown):
-            raise CellError(
-                f"a job's Python cell cannot use IPython's magics or !commands{where}",
-                hint="Write it in plain Python (subprocess), or as a script: #!/bin/bash as the first line.",
-            ) from None
         reason = getattr(error, "msg", None) or str(error)
         raise CellError(f"the cell is neither a script nor Python: {reason}{where}", hint=_ADD, line=number) from None
 

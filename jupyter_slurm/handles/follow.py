@@ -20,11 +20,13 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.handles import background
 from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.displays import Displays
 from jupyter_slurm.handles.terminal import Screen
 
-__all__ = ["STREAMS", "Follower"]
+__all__ = ["DISPLAY", "STREAMS", "Follower"]
 
 STREAMS = ("stdout", "stderr")
+DISPLAY = "display"
 _SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
 _SETTLES = 0.2  # seconds in which a fresh job has nothing to tell, and its cell and sbatch are better left alone
 
@@ -42,22 +44,32 @@ class Follower:
         What is known of it.
     limit : int
         Bytes of each stream that are kept.
+    display_limit : int
+        Bytes of figures, tables and the like that are kept.
     from_start : bool
         The job is fresh: no need to look how much it has printed already.
     """
 
     def __init__(
-        self, cluster: Cluster, reference: str, data: Mapping[str, Any], *, limit: int, from_start: bool = False
+        self,
+        cluster: Cluster,
+        reference: str,
+        data: Mapping[str, Any],
+        *,
+        limit: int,
+        display_limit: int,
+        from_start: bool = False,
     ) -> None:
         self.data: dict[str, Any] = dict(data)
         self.screens = {stream: Screen(limit) for stream in STREAMS}
+        self.displays = Displays(display_limit)
         self.skipped = dict.fromkeys(STREAMS, 0)
         self.error: SlurmError | None = None
         self.trouble = ""
         self.ended = threading.Event()
         self.lock = threading.RLock()
         self._cluster, self._reference, self._limit = cluster, reference, limit
-        self._offsets: dict[str, int] | None = dict.fromkeys(STREAMS, 0) if from_start else None
+        self._offsets: dict[str, int] | None = dict.fromkeys((*STREAMS, DISPLAY), 0) if from_start else None
         self._listeners: list[Callable[[str, bytes], None]] = []
         self.started = False
 
@@ -69,7 +81,10 @@ class Follower:
                 background.spawn(self._run(), contextvars.copy_context())
 
     def listen(self, listener: Callable[[str, bytes], None]) -> None:
-        """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end."""
+        """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end.
+
+        Of what is shown beside text (the stream ``display``) it gets the text that stands for it.
+        """
         with self.lock:
             self._listeners.append(listener)
 
@@ -115,7 +130,7 @@ class Follower:
 
     def _places(self) -> dict[str, int]:
         """Return where to begin in each stream, so that a long log is not transferred for its end."""
-        places = dict.fromkeys(STREAMS, 0)
+        places = dict.fromkeys((*STREAMS, DISPLAY), 0)
         for stream in STREAMS:
             try:
                 _, size = self._cluster.client.get_bytes(
@@ -140,6 +155,11 @@ class Follower:
     def _take_output(self, stream: str, offset: int, data: bytes) -> None:
         assert self._offsets is not None
         with self.lock:
+            if stream == DISPLAY:
+                self._offsets[stream] = offset + len(data)
+                data = self.displays.feed(data).encode("utf-8", "replace")
+                self._tell(stream, data)
+                return
             if offset < self._offsets[stream]:  # the file was written anew
                 self.screens[stream] = Screen(self._limit)
                 self.skipped[stream] = 0

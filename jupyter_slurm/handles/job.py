@@ -329,7 +329,12 @@ class Job:
         if self._follower is None:
             limit = settings().output_limit
             self._follower = Follower(
-                self._cluster, self._reference, self._data, limit=limit, from_start=self._from_start
+                self._cluster,
+                self._reference,
+                self._data,
+                limit=limit,
+                display_limit=settings().display_limit,
+                from_start=self._from_start,
             )
         if start:
             self._follower.start()

@@ -144,6 +144,9 @@ class Screen:
             self._column = step - 1
         elif final == "K":
             self._erase(count)
+        elif final == "J" and count in (2, 3):  # and from its beginning: what comes next is the first line again
+            self._lines, self._row, self._column, self._size = [""], 0, 0, 0
+            self._chars, self._styles, self.dropped = [], [], False
         elif final == "J" and count == 0:
             self._erase(0)
             self._size -= sum(len(line) + 1 for line in self._lines[self._row + 1 :])

@@ -72,6 +72,8 @@ class View:
         self._id = "jupyter-slurm-" + secrets.token_hex(8)
         self._lock = threading.Lock()
         self._closed = False
+        self._drawn: list[int] = []  # of each output beside the job's own: which version is there
+        self._parent: dict[str, Any] = dict(getattr(shell.display_pub, "parent_header", None) or {})
 
     def open(self, *, live: bool = True) -> None:
         """Show the job under the cell being run and, if ``live``, keep it up to date."""
@@ -122,9 +124,48 @@ class View:
         with follower.lock:
             data, shown = follower.data, panes(follower, self._limit)
             trouble = follower.error.message if follower.error else follower.trouble
+            if count := follower.displays.left_out:
+                said = f"{count} figures, tables or updates of them are not shown; all are in {data.get('folder')}."
+                data = {**data, "warnings": [*(data.get("warnings") or []), said]}
         drawn = bundle(data, shown, trouble)
         self._shell.display_pub.publish(drawn, transient={"display_id": self._id}, update=update)
-        return sum(map(len, drawn.values()))
+        return sum(map(len, drawn.values())) + self._publish_displays()
+
+    def _publish_displays(self) -> int:
+        """Show figures, tables and the like below the job, each in a place of its own; return how much that was."""
+        with self._follower.lock:
+            shown = list(self._follower.displays.shown)
+        size = 0
+        for place, output in enumerate(shown):
+            if place == len(self._drawn):
+                self._send(place, output.data, output.metadata, update=False)
+                self._drawn.append(output.version)
+            elif self._drawn[place] != output.version:
+                self._send(place, output.data, output.metadata, update=True)
+                self._drawn[place] = output.version
+            else:
+                continue
+            size += output.size
+        for place in range(len(shown), len(self._drawn)):  # it was cleared; the place is used again
+            if self._drawn[place]:
+                self._send(place, {}, {}, update=True)
+                self._drawn[place] = 0
+        return size
+
+    def _send(self, place: int, data: dict[str, Any], metadata: dict[str, Any], *, update: bool) -> None:
+        """Publish under the cell that shows the job, also when another one runs by now."""
+        publisher = self._shell.display_pub
+        transient = {"display_id": f"{self._id}-{place}"}
+        if not self._parent or getattr(publisher, "session", None) is None:
+            publisher.publish(data, metadata, transient=transient, update=update)
+            return
+        publisher.session.send(
+            publisher.pub_socket,
+            "update_display_data" if update else "display_data",
+            {"data": data, "metadata": metadata, "transient": transient},
+            parent=self._parent,
+            ident=publisher.topic,
+        )
 
 
 def _tick(age: float) -> float:

@@ -106,7 +106,7 @@ class _echo:  # noqa: N801  used like contextlib's own
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
-        self._filters = {"stdout": IncrementalFilter(), "stderr": IncrementalFilter()}
+        self._filters = {stream: IncrementalFilter() for stream in ("stdout", "stderr", "display")}
         self._said = ""
 
     def __enter__(self) -> _echo:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from IPython.core.inputtransformer2 import TransformerManager
+
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
@@ -60,7 +62,8 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
         _check(parsed)
-    kind = classify(cell)
+    transformer: Any = TransformerManager
+    kind = classify(cell, transformer().transform_cell)  # not the notebook's own, which may know more
     header_options(cell)  # a quote left open is refused here, not by the node
     if kind == "script" and "python" in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")

@@ -1,7 +1,8 @@
 """Run a Python cell inside its job: ``python -u cell.py JOBDIR [args]``. Python 3.8+, standard library only.
 
-It claims the job directory first, so that a job which Slurm holds twice runs once. It tells when it starts and ends by
-files in the cluster's events folder, and leaves the exit code in ``end.json`` (``end.TASK.json`` for an array task).
+The cell runs under IPython where this Python has it (``shell.py``), else as Python alone. The job directory is claimed
+first, so that a job which Slurm holds twice runs once. Files in the cluster's events folder tell its start and end; the
+exit code is left in ``end.json`` (``end.TASK.json`` for an array task), what the cell shows in ``display.jsonl``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ast
 import asyncio
 import atexit
 import contextlib
+import importlib.util
 import inspect
 import io
 import json
@@ -49,6 +51,11 @@ class Place:
         with open(path, encoding="utf-8") as file:
             return file.read()
 
+    def display(self) -> Any:
+        """Return the record of what the cell shows."""
+        path = os.path.join(self.folder, f"display{self.suffix}.jsonl")
+        return beside("display").Record(path, self.job_id, int(os.environ.get("SLURM_RESTART_COUNT") or 0))
+
     def tell(self, event: str) -> None:
         """Leave a sign in the events folder; never a reason to fail."""
         folder = self.job.get("events")
@@ -75,6 +82,20 @@ class Place:
     def _write(path: str, text: str) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
+
+
+def beside(name: str) -> types.ModuleType:
+    """Load another file of the runner: it lies beside this one, under the same prefix."""
+    spec = importlib.util.spec_from_file_location(f"jupyter_slurm_{name}", __file__[: -len("cell.py")] + f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = writes
+    return module
 
 
 def run_source(source: str, filename: str, namespace: dict[str, Any]) -> None:
@@ -107,31 +128,69 @@ def print_error(error: BaseException, filename: str) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != filename:
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace or error.__traceback__)
+    if trace is None and not isinstance(error, SyntaxError):  # that one shows its line itself
+        trace = error.__traceback__
+    traceback.print_exception(type(error), error, trace)
 
 
-def run_cell(job: dict[str, Any], args: list[str]) -> int:
+def has(name: str) -> bool:
+    """Tell whether this Python has a package."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def run_cell(place: Place, args: list[str]) -> int:
     """Run the cell of a job record; return the exit code that a shell would see."""
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    cell = job["cell"]
-    sys.argv = [cell["filename"], *args]
+    source, filename = place.job["cell"]["source"], place.job["cell"]["filename"]
+    sys.argv = [filename, *args]
     sys.path[0] = ""
+    choose_backend()
+    if has("IPython"):
+        return exit_code(beside("shell").run(source, filename, main, place.display()))
     try:
-        run_source(cell["source"], cell["filename"], main.__dict__)
-    except SystemExit as stop:
-        if stop.code is None or isinstance(stop.code, int):
-            return stop.code or 0
-        sys.stderr.write(f"{stop.code}\n")
-        return 1
-    except KeyboardInterrupt as error:
-        print_error(error, cell["filename"])
-        return 130
+        run_plain(source, filename, main, place.display())
     except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
-        print_error(error, cell["filename"])
-        return 1
+        if not isinstance(error, SystemExit):
+            print_error(error, filename)
+        return exit_code(error)
     return 0
+
+
+def run_plain(source: str, filename: str, main: types.ModuleType, record: Any) -> None:
+    """Run a cell as Python alone."""
+    plain = beside("display").Plain(record)
+    plain.install()
+    try:
+        run_source(source, filename, main.__dict__)
+    except SyntaxError as error:
+        if error.filename == filename and error.text and error.text.lstrip().startswith(("%", "!", "?")):
+            sys.stderr.write(f"magics and !commands need IPython, which {sys.executable} does not have\n")
+        raise
+    finally:
+        plain.figures()
+
+
+def choose_backend() -> None:
+    """Have matplotlib draw figures for a notebook, or into files only: a node has no screen."""
+    inline = "module://matplotlib_inline.backend_inline"
+    is_possible = has("IPython") and has("matplotlib_inline")
+    chosen = os.environ.get("MPLBACKEND", inline)
+    if chosen in (inline, "inline"):  # a kernel's own choice travels with the cell's environment
+        os.environ["MPLBACKEND"] = inline if is_possible else "agg"
+
+
+def exit_code(error: BaseException | None) -> int:
+    """Return what a shell sees of the end of a cell."""
+    if isinstance(error, SystemExit):
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        sys.stderr.write(f"{error.code}\n")
+    return 0 if error is None else 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
 def main() -> int:
@@ -150,7 +209,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    result["exit_code"] = run_cell(place.job, sys.argv[2:]) & 0xFF
+    result["exit_code"] = run_cell(place, sys.argv[2:]) & 0xFF
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -7,7 +7,10 @@ import hashlib
 import json
 from importlib import resources
 
-__all__ = ["cluster_id", "read_about", "shipped"]
+__all__ = ["RUNNER", "cluster_id", "read_about", "runner_digest", "shipped"]
+
+RUNNER = ("cell.py", "display.py", "shell.py")
+"""The files of the runner; the first one is what a job starts, and it finds the others beside itself."""
 
 
 def cluster_id(slurm_conf: str | None) -> str:
@@ -30,3 +33,9 @@ def read_about(raw: bytes) -> tuple[str | None, str | None] | None:
 def shipped(name: str) -> bytes:
     """Return the content of a file of the runner."""
     return resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
+
+
+@functools.cache
+def runner_digest() -> str:
+    """Return what names the runner's files: their content, so that versions do not meet."""
+    return hashlib.sha256(b"\0".join(shipped(name) for name in RUNNER)).hexdigest()[:8]

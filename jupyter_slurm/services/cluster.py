@@ -295,7 +295,7 @@ class Cluster:
     async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
         """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
         entry = await self.entry(reference)
-        path = entry.of_task(_task_of(reference, entry)).paths()[stream]
+        path = entry.of_task(_task_of(reference, entry)).path(stream)
         return await output.read_output(self._transport, path, offset, limit, finished=entry.is_finished)
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
@@ -303,6 +303,8 @@ class Cluster:
         entry = await self.entry(reference)
         task = _task_of(reference, entry)
         positions = {name: offsets.get(name, 0) for name in output.STREAMS}
+        if output.DISPLAY in offsets:
+            positions[output.DISPLAY] = offsets[output.DISPLAY]
         with self.tracker.listening(entry) as changed:
             self.watcher.wake()
             follow = output.follow(

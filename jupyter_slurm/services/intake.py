@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import posixpath
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +11,7 @@ from weakref import WeakValueDictionary
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services import submission
-from jupyter_slurm.services.about import shipped
+from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import dump, is_key
 from jupyter_slurm.services.settling import Settler
@@ -80,7 +79,7 @@ class Intake:
         known = self._tracker.find(asked["key"])
         if known is not None and (known.id is not None or known.is_finished):
             return known.as_dict()
-        runner = self._runner_path("cell.py")
+        runner = self._runner_path(RUNNER[0])
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
@@ -175,14 +174,14 @@ class Intake:
         if self._is_prepared:
             return
         await self._transport.make_dir(self._folder.events)
-        await self._transport.write(self._runner_path("cell.py"), shipped("cell.py"))
+        for name in RUNNER[::-1]:  # the one that is started comes last
+            await self._transport.write(self._runner_path(name), shipped(name))
         await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._about()))
         self._is_prepared = True
 
     def _runner_path(self, name: str) -> str:
-        """Return where a file of the runner lies: its content is in its name, so that versions do not meet."""
-        digest = hashlib.sha256(shipped(name)).hexdigest()[:8]
-        return posixpath.join(self._folder.path, f"runner-{digest}-{name}")
+        """Return where a file of the runner lies."""
+        return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name}")
 
     async def _doubts(self, python: str | None) -> list[str]:
         """Say what speaks against a Python on the nodes; never a reason not to submit."""

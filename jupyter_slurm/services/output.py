@@ -10,12 +10,12 @@ from typing import Any
 
 from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.entry import Entry
-from jupyter_slurm.services.paths import STREAMS
+from jupyter_slurm.services.paths import DISPLAY, STREAMS
 from jupyter_slurm.services.tails import Tails
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.base import LinkLost
 
-__all__ = ["STREAMS", "follow", "read_output"]
+__all__ = ["DISPLAY", "STREAMS", "follow", "read_output"]
 
 _CHUNK = 262_144
 _AGAIN = 5.0  # seconds after which what could not be read is tried again
@@ -56,9 +56,9 @@ async def follow(
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     """Yield what a job prints and becomes, until it is over and everything has been said.
 
-    ``offsets`` says how much of each stream the listener has already. A negative one asks for the end only: the first
-    event says where that begins. ``changed`` is set when the job becomes something else; ``printed`` is called when
-    there was something.
+    ``offsets`` says how much of each stream the listener has already; one that is not in it is not sent. A negative one
+    asks for the end only: the first event says where that begins. ``changed`` is set when the job becomes something
+    else; ``printed`` is called when there was something.
 
     Raises
     ------
@@ -71,7 +71,7 @@ async def follow(
             changed.clear()  # first: what happens from here on is heard
             entry = look()
             finished = entry.is_finished  # before the output is looked at: what it printed last is read too
-            paths = _paths(entry)
+            paths = _paths(entry, offsets)
             tails.want(watch, paths.values())
             sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
             quiet = True
@@ -93,10 +93,11 @@ async def follow(
                     await changed.wait()
 
 
-def _paths(entry: Entry) -> dict[str, str]:
-    """Return the file of each stream, as far as it is known; one that both share is that of the first."""
+def _paths(entry: Entry, streams: Iterable[str]) -> dict[str, str]:
+    """Return the file of each stream, as far as it is known; one that two share is that of the first."""
     found: dict[str, str] = {}
-    for stream, path in entry.paths().items():
+    for stream in streams:
+        path = entry.path(stream)
         if path is not None and path not in found.values():
             found[stream] = path
     return found

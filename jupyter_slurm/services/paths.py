@@ -11,11 +11,23 @@ from jupyter_slurm.domain.output_paths import expand_pattern, first_node, symbol
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobdir import JobFolder
 
-__all__ = ["STREAMS", "output_path"]
+__all__ = ["DISPLAY", "STREAMS", "display_path", "output_path"]
 
 STREAMS = ("stdout", "stderr")
 
+DISPLAY = "display"
+"""The stream of what a Python cell shows beside text: a line of JSON each (jupyter_slurm/runner/display.py)."""
+
 _BY_TASK = frozenset("abJjN")  # what these stand for differs between the tasks of an array
+
+
+def display_path(job: JobId | None, folder: JobFolder | None, kind: str | None, *, is_array: bool) -> str | None:
+    """Return the file of what a Python cell shows; None for what is none, and for an array without a task."""
+    if folder is None or kind != "python":
+        return None
+    if not is_array:
+        return folder.file("display.jsonl")
+    return None if job is None or job.task is None else folder.file(f"display.{job.task}.jsonl")
 
 
 def output_path(

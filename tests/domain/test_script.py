@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from IPython.core.inputtransformer2 import TransformerManager
 
 from jupyter_slurm.domain.options import HET
 from jupyter_slurm.domain.script import (
@@ -46,6 +47,17 @@ def test_what_a_cell_is(cell: str, kind: str) -> None:
     assert classify(cell) == kind
 
 
+@pytest.mark.parametrize("cell", ["!ls", "x = 1\n%time x", "print?", "%%bash\nls -l", "files = !ls\nawait f(files)"])
+def test_a_cell_of_ipython_is_python_once_it_is_transformed(cell: str) -> None:
+    assert classify(cell, TransformerManager().transform_cell) == "python"
+    with pytest.raises(CellError):
+        classify(cell)
+    with pytest.raises(CellError, match="neither a script nor Python"):
+        classify(
+            cell + "\necho hello" if not cell.startswith("%%") else "echo hello", TransformerManager().transform_cell
+        )
+
+
 @pytest.mark.parametrize(
     ("cell", "message", "hint"),
     [
@@ -63,9 +75,6 @@ def test_what_a_cell_is(cell: str, kind: str) -> None:
         ("#!/bin/bash\nprintf '\0'", "line 2 of the cell holds a NUL byte", None),
         ("x = '\0'", "line 1 of the cell holds a NUL byte", None),
         ("x = 1\ny = '\ud800'", "line 2 of the cell holds half a character", None),
-        ("!ls", "cannot use IPython's magics or !commands (line 1: '!ls')", None),
-        ("x = 1\n%time x", "cannot use IPython's magics", "Write it in plain Python"),
-        ("print?", "cannot use IPython's magics", None),
         ("(" * 300, "neither a script nor Python", None),
         ("#!/bin/sh\n" + "x" * MAX_SCRIPT_BYTES, "longer than 4 MiB", None),
         ("é" * (MAX_SCRIPT_BYTES // 2) + " = 1", "longer than 4 MiB", None),

@@ -48,9 +48,11 @@ class Ran:
     @property
     def display(self) -> str | None:
         """The display id of what the cell showed."""
-        shown = [part["transient"].get("display_id") for part in self._content("display_data")]
+        shown = [
+            part for part in self._content("display_data") if "jupyter-slurm-job" in part["data"].get("text/html", "")
+        ]
         assert len(shown) <= 1, "a cell shows its job once"
-        return shown[0] if shown else None
+        return shown[0]["transient"].get("display_id") if shown else None
 
 
 class Kernel:
@@ -146,6 +148,16 @@ class Kernel:
             if m["msg_type"] in ("display_data", "update_display_data")
             and m["content"]["transient"].get("display_id") == display
         ]
+
+    def outputs(self, request: str) -> list[dict[str, Any]]:
+        """Return what is under a cell now beside its job: MIME bundles."""
+        self.pump()
+        ids = [
+            m["content"]["transient"]["display_id"]
+            for m in self.under(request)
+            if m["msg_type"] == "display_data" and "jupyter-slurm-job" not in m["content"]["data"].get("text/html", "")
+        ]
+        return [bundle for display in ids if (bundle := self.drawn(display)[-1])]
 
     def text(self, display: str | None) -> str:
         """Return what is there now."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import resources
@@ -11,20 +12,31 @@ import pytest
 RUNNER = str(resources.files("jupyter_slurm.runner").joinpath("cell.py"))
 
 
-@pytest.fixture
-def run(tmp_path):
+@pytest.fixture(params=["ipython", "plain"])
+def run(tmp_path, request):
+    """``run(source, *arguments, job=…, **environment)``: under IPython, and without anything but Python's own library."""
     folder = tmp_path / "job"
     folder.mkdir()
     (tmp_path / "events").mkdir()
 
-    def run(source, *args, job="7", python=sys.executable, **env):
+    is_plain = request.param == "plain"
+
+    def run(source, *args, job="7", **env):
         record = {"key": "k", "events": str(tmp_path / "events"), "cell": {"source": source, "filename": "<cell>"}}
         (folder / "job.json").write_text(json.dumps(record))
         environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job, **env}
-        command = [python, "-I", "-u", RUNNER, str(folder), *args]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+        command = [sys.executable, "-I", *(["-S"] if is_plain else []), "-u", RUNNER, str(folder), *args]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+        done.stderr = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
+        return done
 
-    run.folder, run.events = folder, tmp_path / "events"
+    def shown(task=""):
+        """What is in the record: the messages, less the headers."""
+        lines = (folder / f"display{task}.jsonl").read_text().splitlines()
+        assert json.loads(lines[0])["format"] == 1
+        return [message for line in lines if "format" not in (message := json.loads(line))]
+
+    run.folder, run.events, run.shown, run.is_plain = folder, tmp_path / "events", shown, is_plain
     return run
 
 
@@ -106,3 +118,104 @@ def test_output_that_cannot_be_encoded_does_not_end_the_cell(run):
 def test_missing_events_folder_is_no_reason_to_fail(run):
     run.events.rmdir()
     assert run("print(1)").returncode == 0
+
+
+RICH = (
+    "class Rich:\n    def __init__(self, text): self.text = text\n"
+    "    def _repr_html_(self): return f'<b>{self.text}</b>'\n    def __repr__(self): return self.text\n"
+)
+
+
+def test_what_is_only_text_is_printed_and_the_rest_recorded(run):
+    done = run(RICH + "display('text')\ndisplay(Rich('one'))\nRich('two')")
+    assert done.stdout == "'text'\n"
+    assert [(m["type"], m["data"]["text/html"], m["data"]["text/plain"]) for m in run.shown()] == [
+        ("display", "<b>one</b>", "one"),
+        ("display", "<b>two</b>", "two"),
+    ]
+    assert (run.folder / "display.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_display_is_updated_by_its_id(run):
+    run(
+        RICH
+        + "h = display(1, display_id=True)\nh.update(Rich('x'))\ndisplay(Rich('y'), display_id='mine', update=True)"
+    )
+    first, second, third = run.shown()
+    assert (first["type"], second["type"], third["type"]) == ("display", "update", "update")
+    assert first["id"] == second["id"] != third["id"] == "mine"
+
+
+def test_text_without_displays_leaves_no_record(run):
+    assert run("print(1)\n2").stdout == "1\n2\n"
+    assert not (run.folder / "display.jsonl").exists()
+
+
+def test_a_requeued_job_goes_on_after_half_a_line(run):
+    (run.folder / "display.jsonl").write_text('{"format":1}\n{"type":"disp')
+    run(RICH + "Rich('after')", SLURM_RESTART_COUNT="1")
+    lines = (run.folder / "display.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("restarts") for line in lines[2:]] == [1, None]
+    assert "after" in lines[3]
+
+
+def test_a_record_is_bounded_and_says_so(run):
+    large = RICH + "Rich('a' * 17_000_000)\n"
+    done = run(large + "for i in range(6): display(Rich('b' * 7_000_000))\nprint('end')")
+    assert done.stdout.endswith("end\n")
+    assert (run.folder / "display.jsonl").stat().st_size <= 65 * 1024 * 1024
+    assert "no more figures and tables of this job are kept" in done.stderr
+    assert run.shown()[-1] == {"type": "full"}
+    run((large))
+    last = run.shown()[-1]
+    assert "text/html of 16 MB is not kept" in last["data"]["text/plain"]
+
+
+def test_a_torn_form_of_an_object_does_not_take_the_others(run):
+    broken = "    def _repr_markdown_(self): raise ValueError('no markdown')\n"
+    done = run(RICH + broken + "Rich('kept')")
+    assert run.shown()[0]["data"]["text/html"] == "<b>kept</b>"
+    assert "no markdown" in done.stderr
+
+
+def test_magics_run_where_ipython_is(run):
+    done = run(
+        "%config\n!echo from a shell\nnames = !echo one two\nprint(names)\nget_ipython().run_line_magic('pwd', '')"
+    )
+    if run.is_plain:
+        assert done.returncode == 1
+        assert "magics and !commands need IPython" in done.stderr
+        assert "cell.py" not in done.stderr
+    else:
+        assert "from a shell" in done.stdout
+        assert "['one two']" in done.stdout
+
+
+def test_warnings_and_errors_of_syntax_show_the_cells_lines(run):
+    done = run("import warnings\nwarnings.warn('careful')  # here\n")
+    assert "<cell>:2: UserWarning: careful" in done.stderr
+    assert "warnings.warn('careful')  # here" in done.stderr
+    done = run("x = 1\neval('1 +')")
+    assert "eval('1 +')" in done.stderr
+    assert done.returncode == 1
+
+
+def test_ipython_leaves_nothing_in_the_home(run, tmp_path):
+    run("1", HOME=str(tmp_path), TMPDIR=str(tmp_path))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["events", "job"]
+
+
+def test_interrupt_ends_a_cell_as_a_shell_sees_it(run):
+    done = run("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(5)")
+    assert done.returncode == 130
+    assert "KeyboardInterrupt" in done.stderr
+
+
+def test_cleared_output_is_cleared_in_text_and_record(run):
+    if run.is_plain:
+        return
+    done = run(
+        RICH + "from IPython.display import clear_output\nprint('a')\ndisplay(Rich('x'))\nclear_output()\nprint('b')"
+    )
+    assert done.stdout == "a\n\x1b[2J\x1b[Hb\n"
+    assert [m["type"] for m in run.shown()] == ["display", "clear"]

@@ -1,0 +1,227 @@
+"""What a cell shows beside text, kept in a file of the job directory: ``display.jsonl`` (``display.TASK.jsonl``).
+
+Each line is a JSON object. A run of the job begins with a header,
+``{"format": 1, "job": …, "restarts": …}``; then come, in order::
+
+    {"type": "display", "data": {MIME type: content}, "metadata": {…}, "id": null or a display id}
+    {"type": "update",  …the same; every output with that id gets the new content}
+    {"type": "clear",   "wait": true: not before there is something else to show}
+    {"type": "full"}    no more is kept
+
+Binary content is base64, as in a notebook. Lines are only ever appended; a job that is killed leaves half a line.
+"""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import json
+import os
+import sys
+import threading
+import traceback
+from typing import Any
+
+FORMAT = 1
+CLEAR = "\x1b[2J\x1b[H"  # in the text itself, so that what was printed before and after is told apart
+MOST = 64 * 1024 * 1024
+MOST_AT_ONCE = 16 * 1024 * 1024
+
+_METHODS = {
+    "text/html": "_repr_html_",
+    "text/markdown": "_repr_markdown_",
+    "image/svg+xml": "_repr_svg_",
+    "image/png": "_repr_png_",
+    "image/jpeg": "_repr_jpeg_",
+    "text/latex": "_repr_latex_",
+    "application/json": "_repr_json_",
+    "application/javascript": "_repr_javascript_",
+}
+
+
+class Record:
+    """The file; it is made when there is something for it."""
+
+    def __init__(self, path: str, job: str, restarts: int) -> None:
+        self._path, self._header = path, {"format": FORMAT, "job": job, "restarts": restarts}
+        self._lock = threading.RLock()
+        self._file = -1
+        self._size = 0
+        self._is_full = False
+        self._has_shown = False
+
+    def show(
+        self, data: dict[str, Any], metadata: dict[str, Any], name: str | None = None, update: bool = False
+    ) -> None:
+        """Show a MIME bundle, under a display id if it has one; what is only text is printed."""
+        if set(data) <= {"text/plain"} and name is None:
+            self._print(data)
+            return
+        message = {"type": "update" if update else "display", "data": data, "metadata": metadata, "id": name}
+        with self._lock:
+            if self._append(message):
+                self._has_shown = True
+            elif not update:
+                self._print(data)
+
+    def clear(self, wait: bool) -> None:
+        """Take away what was shown and printed so far."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.write(CLEAR)
+            stream.flush()
+        with self._lock:
+            if self._has_shown:
+                self._append({"type": "clear", "wait": wait})
+                self._has_shown = False
+
+    def _append(self, message: dict[str, Any]) -> bool:
+        """Write a message; return whether it was kept."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # what was printed before is seen before
+        line = _line(_bounded(message))
+        try:
+            if self._file < 0:
+                self._open()
+            if self._size + len(line) <= MOST:
+                self._write(line)
+                return True
+            if not self._is_full:
+                self._is_full = True
+                self._write(_line({"type": "full"}))
+                sys.stderr.write(f"no more figures and tables of this job are kept: {self._path} has {_size(MOST)}\n")
+        except OSError as error:
+            if not self._is_full:
+                self._is_full = True
+                sys.stderr.write(f"what this cell shows could not be kept: {error}\n")
+        return False
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(self._path, flags, 0o600)
+        self._size = os.fstat(self._file).st_size
+        torn = self._size > 0 and os.pread(self._file, 1, self._size - 1) != b"\n"  # an earlier run was killed
+        self._write((b"\n" if torn else b"") + _line(self._header))
+
+    def _write(self, line: bytes) -> None:
+        left = memoryview(line)
+        while left:
+            left = left[os.write(self._file, left) :]
+        self._size += len(line)
+
+    @staticmethod
+    def _print(data: dict[str, Any]) -> None:
+        if "text/plain" in data:
+            sys.stdout.write(f"{data['text/plain']}\n")
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, default=_plain, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1048576:.0f} MB" if count >= 1048576 else f"{count / 1024:.0f} kB"
+
+
+def _bounded(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without what is too large for one, and say so in its text."""
+    data, left_out = dict(message.get("data") or {}), []
+    sizes = {kind: len(_line({"": content})) for kind, content in data.items()}
+    for kind in sorted(sizes, key=lambda kind: -sizes[kind]):
+        if sum(sizes[kind] for kind in data) > MOST_AT_ONCE:
+            del data[kind]
+            left_out.append(f"[{kind} of {_size(sizes[kind])} is not kept: more than {_size(MOST_AT_ONCE)} at once]")
+    if not left_out:
+        return message
+    data["text/plain"] = "\n".join([*left_out, str(data.get("text/plain", ""))[:1000]]).rstrip()
+    return {**message, "data": data}
+
+
+def bundle(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a value in all forms that it has itself, as IPython would where it is: data and metadata by MIME type."""
+    data: dict[str, Any] = {"text/plain": repr(value)}
+    metadata: dict[str, Any] = {}
+    if isinstance(value, type):
+        return data, metadata
+    for kind, method in {"": "_repr_mimebundle_", **_METHODS}.items():
+        found = _ask(value, method)
+        content, about = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        if content is None:
+            continue
+        data.update(content if not kind else {kind: content})
+        if about:
+            metadata.update(about if not kind else {kind: about})
+    if "image/png" not in data and type(value).__module__ == "matplotlib.figure":
+        data["image/png"] = _png(value)
+    return data, metadata
+
+
+def _ask(value: Any, method: str) -> Any:
+    try:
+        function = getattr(value, method, None)
+        return function() if callable(function) else None
+    except Exception:  # noqa: BLE001 - one form of the person's object is broken: the others are shown
+        traceback.print_exc()
+        return None
+
+
+def _png(figure: Any) -> bytes:
+    import io
+
+    file = io.BytesIO()
+    figure.savefig(file, format="png", bbox_inches="tight")
+    return file.getvalue()
+
+
+class Plain:
+    """``display`` and the value of the last line for a Python that has no IPython."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._last = 0
+
+    def install(self) -> None:
+        """Make ``display`` known to the cell, and show its last value."""
+        vars(builtins)["display"] = self.display
+        sys.displayhook = self.hook
+
+    def display(self, *values: Any, display_id: Any = None, update: bool = False, **_: Any) -> Handle | None:
+        """Show values, as IPython's ``display`` does."""
+        if display_id is True:
+            self._last += 1
+            display_id = f"plain-{self._last}"
+        for value in values:
+            self._record.show(*bundle(value), name=display_id, update=update)
+        return None if display_id is None else Handle(self, display_id)
+
+    def hook(self, value: Any) -> None:
+        """Show the value of an expression."""
+        if value is not None:
+            vars(builtins)["_"] = value
+            self._record.show(*bundle(value))
+
+    def figures(self) -> None:
+        """Show the figures of matplotlib that are open at the end of the cell."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is not None and pyplot.get_backend().lower() == "agg":
+            for number in pyplot.get_fignums():
+                self.display(pyplot.figure(number))
+            pyplot.close("all")
+
+
+class Handle:
+    """What ``display(…, display_id=…)`` returns."""
+
+    def __init__(self, plain: Plain, display_id: str) -> None:
+        self.display_id, self._plain = display_id, plain
+
+    def display(self, value: Any) -> None:
+        """Show one more output under the same id."""
+        self._plain.display(value, display_id=self.display_id)
+
+    def update(self, value: Any) -> None:
+        """Show something else in its place."""
+        self._plain.display(value, display_id=self.display_id, update=True)

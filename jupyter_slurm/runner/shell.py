@@ -1,0 +1,194 @@
+"""A cell under IPython, in a job: there is no terminal, no history and nobody to ask. IPython 7.17 or newer."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import types
+import warnings
+from typing import Any
+
+from IPython.core.compilerop import CachingCompiler
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+_PICTURES_EVERY = 0.25  # seconds
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class Publisher(DisplayPublisher):  # type: ignore[misc, unused-ignore]
+    """Put into the record what is displayed."""
+
+    record: Any = None
+    widgets: Any = None
+
+    def publish(
+        self,
+        data: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        *_: Any,
+        transient: dict[str, Any] | None = None,
+        update: bool = False,
+        **__: Any,
+    ) -> None:
+        """Show a MIME bundle."""
+        if _WIDGET in data and not update:
+            self.widgets.show(data)
+        else:
+            self.record.show(data, metadata or {}, (transient or {}).get("display_id"), update)
+
+    def clear_output(self, wait: bool = False) -> None:
+        """Take away what was shown so far."""
+        self.record.clear(wait)
+
+
+class Widgets:
+    """Pictures of ipywidgets: what they do happens in this process, which no browser can reach.
+
+    They follow what the cell does with the widgets (a bar of tqdm.notebook moves); nobody can do something with them.
+    """
+
+    def __init__(self, record: Any) -> None:
+        self._record = record
+        self._lock = threading.RLock()
+        self._shown: dict[str, tuple[Any, str]] = {}  # display id: widget and what was recorded of it
+        self._next = 0.0
+        self._later: threading.Timer | None = None
+        with contextlib.suppress(ImportError):
+            import comm
+
+            watched = type("Comm", (comm.BaseComm,), {"publish_msg": lambda *_, **__: self.look()})
+            comm.create_comm = lambda *args, **named: watched(*args, **named)
+
+    def show(self, data: dict[str, Any]) -> None:
+        """Show a widget, by the MIME bundle that a front end would get."""
+        module: Any = sys.modules.get("ipywidgets.widgets.widget")
+        model = data[_WIDGET].get("model_id")
+        known = getattr(module, "_instances", None) or getattr(getattr(module, "Widget", None), "widgets", {})
+        with self._lock:
+            name = f"widget-{len(self._shown)}"
+            self._shown[name] = (known.get(model), "")
+            self.look(now=True)
+
+    def look(self, now: bool = False) -> None:
+        """Record what has changed, a few times a second at most."""
+        with self._lock:
+            wait = self._next - time.monotonic()
+            if self._shown and wait > 0 and not now:
+                if self._later is None:  # the last of many changes counts
+                    self._later = threading.Timer(wait, self.look, kwargs={"now": True})
+                    self._later.daemon = True
+                    self._later.start()
+                return
+            self._later = None
+            for name, (widget, before) in list(self._shown.items()):
+                picture = _picture(widget)
+                if picture != before:
+                    self._shown[name] = (widget, picture)
+                    data = {"text/plain": repr(widget), "text/html": picture}
+                    self._record.show(data, {}, name, bool(before))
+            self._next = time.monotonic() + _PICTURES_EVERY
+
+
+def _picture(widget: Any) -> str:
+    """Return HTML that looks like a widget."""
+    kind, value = type(widget).__name__, getattr(widget, "value", None)
+    label = html.escape(str(getattr(widget, "description", None) or ""))
+    children = getattr(widget, "children", None)
+    if children is not None:
+        way = "column" if "VBox" in kind else "row"
+        inside = "".join(map(_picture, children))
+        return f'<div style="display:flex;flex-direction:{way};gap:.5em;align-items:baseline">{inside}</div>'
+    if "Progress" in kind:
+        low, high = float(widget.min), float(widget.max)
+        return f'<span>{label} <progress value="{float(value) - low:g}" max="{high - low:g}"></progress></span>'
+    if kind in ("HTML", "HTMLMath"):
+        return f"<span>{label} {value}</span>"
+    if isinstance(value, bytes):
+        return f'<img src="data:image/{widget.format};base64,{base64.b64encode(value).decode()}">'
+    return f"<span>{label} {html.escape(str(value) if value is not None else kind)}</span>"
+
+
+class Hook(DisplayHook):  # type: ignore[misc, unused-ignore]
+    """Show the value of an expression, without a prompt."""
+
+    def write_output_prompt(self) -> None:
+        """Write none: the cell has one in the notebook."""
+
+    def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+        """Show a value in all its forms."""
+        assert self.shell is not None
+        self.shell.display_pub.publish(format_dict, md_dict or {})
+
+    def finish_displayhook(self) -> None:
+        """Leave no empty line."""
+        self._is_active = False
+
+
+class Compiler(CachingCompiler):  # type: ignore[misc, unused-ignore]
+    """Name the cell as the notebook does; what it has compiled itself is named by IPython."""
+
+    cell: str | None = None
+
+    def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
+        """Return what tracebacks call some code."""
+        name, self.cell = self.cell, None
+        return name or str(super().get_code_name(raw_code, transformed_code, number))
+
+
+class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
+    """IPython as a kernel has it, with a file for a front end."""
+
+    def init_virtualenv(self) -> None:
+        """Leave sys.path alone: the job's Python was chosen, VIRTUAL_ENV may be the notebook's."""
+
+    def showtraceback(self, *args: Any, **named: Any) -> None:
+        """Show an error; sys.exit is none."""
+        if not isinstance(sys.exc_info()[1], SystemExit):
+            super().showtraceback(*args, **named)
+
+    def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(self.InteractiveTB.stb2text(stb) + "\n")
+
+    def ask_exit(self) -> None:
+        """End the cell: ``exit`` and ``quit``."""
+        raise SystemExit
+
+
+def run(source: str, filename: str, main: types.ModuleType, record: Any) -> BaseException | None:
+    """Run a cell as a notebook does; return what ended it early. An error has been shown by then."""
+    config, folder = Config(), tempfile.mkdtemp(prefix="ipython-")
+    config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
+    number = re.search(r"\d+", filename)
+    try:
+        shell: Any = Shell.instance(
+            config=config,
+            ipython_dir=folder,
+            user_module=main,
+            displayhook_class=Hook,
+            display_pub_class=Publisher,
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a job that is killed must not leave it on the node
+    shell.db = {}
+    shell.display_pub.record, shell.display_pub.widgets = record, Widgets(record)
+    compiler: Any = Compiler
+    shell.compile = compiler()
+    shell.compile.cell = filename
+    shell.execution_count = int(number[0]) if number else 1
+    warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
+    result = shell.run_cell(source, store_history=True)
+    shell.display_pub.widgets.look(now=True)
+    error: BaseException | None = result.error_before_exec or result.error_in_exec
+    return error

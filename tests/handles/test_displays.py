@@ -1,0 +1,104 @@
+"""What is to be seen of what a cell showed, from the runner's record, cut anywhere and hostile."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_slurm.handles.displays import Displays
+
+
+def _line(kind: str, text: str = "", name: str | None = None, **more: Any) -> bytes:
+    message = {"type": kind, "data": {"text/plain": text}, "metadata": {}, "id": name, **more}
+    return json.dumps(message).encode() + b"\n"
+
+
+def _texts(displays: Displays) -> list[str]:
+    return [shown.data["text/plain"] for shown in displays.shown]
+
+
+def _fed(*lines: bytes, limit: int = 10_000) -> Displays:
+    displays = Displays(limit)
+    displays.feed(b"".join(lines))
+    return displays
+
+
+def test_an_update_takes_the_place_of_all_outputs_with_its_id() -> None:
+    displays = _fed(_line("display", "1", "a"), _line("display", "2"), _line("display", "3", "a"))
+    versions = [shown.version for shown in displays.shown]
+    displays.feed(_line("update", "new", "a"))
+    assert _texts(displays) == ["new", "2", "new"]
+    assert [shown.version == before for shown, before in zip(displays.shown, versions, strict=True)] == [0, 1, 0]
+
+
+def test_an_update_of_what_is_not_there_is_shown() -> None:
+    assert _texts(_fed(_line("update", "x", "a"))) == ["x"]
+
+
+def test_clearing_waits_for_the_next_output_where_that_was_said() -> None:
+    displays = _fed(_line("display", "1", "a"), _line("display", "2"))
+    displays.feed(_line("clear", wait=True))
+    assert _texts(displays) == ["1", "2"]
+    displays.feed(_line("update", "one", "a"))
+    assert _texts(displays) == ["one", "2"]
+    displays.feed(_line("display", "3"))
+    assert _texts(displays) == ["3"]
+    displays.feed(_line("clear", wait=False))
+    assert _texts(displays) == []
+
+
+def test_half_a_line_of_a_killed_job_costs_only_itself() -> None:
+    displays = _fed(_line("display", "1"), _line("display", "2")[:20], b"\n", b'{"format":1}\n', _line("display", "3"))
+    assert _texts(displays) == ["1", "3"]
+    displays.feed(_line("display", "4")[:-1])
+    assert _texts(displays) == ["1", "3"]
+
+
+def test_more_than_the_limit_is_counted_and_updates_in_place_go_on() -> None:
+    displays = _fed(_line("display", "x" * 400, "a"), _line("display", "y" * 700), limit=1000)
+    assert (len(displays.shown), displays.left_out) == (1, 1)
+    displays.feed(_line("update", "z" * 500, "a") * 50)
+    assert _texts(displays) == ["z" * 500]
+    assert displays.left_out == 1
+    displays = _fed(*[_line("display", str(i)) for i in range(3000)], limit=10_000_000)
+    assert (len(displays.shown), displays.left_out) == (1000, 2000)
+
+
+def test_what_is_new_has_a_text_form() -> None:
+    displays = Displays(1000)
+    assert displays.feed(_line("display", "one") + _line("display", "two")[:9]) == "one\n"
+    assert displays.feed(_line("display", "two")[9:] + b"rubbish\n") == "two\n"
+
+
+@given(
+    st.lists(st.sampled_from([_line("display", "1", "a"), _line("update", "2", "a"), _line("clear", wait=True)])),
+    st.lists(st.integers(0, 2000)),
+)
+def test_it_does_not_matter_where_the_file_is_cut(lines: list[bytes], cuts: list[int]) -> None:
+    whole = b"".join(lines)
+    at = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    displays = Displays(10_000)
+    for start, end in zip(at, at[1:], strict=False):
+        displays.feed(whole[start:end])
+    assert _texts(displays) == _texts(_fed(whole))
+
+
+@given(
+    st.one_of(
+        st.binary(),
+        st.dictionaries(
+            st.sampled_from(["type", "data", "metadata", "id", "wait"]),
+            st.one_of(
+                st.none(), st.integers(), st.just("display"), st.just("update"), st.dictionaries(st.text(), st.text())
+            ),
+        ).map(lambda message: json.dumps(message).encode() + b"\n"),
+    )
+)
+def test_nothing_in_the_file_stops_it(content: bytes) -> None:
+    displays = _fed(content, b"\n", _line("display", "last"))
+    assert displays.shown[-1].data["text/plain"] == "last"
+    deep = b'{"type":"display","data":' + b"[" * 100_000
+    assert not _fed(deep + b"\n").shown
