@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import html
+import importlib
 import re
 import shutil
 import sys
@@ -64,8 +65,7 @@ class Widgets:
         self._next = 0.0
         self._later: threading.Timer | None = None
         with contextlib.suppress(ImportError):
-            import comm
-
+            comm: Any = importlib.import_module("comm")
             watched = type("Comm", (comm.BaseComm,), {"publish_msg": lambda *_, **__: self.look()})
             comm.create_comm = lambda *args, **named: watched(*args, **named)
 
@@ -101,7 +101,8 @@ class Widgets:
 
 def _picture(widget: Any) -> str:
     """Return HTML that looks like a widget."""
-    kind, value = type(widget).__name__, getattr(widget, "value", None)
+    kind = type(widget).__name__
+    value: Any = getattr(widget, "value", None)
     label = html.escape(str(getattr(widget, "description", None) or ""))
     children = getattr(widget, "children", None)
     if children is not None:

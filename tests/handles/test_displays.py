@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_it_does_not_matter_where_the_file_is_cut(lines: list[bytes], cuts: list
     whole = b"".join(lines)
     at = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
     displays = Displays(10_000)
-    for start, end in zip(at, at[1:], strict=False):
+    for start, end in itertools.pairwise(at):
         displays.feed(whole[start:end])
     assert _texts(displays) == _texts(_fed(whole))
 

@@ -166,7 +166,7 @@ def test_a_record_is_bounded_and_says_so(run):
     assert (run.folder / "display.jsonl").stat().st_size <= 65 * 1024 * 1024
     assert "no more figures and tables of this job are kept" in done.stderr
     assert run.shown()[-1] == {"type": "full"}
-    run((large))
+    run(large)
     last = run.shown()[-1]
     assert "text/html of 16 MB is not kept" in last["data"]["text/plain"]
 
