@@ -100,7 +100,14 @@ class Widgets:
 
 
 def _picture(widget: Any) -> str:
-    """Return HTML that looks like a widget."""
+    """Return HTML that looks like a widget; of one that cannot be looked at, its name."""
+    try:
+        return _drawn(widget)
+    except Exception:  # noqa: BLE001 - it belongs to others, and the cell goes on whatever it does
+        return f"<span>{html.escape(type(widget).__name__)}</span>"
+
+
+def _drawn(widget: Any) -> str:
     kind = type(widget).__name__
     value: Any = getattr(widget, "value", None)
     label = html.escape(str(getattr(widget, "description", None) or ""))

@@ -24,6 +24,7 @@ from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
+from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
@@ -303,7 +304,7 @@ class Cluster:
         entry = await self.entry(reference)
         task = _task_of(reference, entry)
         positions = {name: offsets.get(name, 0) for name in output.STREAMS}
-        if output.DISPLAY in offsets:
+        if output.DISPLAY in offsets and entry.folder and await is_own(self._transport, entry.folder.path):
             positions[output.DISPLAY] = offsets[output.DISPLAY]
         with self.tracker.listening(entry) as changed:
             self.watcher.wake()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 
@@ -9,7 +10,7 @@ from jupyter_slurm.errors import ConfigError, TransportError
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["make_own"]
+__all__ = ["is_own", "make_own"]
 
 # Every folder from there to the root, as it is named and as it is meant: symbolic links have owners as well.
 _SCRIPT = r"""umask 077
@@ -28,6 +29,19 @@ look "$1"
 cd -P -- "$1" 2>/dev/null && look "$(pwd -P)"
 :"""
 _LINE = re.compile(r"(\d+) ([0-9a-f]+) (/.*)")
+
+
+async def is_own(transport: Transport, folder: str) -> bool:
+    """Tell whether nobody else can have written what is in a job directory: more than text may be taken from it.
+
+    On a far machine this is known: :func:`make_own` looked at what the directory lies in.
+    """
+    try:
+        found = await transport.stat(folder)
+    except (FileNotFoundError, TransportError):
+        return False
+    shared = (found.mode or 0) & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.owner in (None, os.geteuid()) and not shared
 
 
 async def make_own(transport: Transport, folder: str) -> None:

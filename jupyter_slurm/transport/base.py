@@ -46,10 +46,15 @@ class Context:
 
 @dataclass(frozen=True)
 class FileStat:
-    """Size in bytes, modification time in seconds since the epoch (the clock of that machine)."""
+    """Size in bytes, modification time in seconds since the epoch (the clock of that machine).
+
+    ``owner`` (a user id) and ``mode`` are those of files of this machine; None elsewhere.
+    """
 
     size: int
     mtime: float
+    owner: int | None = None
+    mode: int | None = None
 
 
 class Stream(Protocol):

@@ -125,7 +125,7 @@ class LocalTransport:
         def work() -> FileStat:
             with told("look at", path):
                 found = os.stat(path)
-            return FileStat(found.st_size, found.st_mtime)
+            return FileStat(found.st_size, found.st_mtime, found.st_uid, found.st_mode)
 
         return await self._in_thread(work)
 

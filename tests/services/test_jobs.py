@@ -333,3 +333,23 @@ async def test_a_loop_over_numbers_is_refused_and_keeps_nobody_else_waiting(desk
     finally:
         for task in asked:
             task.cancel()
+
+
+@pytest.mark.here_only("far away the folder above is looked at, once a log-in")
+async def test_what_a_cell_shows_is_taken_from_a_folder_of_our_own_only(desk):
+    rich = "class Rich:\n    def _repr_html_(self): return '<b>rich</b>'\nRich()"
+    job = await desk.submit(rich)
+    await desk.finished(job["key"])
+
+    async def streams(**offsets):
+        events = [data async for event, data in desk.core.stream(desk.id, job["key"], offsets) if event == "output"]
+        return [event["stream"] for event in events]
+
+    assert await streams(display=0) == ["display"]
+    assert await streams() == [], "who does not ask for it does not get it"
+    os.chmod(job["folder"], 0o777)
+    assert await streams(display=0) == []
+    os.chmod(job["folder"], 0o700)
+    if os.geteuid() == 0:
+        os.chown(job["folder"], 12345, -1)
+        assert await streams(display=0) == []
