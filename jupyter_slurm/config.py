@@ -67,6 +67,11 @@ class Settings(Configurable):
         min=1024,
         help="Bytes of a job's figures and tables that are shown in the notebook; its file has all.",
     ).tag(config=True)
+    values_limit = Integer(
+        268_435_456,
+        min=0,
+        help="Bytes of variables that may travel with a cell (in=), and of each one that comes back.",
+    ).tag(config=True)
     live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
 
     @default("job_root")

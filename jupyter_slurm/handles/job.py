@@ -17,6 +17,7 @@ from jupyter_slurm.handles.progress import told
 from jupyter_slurm.handles.table import CommandText, Table, escape
 from jupyter_slurm.handles.terminal import Screen, plain, printable
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
+from jupyter_slurm.handles.values import Outputs, read_outputs
 
 __all__ = ["Job", "JobList"]
 
@@ -24,6 +25,7 @@ _PIECE = 1_048_576  # bytes of output asked for at once
 _TAIL = 8_388_608  # bytes looked at, at most, for the last lines
 _FRESH = 1.0  # seconds for which an answer of the agent is used again
 _LOG_LINES = 20
+_OF_TASK = {"stdout": "job.task(N).stdout", "stderr": "job.task(N).stderr", "values": "job.task(N).outputs"}
 
 
 class Job:
@@ -46,6 +48,7 @@ class Job:
         self._follower: Follower | None = None
         self._views: list[view.View] = []
         self._is_shown = False
+        self._outputs: Outputs | None = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -280,6 +283,39 @@ class Job:
         data = self._cluster.client.get(self._cluster.path("jobs", number))
         return Job(self._cluster, data, from_start=self._from_start, task=index)
 
+    @property
+    def outputs(self) -> Outputs:
+        """The variables that the cell was to bring back (``out=``), once it is over; see :class:`Outputs`.
+
+        Raises
+        ------
+        JobOutputMissing
+            There are none: nothing was asked for, the job goes on, or it ended without writing them.
+        """
+        if self._outputs is None:
+            _, size = self._output("values", 0, 0)
+            content = bytearray()
+            for piece in self._pieces("values", 0, size):
+                content += piece
+            if not content:
+                raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
+            self._outputs = read_outputs(content)
+        return self._outputs
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end and return what came back: the value of the one name in ``out=``, or all of them by name.
+
+        Raises
+        ------
+        JobFailed, TimeoutError, WaitInterrupted
+            As :meth:`wait` does.
+        JobError
+            The value did not come back; the message says why.
+        """
+        outputs = self.wait(timeout).outputs
+        names = [*outputs, *outputs.errors]
+        return outputs[names[0]] if len(names) == 1 else outputs
+
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the job is over and did not end well."""
         if self.is_finished and self.state != "COMPLETED":
@@ -358,14 +394,14 @@ class Job:
         return self._cluster.path("jobs", self._reference, *parts)
 
     def _output(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
-        if stream not in ("stdout", "stderr"):
+        if stream not in ("stdout", "stderr", "values"):
             raise ValueError(f"a job has stdout and stderr, no {stream!r}")
         asked = {"stream": stream, "offset": offset, "limit": limit}
         try:
             return self._cluster.client.get_bytes(self._path("output"), asked)
         except JobOutputMissing as error:
             if self._data.get("tasks") and self._task is None:
-                error.message, error.hint = "Each task of an array has its own output.", "job.task(N).stdout"
+                error.message, error.hint = "Each task of an array has its own output.", _OF_TASK[stream]
             raise
 
     def _pieces(self, stream: str, offset: int, length: int) -> Iterable[bytes]:

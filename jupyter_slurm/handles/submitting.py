@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.handles.values import Parcel
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["Preview", "Submission", "preview", "submit"]
@@ -35,6 +37,8 @@ class Submission:
         What tracebacks call the cell.
     script_name : str or None
         What the script is called; Slurm names a job after it.
+    values : Parcel or None
+        The variables that travel with a Python cell.
     """
 
     kind: str
@@ -44,11 +48,22 @@ class Submission:
     python: str | None = None
     filename: str | None = None
     script_name: str | None = None
+    values: Parcel | None = None
 
-    def body(self, cluster: Cluster) -> dict[str, Any]:
-        """Return the request, under a key of its own: it may be repeated without making a second job."""
+    @contextlib.contextmanager
+    def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
+        """Give the request, under a key of its own: it may be repeated without making a second job."""
+        with self.values.on_disk() if self.values else contextlib.nullcontext() as values:
+            yield self._body(cluster, values)
+
+    def _body(self, cluster: Cluster, values: Mapping[str, Any] | None) -> dict[str, Any]:
         key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
-        named = {"python": self.python, "filename": self.filename, "script_name": self.script_name}
+        named = {
+            "python": self.python,
+            "filename": self.filename,
+            "script_name": self.script_name,
+            "values": values,
+        }
         return {
             "key": key,
             "kind": self.kind,
@@ -92,7 +107,8 @@ class Preview:
 
 def preview(cluster: Cluster, submission: Submission) -> Preview:
     """Return what would be submitted; nothing is."""
-    data = cluster.client.post(cluster.path("jobs"), json={**submission.body(cluster), "dry_run": True})
+    with submission.body(cluster) as body:
+        data = cluster.client.post(cluster.path("jobs"), json={**body, "dry_run": True})
     return Preview(data, submission.text if submission.kind == "python" else None)
 
 
@@ -106,11 +122,11 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
     WaitInterrupted
         An interrupt came while sbatch was at work; the message says how to look.
     """
-    body = submission.body(cluster)
-    try:
-        return Job(cluster, cluster.client.post(cluster.path("jobs"), json=body), from_start=True)
-    except KeyboardInterrupt:
-        raise WaitInterrupted(
-            f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
-            f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
-        ) from None
+    with submission.body(cluster) as body:
+        try:
+            return Job(cluster, cluster.client.post(cluster.path("jobs"), json=body), from_start=True)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
+                f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
+            ) from None

@@ -17,11 +17,12 @@ from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_optio
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.card import headline
-from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.cluster import Cluster, current, settings
 from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
+from jupyter_slurm.handles.values import parcel
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
@@ -30,7 +31,7 @@ __all__ = ["CELL_WORDS", "FILE_WORDS", "submit_cell", "submit_file"]
 FILE_WORDS = {"as": True, "show": False, "wait": False}
 """Our words of ``%sbatch``, and whether each takes a value."""
 
-CELL_WORDS = {**FILE_WORDS, "python": True}
+CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True}
 """Our words of ``%%sbatch``."""
 
 # Options that turn sbatch into something else than the submission of this cell.
@@ -67,6 +68,8 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     header_options(cell)  # a quote left open is refused here, not by the node
     if kind == "script" and "python" in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
+    if kind == "script" and (both := [word for word in ("in", "out") if word in parsed.words]):
+        raise UsageError(f"{both[0]}= is for Python cells; this one is a script.", hint="Give it arguments: -- {x}")
     _warn_of_ignored(cell, kind)
     submission = Submission(
         kind,
@@ -75,6 +78,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed.args,
         python=_python(parsed, cluster) if kind == "python" else None,
         filename=_cell_name(shell) if kind == "python" else None,
+        values=parcel(parsed.words, {**shell.user_ns, **local_ns}, settings().values_limit),
     )
     return _go(shell, cluster, parsed, submission, prefix, line)
 
@@ -132,6 +136,8 @@ def _go(
         if notebook is not None:
             job._show(notebook)
         job._wait(None, check=True, echo=notebook is None)
+        if "out" in parsed.words and not job.data.get("tasks"):  # of an array each task has its own
+            shell.push(dict(job.outputs))
     else:
         _mention(shell, job)
     return job

@@ -21,7 +21,7 @@ import sys
 import time
 import traceback
 import types
-from typing import Any
+from typing import Any, Iterator
 
 FORMAT = 1
 
@@ -150,15 +150,36 @@ def run_cell(place: Place, args: list[str]) -> int:
     sys.argv = [filename, *args]
     sys.path[0] = ""
     choose_backend()
-    if has("IPython"):
-        return exit_code(beside("shell").run(source, filename, main, place.display()))
-    try:
-        run_plain(source, filename, main, place.display())
-    except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
-        if not isinstance(error, SystemExit):
-            print_error(error, filename)
-        return exit_code(error)
+    with values_of(place, main.__dict__):
+        if has("IPython"):
+            return exit_code(beside("shell").run(source, filename, main, place.display()))
+        try:
+            run_plain(source, filename, main, place.display())
+        except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
+            if not isinstance(error, SystemExit):
+                print_error(error, filename)
+            return exit_code(error)
     return 0
+
+
+@contextlib.contextmanager
+def values_of(place: Place, namespace: dict[str, Any]) -> Iterator[None]:
+    """Bring the values that the notebook sends along, and leave those that it wants back."""
+    asked = place.job.get("values")
+    if not asked:
+        yield
+        return
+    values, named = beside("values"), set()
+    if asked["in"]:
+        try:
+            named = values.bring(os.path.join(place.folder, "in.values"), namespace)
+        except values.Unreadable as error:
+            sys.stderr.write(f"{error}\n")
+            raise SystemExit(1) from None
+    yield
+    if asked["out"]:
+        path = os.path.join(place.folder, f"out{place.suffix}.values")
+        values.leave(path, asked["out"], namespace, asked["limit"], named)
 
 
 def run_plain(source: str, filename: str, main: types.ModuleType, record: Any) -> None:
@@ -209,7 +230,10 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    result["exit_code"] = run_cell(place, sys.argv[2:]) & 0xFF
+    try:
+        result["exit_code"] = run_cell(place, sys.argv[2:]) & 0xFF
+    except SystemExit as stop:
+        result["exit_code"] = exit_code(stop)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -297,6 +297,8 @@ class Cluster:
         """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
         entry = await self.entry(reference)
         path = entry.of_task(_task_of(reference, entry)).path(stream)
+        own = stream in output.STREAMS or (entry.folder and await is_own(self._transport, entry.folder.path))
+        path = path if own else None
         return await output.read_output(self._transport, path, offset, limit, finished=entry.is_finished)
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:

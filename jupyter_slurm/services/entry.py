@@ -15,7 +15,7 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir import JobFolder
-from jupyter_slurm.services.paths import DISPLAY, STREAMS, display_path, output_path
+from jupyter_slurm.services.paths import STREAMS, output_path, runner_path
 from jupyter_slurm.transport.base import Hold
 
 __all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
@@ -277,10 +277,10 @@ class Entry:
         return {stream: path(stream) for stream in STREAMS}
 
     def path(self, stream: str) -> str | None:
-        """Return the file of a stream, or of what a Python cell shows beside text."""
-        if stream == DISPLAY:
-            return display_path(self.id, self.folder, self.kind, is_array=self.is_array)
-        return self.paths()[stream]
+        """Return the file of a stream, also of what a Python cell shows beside text, and of its values."""
+        if stream in STREAMS:
+            return self.paths()[stream]
+        return runner_path(stream, self.id, self.folder, self.kind, is_array=self.is_array)
 
     def of_task(self, task: int | None) -> Entry:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,6 +15,7 @@ from jupyter_slurm.services import submission
 from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import dump, is_key
+from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
@@ -85,6 +87,8 @@ class Intake:
         version = await self._client.version()
         plan = submission.make_plan(self._folder, runner, table, asked, context, self._tracker.clock(), version)
         plan.record["user"] = self._where.user
+        if path := (asked.get("values") or {}).get("file"):
+            plan = replace(plan, values=await asyncio.to_thread(read_own, path))
         warnings = await self._doubts(asked.get("python")) if asked["kind"] == "python" else []
         if asked.get("dry_run"):
             return {

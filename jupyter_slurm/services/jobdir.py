@@ -12,6 +12,7 @@
     ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)
     ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended
+    ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/values.py)
     ROOT/CLUSTER/KEY/display*.jsonl      of the runner: what a Python cell shows beside text
 
 Other versions of this package read these files months later: fields they do not know are kept.
@@ -40,7 +41,7 @@ FORMAT = 1
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
 _DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
-_RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end|display)(\..*)?|end.*\.json")
+_RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end|display|in|out)(\..*)?|end.*\.json")
 
 
 def is_key(text: str) -> bool:

@@ -6,11 +6,11 @@ import os
 import re
 import stat
 
-from jupyter_slurm.errors import ConfigError, TransportError
+from jupyter_slurm.errors import ConfigError, TransportError, UsageError
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["is_own", "make_own"]
+__all__ = ["is_own", "make_own", "read_own"]
 
 # Every folder from there to the root, as it is named and as it is meant: symbolic links have owners as well.
 _SCRIPT = r"""umask 077
@@ -42,6 +42,24 @@ async def is_own(transport: Transport, folder: str) -> bool:
         return False
     shared = (found.mode or 0) & (stat.S_IWGRP | stat.S_IWOTH)
     return found.owner in (None, os.geteuid()) and not shared
+
+
+def read_own(path: str) -> bytes:
+    """Read a file of this machine that nobody else can have written.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            found = os.fstat(file.fileno())
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+                return file.read()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the values of the cell cannot be read: {error}", hint="Submit the cell again.") from error
+    raise UsageError("the file of values is not a file of this user alone", hint="Submit the cell again.")
 
 
 async def make_own(transport: Transport, folder: str) -> None:

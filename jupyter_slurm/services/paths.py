@@ -11,23 +11,31 @@ from jupyter_slurm.domain.output_paths import expand_pattern, first_node, symbol
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobdir import JobFolder
 
-__all__ = ["DISPLAY", "STREAMS", "display_path", "output_path"]
+__all__ = ["DISPLAY", "STREAMS", "VALUES", "output_path", "runner_path"]
 
 STREAMS = ("stdout", "stderr")
 
 DISPLAY = "display"
 """The stream of what a Python cell shows beside text: a line of JSON each (jupyter_slurm/runner/display.py)."""
 
+VALUES = "values"
+"""The stream of what a Python cell leaves for the notebook (jupyter_slurm/runner/values.py)."""
+
+_OWN = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
+
 _BY_TASK = frozenset("abJjN")  # what these stand for differs between the tasks of an array
 
 
-def display_path(job: JobId | None, folder: JobFolder | None, kind: str | None, *, is_array: bool) -> str | None:
-    """Return the file of what a Python cell shows; None for what is none, and for an array without a task."""
+def runner_path(
+    stream: str, job: JobId | None, folder: JobFolder | None, kind: str | None, *, is_array: bool
+) -> str | None:
+    """Return the file of what a Python cell shows or leaves; None for a script, and for an array without a task."""
     if folder is None or kind != "python":
         return None
+    name, ending = _OWN[stream]
     if not is_array:
-        return folder.file("display.jsonl")
-    return None if job is None or job.task is None else folder.file(f"display.{job.task}.jsonl")
+        return folder.file(name + ending)
+    return None if job is None or job.task is None else folder.file(f"{name}.{job.task}{ending}")
 
 
 def output_path(

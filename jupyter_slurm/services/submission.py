@@ -51,6 +51,7 @@ class Plan:
     argv: list[str]
     script: bytes
     record: dict[str, Any]
+    values: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,8 @@ def make_plan(
             "filename": asked.get("filename") or "<cell>",
             "python": asked["python"],
         }
+        if asked.get("values"):
+            record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
     return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record)
 
 
@@ -260,6 +263,8 @@ async def execute(transport: Transport, plan: Plan, context: Context, attempt: i
 async def begin(transport: Transport, plan: Plan, context: Context) -> Once:
     """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
     files = {plan.record["script"]: plan.script, "job.json": dump(plan.record)}
+    if plan.values:
+        files["in.values"] = plan.values
     return await transport.start_once(plan.folder.answer(1), plan.argv, files=files, context=context)
 
 

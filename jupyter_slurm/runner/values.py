@@ -1,0 +1,178 @@
+"""Values on their way into a job and back, in one file: ``in.values``, ``out.values`` (``out.TASK.values``).
+
+The file: a line ``jupyter-slurm values 1``, the length of the header (8 bytes, big-endian), the header (JSON), then the
+pieces that it tells of, one after the other. An item of the header is one of::
+
+    {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers]}
+    {"kind": "source", "name": …, "source": a function or class, "filename": what tracebacks call it}
+    {"kind": "import", "source": an import statement}
+    {"kind": "error",  "name": …, "error": why it is not there}
+
+Each value is a pickle of its own: one that cannot be read does not take the others with it. Buffers (arrays) are
+written from where they are and read to where they stay. Python 3.8+; cloudpickle where it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import linecache
+import os
+import pickle
+import platform
+import sys
+import types
+from typing import Any, BinaryIO
+
+MAGIC = b"jupyter-slurm values 1\n"
+
+try:
+    from cloudpickle import Pickler as _Pickler
+except ImportError:
+    _Pickler = pickle.Pickler  # type: ignore[misc, assignment, unused-ignore]
+
+
+class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
+    """Pickle with buffers aside; tensors of a GPU as those of the CPU, what travels as source by its name."""
+
+    named: Any = frozenset()
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return how a value is taken apart."""
+        if (
+            isinstance(value, (type, types.FunctionType))
+            and value.__module__ == "__main__"
+            and value.__name__ in self.named
+        ):
+            return value.__qualname__
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        inherited = getattr(super(), "reducer_override", None)
+        return NotImplemented if inherited is None else inherited(value)
+
+
+class Unreadable(Exception):
+    """Values that cannot be used here; the message says which and why."""
+
+
+def pack(name: str, value: Any, named: Any = frozenset()) -> tuple[dict[str, Any], list[Any]]:
+    """Return the item of a value and its pieces; the large ones are views of the value itself.
+
+    Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    file = io.BytesIO()
+    pickler = Pickler(file, protocol=5, buffer_callback=buffers.append)
+    pickler.named = named
+    pickler.dump(value)
+    pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    return {"kind": "pickle", "name": name, "sizes": [piece.nbytes for piece in pieces]}, pieces
+
+
+def size_of(item: dict[str, Any]) -> int:
+    """Return how many bytes an item takes."""
+    return sum(item.get("sizes") or [len(item.get("source", ""))])
+
+
+def write(path: str, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
+    """Write the file, readable for its owner only, in one step."""
+    about = {"python": platform.python_version(), "executable": sys.executable}
+    header = json.dumps({"format": 1, **about, "items": [item for item, _ in items]}).encode()
+    draft = f"{path}.tmp"
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(MAGIC + len(header).to_bytes(8, "big") + header)
+        for _, pieces in items:
+            for piece in pieces:
+                file.write(piece)
+    os.replace(draft, path)
+
+
+def read(file: BinaryIO) -> tuple[dict[str, Any], list[tuple[dict[str, Any], list[bytearray]]]]:
+    """Read a file; return its header and each item with its pieces. Nothing is unpickled."""
+    if file.read(len(MAGIC)) != MAGIC:
+        raise Unreadable("this is no file of values, or one of a newer version")
+    header = json.loads(file.read(int.from_bytes(file.read(8), "big")))
+    found = []
+    for item in header["items"]:
+        pieces = []
+        for size in item.get("sizes", ()):
+            piece = bytearray(size)
+            if file.readinto(piece) != size:  # type: ignore[attr-defined, unused-ignore]
+                raise Unreadable("the file of values is not whole")
+            pieces.append(piece)
+        found.append((item, pieces))
+    return header, found
+
+
+def unpack(item: dict[str, Any], pieces: list[bytearray], header: dict[str, Any]) -> Any:
+    """Return the value of an item.
+
+    Raises
+    ------
+    Unreadable
+        It cannot be read here; the message says why and what helps.
+    """
+    if item["kind"] == "error":
+        raise Unreadable(f"{item['name']}: {item['error']}")
+    try:
+        return pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - of this user's own job, or notebook
+    except ModuleNotFoundError as error:
+        hint = f"Install {error.name} for {sys.executable}, or choose another Python."
+        raise Unreadable(f"{item['name']} needs the module {error.name}, which is not here. {hint}") from error
+    except Exception as error:  # whatever a class of the person's raises
+        there, here = header["python"].rpartition(".")[0], platform.python_version().rpartition(".")[0]
+        why = f" It was made by Python {there}, this is {here}." if there != here else ""
+        raise Unreadable(f"{item['name']} cannot be read: {type(error).__name__}: {error}.{why}") from error
+
+
+def bring(path: str, namespace: dict[str, Any]) -> set[str]:
+    """Put the values of a file into a namespace; return the names of what came as source.
+
+    Raises
+    ------
+    Unreadable
+        Some cannot be read here; all of them are named.
+    """
+    with open(path, "rb") as file:
+        header, items = read(file)
+    troubles = []
+    for item, pieces in items:
+        try:
+            if item["kind"] in ("import", "source"):
+                _run(item, namespace)
+            else:
+                namespace[item["name"]] = unpack(item, pieces, header)
+        except Unreadable as error:
+            troubles.append(str(error))
+    if troubles:
+        raise Unreadable("\n".join(troubles))
+    return {item["name"] for item, _ in items if item["kind"] == "source"}
+
+
+def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
+    source, filename = item["source"], item.get("filename") or "<imports>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    try:
+        exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - the person's own function
+    except Exception as error:
+        what = item.get("name") or source
+        raise Unreadable(f"{what} does not work with {sys.executable}: {type(error).__name__}: {error}") from error
+
+
+def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: set[str]) -> None:
+    """Write the values that the notebook wants back; of those that cannot travel, the reason."""
+    items: list[tuple[dict[str, Any], list[Any]]] = []
+    for name in names:
+        try:
+            if name not in namespace:
+                raise Unreadable("the cell ended without it")
+            item, pieces = pack(name, namespace[name], named)
+            if size_of(item) > limit:
+                raise Unreadable(f"it has {size_of(item) / 1e6:.0f} MB, {limit / 1e6:.0f} MB can travel: write a file")
+        except Exception as error:  # noqa: BLE001 - one bad value does not lose the rest
+            said = str(error) if isinstance(error, Unreadable) else f"it cannot be pickled: {error}"
+            item, pieces = {"kind": "error", "name": name, "error": said}, []
+            sys.stderr.write(f"{name} does not come back to the notebook: {said}\n")
+        items.append((item, pieces))
+    write(path, items)

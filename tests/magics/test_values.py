@@ -1,0 +1,109 @@
+"""Variables, functions and classes that travel with a cell, and what comes back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+HERE = f"python={sys.executable}"
+PLAIN = "python=/usr/bin/python3"  # without IPython, cloudpickle and numpy
+
+
+def test_variables_travel_and_come_back(kernel: Any) -> None:
+    kernel.ok("import numpy as np\nx = {'rate': 0.1}\ndata = np.arange(10.0)")
+    kernel.ok(
+        f"%%sbatch wait in=x,data out=total,again,x as=there {HERE}\ntotal = data.sum()\nagain = data\nagain[0] = 7\nx['rate'] += 1"
+    )
+    assert (
+        kernel.value("(total, again[0], data[0], x)")
+        == "(np.float64(45.0), np.float64(7.0), np.float64(0.0), {'rate': 1.1})"
+    )
+    assert kernel.value("sorted(there.outputs)") == "['again', 'total', 'x']"
+    assert kernel.value("again.flags.writeable, again.base is not None") == "True True"
+
+
+def test_functions_and_classes_travel_as_source_with_what_they_use(kernel: Any) -> None:
+    kernel.ok("import math as m\nfrom collections import Counter")
+    kernel.ok(
+        "def twice(f):\n    return lambda x: 2 * f(x)\n\ndef helper(x):\n    return m.floor(x) + len(Counter('aab'))"
+    )
+    kernel.ok(
+        "@twice\ndef decorated(x):\n    return x\n\nclass Base:\n    factor = 3\n\nclass Model(Base):\n    def run(self, x):\n        return helper(x) * self.factor + (even(x) if x else 0)"
+    )
+    kernel.ok("def even(n): return True if n == 0 else odd(n - 1)\ndef odd(n): return False if n == 0 else even(n - 1)")
+    kernel.ok("model = Model()")
+    # The other Python has neither cloudpickle nor IPython: bytecode would not do.
+    kernel.ok(
+        f"%%sbatch in=model,Model out=got as=travelled {PLAIN}\ngot = (model.run(4), Model().run(0), type(model) is Model)"
+    )
+    assert kernel.value("travelled.result()") == "(19, 6, True)"
+
+
+def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> None:
+    kernel.ok(
+        "import threading\nlock, fine, table = threading.Lock(), 1, [1]\ndef uses(): return table\nsmall = lambda: 1"
+    )
+    before = kernel.value("len(__import__('jupyter_slurm').jobs())")
+    ran = kernel.run("%%sbatch in=lock,fine,fin,uses,small\nfine")
+    assert ran.error == "UsageError"
+    assert "lock (lock) cannot travel: cannot pickle" in ran.traceback
+    assert "there is no variable fin. Did you mean fine?" in ran.traceback
+    assert "uses uses table, which does not travel with it" in ran.traceback
+    assert "small cannot travel: its source is not known" in ran.traceback
+    kernel.ok(
+        "from jupyter_slurm.handles.cluster import settings\nsettings().values_limit, limit = 2_000_000, settings().values_limit"
+    )
+    ran = kernel.run("%%sbatch in=big,fine\nfine" if kernel.ok("big = b'x' * 3_000_000") else "")
+    assert "larger than 2.0 MB: big 3.0 MB" in ran.traceback
+    kernel.ok("settings().values_limit = limit")
+    assert "Python cells" in kernel.run("%%sbatch in=fine\n#!/bin/sh\ntrue").traceback
+    assert "no name of a variable" in kernel.run("%%sbatch in=fine.real\n1").traceback
+    assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
+
+
+def test_one_bad_value_does_not_lose_the_rest(kernel: Any) -> None:
+    kernel.ok(f"%%sbatch out=good,bad,missing as=mixed {HERE}\nimport threading\ngood, bad = 42, threading.Lock()")
+    kernel.ok("mixed.wait()")
+    assert kernel.value("dict(mixed.outputs)") == "{'good': 42}"
+    assert kernel.value("sorted(mixed.outputs.errors)") == "['bad', 'missing']"
+    ran = kernel.run("mixed.outputs['bad']")
+    assert ran.error == "JobError"
+    assert "cannot be pickled" in ran.traceback
+    assert "bad does not come back to the notebook" in kernel.value("mixed.stderr")
+
+
+def test_a_module_that_is_missing_over_there_is_named(kernel: Any) -> None:
+    kernel.ok("import numpy as np\nvector, number = np.zeros(3), 5")
+    ran = kernel.run(f"%%sbatch wait in=vector,number {PLAIN}\nnumber")
+    assert ran.error == "JobFailed"
+    assert "vector needs the module numpy" in ran.traceback
+    assert "/usr/bin/python3" in ran.traceback
+
+
+def test_values_outlive_the_kernel_and_are_taken_from_our_own_folder_only(kernel: Any, tmp_path: Path) -> None:
+    kernel.ok(f"%%sbatch wait out=kept as=later {HERE}\nkept = list(range(3))")
+    key, folder = kernel.value("later.key"), Path(kernel.value("later.data['folder']"))
+    kernel.restart()
+    kernel.ok(f"import jupyter_slurm\nlater = jupyter_slurm.job({key!r})")
+    assert kernel.value("later.result()") == "[0, 1, 2]"
+    assert (folder / "out.values").stat().st_mode & 0o777 == 0o600
+    kernel.ok(f"again = jupyter_slurm.job({key!r})")
+    os.chmod(folder, 0o777)
+    ran = kernel.run("again.outputs")
+    os.chmod(folder, 0o700)
+    assert ran.error == "JobOutputMissing"
+
+
+@pytest.mark.here_only("it looks into files of this machine")
+def test_tasks_of_an_array_leave_their_own_values(kernel: Any) -> None:
+    kernel.ok("base = 10")
+    kernel.ok(
+        f"%%sbatch --array 1-2 wait in=base out=mine as=tasks {HERE}\nimport os\nmine = base + int(os.environ['SLURM_ARRAY_TASK_ID'])"
+    )
+    assert kernel.value("[tasks.task(i).result() for i in (1, 2)]") == "[11, 12]"
