@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LABEXTENSION = Path("share/jupyter/labextensions/jupyter-slurm")
 SERVER_CONFIG = Path("etc/jupyter/jupyter_server_config.d/jupyter_slurm.json")
 
-# Asked for by those we build for, also where a later feature is the first to import it.
-FIXED = {"ipykernel", "ipywidgets", "jupyter-server", "paramiko", "traitlets"}
+# Asked for by those we build for, also where a later feature, or the runner alone, is the first to import it.
+FIXED = {"cloudpickle", "ipykernel", "ipywidgets", "jupyter-server", "paramiko", "traitlets"}
 # They come with what we declare: IPython with ipykernel, the others with jupyter-server.
 IMPLIED = {"ipython", "jupyter-core"}
 

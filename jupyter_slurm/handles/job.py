@@ -294,9 +294,9 @@ class Job:
         """
         if self._outputs is None:
             _, size = self._output("values", 0, 0)
-            content = bytearray()
-            for piece in self._pieces("values", 0, size):
-                content += piece
+            content, done = bytearray(size), 0
+            for piece in told(self._pieces("values", 0, size), f"{self.title}, values", size):
+                content[done : done + len(piece)], done = piece, done + len(piece)
             if not content:
                 raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
             self._outputs = read_outputs(content)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-import io
 import linecache
 import os
 import sys
@@ -206,11 +205,14 @@ class Outputs(dict[str, Any]):
         raise KeyError(name)
 
 
-def read_outputs(content: bytes | bytearray) -> Outputs:
-    """Read what a job of ours left: each value for itself, so that one which cannot be read takes no other with it."""
+def read_outputs(content: bytearray) -> Outputs:
+    """Read what a job of ours left: each value for itself, so that one which cannot be read takes no other with it.
+
+    Arrays stay where they lie in the content.
+    """
     outputs = Outputs()
     try:
-        header, items = file_of.read(io.BytesIO(content))
+        header, items = file_of.read(file_of.Content(content))
     except (file_of.Unreadable, ValueError, KeyError) as error:
         raise JobError(f"The values of the job cannot be read: {error}", hint="Run the cell again.") from error
     for item, pieces in items:

@@ -88,8 +88,32 @@ def write(path: str, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
     os.replace(draft, path)
 
 
-def read(file: BinaryIO) -> tuple[dict[str, Any], list[tuple[dict[str, Any], list[bytearray]]]]:
-    """Read a file; return its header and each item with its pieces. Nothing is unpickled."""
+class Content:
+    """What was read of a file already, as a file whose pieces are views and no copies."""
+
+    def __init__(self, content: bytearray) -> None:
+        self._left = memoryview(content)
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes."""
+        return bytes(self.take(size))
+
+    def take(self, size: int) -> memoryview:
+        """Return so many bytes as they lie there."""
+        taken, self._left = self._left[:size], self._left[size:]
+        return taken
+
+
+def _take(file: BinaryIO, size: int) -> bytearray:
+    piece = bytearray(size)
+    view, done = memoryview(piece), 0
+    while done < size and (count := file.readinto(view[done:])):  # type: ignore[attr-defined, unused-ignore]
+        done += count
+    return piece if done == size else piece[:done]
+
+
+def read(file: Any) -> tuple[dict[str, Any], list[tuple[dict[str, Any], list[Any]]]]:
+    """Read a file, or a :class:`Content`; return its header and each item with its pieces. Nothing is unpickled."""
     if file.read(len(MAGIC)) != MAGIC:
         raise Unreadable("this is no file of values, or one of a newer version")
     header = json.loads(file.read(int.from_bytes(file.read(8), "big")))
@@ -97,15 +121,15 @@ def read(file: BinaryIO) -> tuple[dict[str, Any], list[tuple[dict[str, Any], lis
     for item in header["items"]:
         pieces = []
         for size in item.get("sizes", ()):
-            piece = bytearray(size)
-            if file.readinto(piece) != size:  # type: ignore[attr-defined, unused-ignore]
+            piece = file.take(size) if isinstance(file, Content) else _take(file, size)
+            if len(piece) != size:
                 raise Unreadable("the file of values is not whole")
             pieces.append(piece)
         found.append((item, pieces))
     return header, found
 
 
-def unpack(item: dict[str, Any], pieces: list[bytearray], header: dict[str, Any]) -> Any:
+def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> Any:
     """Return the value of an item.
 
     Raises

@@ -86,6 +86,7 @@ def test_a_module_that_is_missing_over_there_is_named(kernel: Any) -> None:
     assert "/usr/bin/python3" in ran.traceback
 
 
+@pytest.mark.here_only("it looks into files of this machine")
 def test_values_outlive_the_kernel_and_are_taken_from_our_own_folder_only(kernel: Any, tmp_path: Path) -> None:
     kernel.ok(f"%%sbatch wait out=kept as=later {HERE}\nkept = list(range(3))")
     key, folder = kernel.value("later.key"), Path(kernel.value("later.data['folder']"))
@@ -100,7 +101,6 @@ def test_values_outlive_the_kernel_and_are_taken_from_our_own_folder_only(kernel
     assert ran.error == "JobOutputMissing"
 
 
-@pytest.mark.here_only("it looks into files of this machine")
 def test_tasks_of_an_array_leave_their_own_values(kernel: Any) -> None:
     kernel.ok("base = 10")
     kernel.ok(
