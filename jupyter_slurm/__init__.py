@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from jupyter_slurm import errors
     from jupyter_slurm.errors import JobFailed, SlurmError
     from jupyter_slurm.handles.finding import job, jobs
-    from jupyter_slurm.handles.job import Job, JobList
+    from jupyter_slurm.handles.job import Job
+    from jupyter_slurm.handles.joblist import JobList
     from jupyter_slurm.handles.table import Table
     from jupyter_slurm.handles.waiting import WaitInterrupted
 
@@ -33,7 +34,7 @@ __all__ = [
 _HOME = {
     "Job": "jupyter_slurm.handles.job",
     "JobFailed": "jupyter_slurm.errors",
-    "JobList": "jupyter_slurm.handles.job",
+    "JobList": "jupyter_slurm.handles.joblist",
     "SlurmError": "jupyter_slurm.errors",
     "Table": "jupyter_slurm.handles.table",
     "WaitInterrupted": "jupyter_slurm.handles.waiting",

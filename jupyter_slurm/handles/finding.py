@@ -11,7 +11,8 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
 from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.cluster import Cluster, current
-from jupyter_slurm.handles.job import Job, JobList
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.joblist import JobList
 
 __all__ = ["job", "jobs", "queue_trouble"]
 

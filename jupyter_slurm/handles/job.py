@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from jupyter_slurm.errors import JobNotFound, JobOutputMissing, SlurmError
@@ -14,12 +15,12 @@ from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.progress import told
-from jupyter_slurm.handles.table import CommandText, Table, escape
+from jupyter_slurm.handles.table import CommandText
 from jupyter_slurm.handles.terminal import Screen, plain, printable
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.handles.values import Outputs, read_outputs
 
-__all__ = ["Job", "JobList"]
+__all__ = ["Job"]
 
 _PIECE = 1_048_576  # bytes of output asked for at once
 _TAIL = 8_388_608  # bytes looked at, at most, for the last lines
@@ -49,6 +50,7 @@ class Job:
         self._views: list[view.View] = []
         self._is_shown = False
         self._outputs: Outputs | None = None
+        self._wanted: Callable[[dict[str, Any]], None] | None = None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -382,7 +384,17 @@ class Job:
         self._data = follower.data
         for shown in self._views:
             shown.finish()
+        self._bring_back()
         return self.raise_for_state() if check else self
+
+    def _bring_back(self) -> None:
+        """Hand over the variables that came back, once, and say which did not; of an array each task has its own."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None and not self._data.get("tasks"):
+            with contextlib.suppress(JobOutputMissing):
+                wanted(dict(self.outputs))
+                for name, reason in self.outputs.errors.items():
+                    sys.stderr.write(printable(f"{name} did not come back: {reason}") + "\n")
 
     @property
     def _reference(self) -> str:
@@ -424,50 +436,3 @@ class Job:
                 if (text := self.tail(_LOG_LINES, stream)).strip():
                     return text, self._data.get(stream)
         return "", self._data.get("stdout")
-
-
-class JobList(list[Job]):
-    """Jobs, shown as a table.
-
-    Attributes
-    ----------
-    trouble : str
-        Why there may be more of them: the queue could not be read. Empty when it could.
-    """
-
-    def __init__(self, jobs: Iterable[Job] = (), trouble: str = "") -> None:
-        super().__init__(jobs)
-        self.trouble = trouble
-
-    def table(self) -> Table:
-        """Return what is known of each as a table."""
-        columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "SUBMITTED", "EXIT", "REASON"]
-        return Table(columns, [_row(job._data) for job in self])
-
-    def __repr__(self) -> str:
-        return "\n".join([repr(self.table()), *([printable(self.trouble)] if self.trouble else [])])
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
-
-    def _repr_html_(self) -> str:
-        said = f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(self.trouble)}</div>' if self.trouble else ""
-        return self.table()._repr_html_() + said
-
-    def to_pandas(self) -> Any:
-        """Return what is known of each as a pandas.DataFrame; see :meth:`Table.to_pandas`."""
-        return self.table().to_pandas()
-
-
-def _row(data: Mapping[str, Any]) -> list[str]:
-    submitted = data.get("submit_time")
-    return [
-        str(data.get("id") or "-"),
-        str(data.get("name") or data.get("label") or ""),
-        str(data.get("state") or ""),
-        str(data.get("partition") or ""),
-        str(data.get("nodes") or ""),
-        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(submitted)) if submitted else "",
-        str(data["exit_code"]) if data.get("exit_code") or data.get("state") == "COMPLETED" else "",
-        str(data.get("reason") or ""),
-    ]

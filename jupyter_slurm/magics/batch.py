@@ -131,13 +131,13 @@ def _go(
         raise
     if name := parsed.words.get("as"):
         shell.push({name: job})
+    if "out" in parsed.words:
+        job._wanted = shell.push
     if "wait" in parsed.words:
         notebook = view.notebook()
         if notebook is not None:
             job._show(notebook)
         job._wait(None, check=True, echo=notebook is None)
-        if "out" in parsed.words and not job.data.get("tasks"):  # of an array each task has its own
-            shell.push(dict(job.outputs))
     else:
         _mention(shell, job)
     return job

@@ -19,7 +19,7 @@ Words (ours have no dashes, Slurm's have):
     wait          wait until the job is over; an error if it did not end well
     show          show the exact command line and script, submit nothing
     in=x,f        send variables, functions and classes along with a Python cell
-    out=y         bring variables back: with `wait` into the notebook, else job.result(), job.outputs
+    out=y         bring variables back, with `wait` or job.wait(); job.result() and job.outputs give them, too
     python=PATH   the Python of the node that runs a Python cell
 
 Python values: {name}, {job.id}, {runs[0]}, $name. Where Python has no such name, $NAME, ${NAME} and a leading ~ are

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 
-from jupyter_slurm.handles.job import JobList
+from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.table import CommandText, Table
 
 HOSTILE = [

@@ -85,3 +85,28 @@ def test_a_terminal_says_what_a_job_waits_for(environment: dict[str, str], home:
     assert re.search(r"^Job \d+ \(cell.sh\): PENDING", done.stderr, re.MULTILINE), done.stderr
     assert done.stderr.count(": PENDING\n") == 1  # said once, however often it is heard
     assert len(re.findall(r"Job \d+ \(looped\): PENDING", done.stdout)) == 2
+
+
+_RICH = (
+    "class Rich:\n    def _repr_html_(self): return '<b>rich</b>'\n    def __repr__(self): return 'in words'\nRich()"
+)
+
+
+def test_a_notebook_that_is_executed_keeps_what_a_cell_showed(
+    environment: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    notebook = _notebook("%load_ext jupyter_slurm", f"%%sbatch wait\n{_RICH}")
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(home)}}).execute()
+    job, shown = notebook.cells[1].outputs
+    assert "COMPLETED" in job["data"]["text/plain"]
+    assert shown["data"] == {"text/html": "<b>rich</b>", "text/plain": "in words"}
+    nbformat.validate(notebook)
+
+
+def test_a_terminal_prints_what_stands_for_rich_output(environment: dict[str, str], home: Path) -> None:
+    code = f"%load_ext jupyter_slurm\njob = get_ipython().run_cell_magic('sbatch', 'wait', {_RICH!r})\n"
+    done = _in_a_terminal(code, environment, home)
+    assert "in words\n" in done.stdout
+    assert "<b>" not in done.stdout

@@ -69,7 +69,10 @@ def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> No
 
 def test_one_bad_value_does_not_lose_the_rest(kernel: Any) -> None:
     kernel.ok(f"%%sbatch out=good,bad,missing as=mixed {HERE}\nimport threading\ngood, bad = 42, threading.Lock()")
-    kernel.ok("mixed.wait()")
+    told = kernel.ok("mixed.wait()").stderr
+    assert "bad did not come back: it cannot be pickled" in told
+    assert "missing did not come back: the cell ended without it" in told
+    assert kernel.value("good") == "42"
     assert kernel.value("dict(mixed.outputs)") == "{'good': 42}"
     assert kernel.value("sorted(mixed.outputs.errors)") == "['bad', 'missing']"
     ran = kernel.run("mixed.outputs['bad']")

@@ -1,0 +1,60 @@
+"""Several jobs, as a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.table import Table, escape
+from jupyter_slurm.handles.terminal import printable
+
+__all__ = ["JobList"]
+
+
+class JobList(list[Job]):
+    """Jobs, shown as a table.
+
+    Attributes
+    ----------
+    trouble : str
+        Why there may be more of them: the queue could not be read. Empty when it could.
+    """
+
+    def __init__(self, jobs: Iterable[Job] = (), trouble: str = "") -> None:
+        super().__init__(jobs)
+        self.trouble = trouble
+
+    def table(self) -> Table:
+        """Return what is known of each as a table."""
+        columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "SUBMITTED", "EXIT", "REASON"]
+        return Table(columns, [_row(job._data) for job in self])
+
+    def __repr__(self) -> str:
+        return "\n".join([repr(self.table()), *([printable(self.trouble)] if self.trouble else [])])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _repr_html_(self) -> str:
+        said = f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(self.trouble)}</div>' if self.trouble else ""
+        return self.table()._repr_html_() + said
+
+    def to_pandas(self) -> Any:
+        """Return what is known of each as a pandas.DataFrame; see :meth:`Table.to_pandas`."""
+        return self.table().to_pandas()
+
+
+def _row(data: Mapping[str, Any]) -> list[str]:
+    submitted = data.get("submit_time")
+    return [
+        str(data.get("id") or "-"),
+        str(data.get("name") or data.get("label") or ""),
+        str(data.get("state") or ""),
+        str(data.get("partition") or ""),
+        str(data.get("nodes") or ""),
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(submitted)) if submitted else "",
+        str(data["exit_code"]) if data.get("exit_code") or data.get("state") == "COMPLETED" else "",
+        str(data.get("reason") or ""),
+    ]
