@@ -63,6 +63,7 @@ class Follower:
         self.data: dict[str, Any] = dict(data)
         self.screens = {stream: Screen(limit) for stream in STREAMS}
         self.displays = Displays(display_limit)
+        self._display_limit = display_limit
         self.skipped = dict.fromkeys(STREAMS, 0)
         self.error: SlurmError | None = None
         self.trouble = ""
@@ -156,6 +157,8 @@ class Follower:
         assert self._offsets is not None
         with self.lock:
             if stream == DISPLAY:
+                if offset < self._offsets[stream]:
+                    self.displays = Displays(self._display_limit)
                 self._offsets[stream] = offset + len(data)
                 data = self.displays.feed(data).encode("utf-8", "replace")
                 self._tell(stream, data)

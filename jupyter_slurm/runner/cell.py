@@ -151,8 +151,9 @@ def run_cell(place: Place, args: list[str]) -> int:
     sys.path[0] = ""
     choose_backend()
     with values_of(place, main.__dict__):
-        if has("IPython"):
-            return exit_code(beside("shell").run(source, filename, main, place.display()))
+        shell = ipython()
+        if shell is not None:
+            return exit_code(shell.run(source, filename, main, place.display()))
         try:
             run_plain(source, filename, main, place.display())
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
@@ -180,6 +181,17 @@ def values_of(place: Place, namespace: dict[str, Any]) -> Iterator[None]:
     if asked["out"]:
         path = os.path.join(place.folder, f"out{place.suffix}.values")
         values.leave(path, asked["out"], namespace, asked["limit"], named)
+
+
+def ipython() -> Any:
+    """Return what runs a cell under IPython; None where there is none that works."""
+    if not has("IPython"):
+        return None
+    try:
+        return beside("shell")
+    except Exception as error:  # noqa: BLE001 - the cell may do without
+        sys.stderr.write(f"IPython of {sys.executable} cannot be used: {type(error).__name__}: {error}\n")
+        return None
 
 
 def run_plain(source: str, filename: str, main: types.ModuleType, record: Any) -> None:

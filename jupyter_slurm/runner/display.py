@@ -44,6 +44,7 @@ class Record:
 
     def __init__(self, path: str, job: str, restarts: int) -> None:
         self._path, self._header = path, {"format": FORMAT, "job": job, "restarts": restarts}
+        self.folder = os.path.dirname(path)
         self._lock = threading.RLock()
         self._file = -1
         self._size = 0

@@ -173,9 +173,17 @@ class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
         raise SystemExit
 
 
+def _new_folder(record: Any) -> str:
+    """Make a folder for IPython's profile, which it wants to begin with; on the node, if that can be."""
+    try:
+        return tempfile.mkdtemp(prefix="ipython-")
+    except OSError:
+        return tempfile.mkdtemp(prefix="ipython-", dir=record.folder)
+
+
 def run(source: str, filename: str, main: types.ModuleType, record: Any) -> BaseException | None:
     """Run a cell as a notebook does; return what ended it early. An error has been shown by then."""
-    config, folder = Config(), tempfile.mkdtemp(prefix="ipython-")
+    config, folder = Config(), _new_folder(record)
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     number = re.search(r"\d+", filename)

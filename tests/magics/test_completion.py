@@ -27,7 +27,7 @@ def offered(kernel: Any) -> Callable[[str], list[str]]:
     [
         ("%%sbatch --par", ["--parsable", "--partition"]),
         ("%%sbatch -n4 as=job --gpus-per-n\n#!/bin/sh\n", ["--gpus-per-node"]),
-        ("%%sbatch ", ["as=", "wait", "show", "python="]),
+        ("%%sbatch ", ["as=", "in=", "out=", "wait", "show", "python="]),
         ("%%sbatch wait -n1 s", ["show"]),
         ("%sbatch wa", ["wait"]),
         ("%squeue --sta", ["--start", "--states"]),

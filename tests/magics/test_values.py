@@ -110,3 +110,11 @@ def test_tasks_of_an_array_leave_their_own_values(kernel: Any) -> None:
         f"%%sbatch --array 1-2 wait in=base out=mine as=tasks {HERE}\nimport os\nmine = base + int(os.environ['SLURM_ARRAY_TASK_ID'])"
     )
     assert kernel.value("[tasks.task(i).result() for i in (1, 2)]") == "[11, 12]"
+
+
+@pytest.mark.slow
+def test_a_large_array_goes_there_and_back(kernel: Any) -> None:
+    """The agent's request bodies are small: it is given a file."""
+    kernel.ok("import numpy as np\nlarge = np.arange(12_500_000.0)")
+    kernel.ok(f"%%sbatch in=large out=larger as=big {HERE}\nlarger = large + 1")
+    assert kernel.value("(big.wait().outputs['larger'] - large).max(), larger.nbytes") == "1.0 100000000"

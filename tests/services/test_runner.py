@@ -21,8 +21,9 @@ def run(tmp_path, request):
 
     is_plain = request.param == "plain"
 
-    def run(source, *args, job="7", **env):
-        record = {"key": "k", "events": str(tmp_path / "events"), "cell": {"source": source, "filename": "<cell>"}}
+    def run(source, *args, job="7", values=None, **env):
+        cell = {"source": source, "filename": "<cell>"}
+        record = {"key": "k", "events": str(tmp_path / "events"), "cell": cell, "values": values}
         (folder / "job.json").write_text(json.dumps(record))
         environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job, **env}
         command = [sys.executable, "-I", *(["-S"] if is_plain else []), "-u", RUNNER, str(folder), *args]
@@ -219,3 +220,52 @@ def test_cleared_output_is_cleared_in_text_and_record(run):
     )
     assert done.stdout == "a\n\x1b[2J\x1b[Hb\n"
     assert [m["type"] for m in run.shown()] == ["display", "clear"]
+
+
+def test_an_ipython_that_is_broken_is_done_without(run, tmp_path):
+    if run.is_plain:
+        return
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "IPython.py").write_text("raise ImportError('half installed')")
+    hide = f"import sys; sys.path.insert(0, {str(tmp_path / 'broken')!r})"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(hide)
+    run("1")
+    command = [sys.executable, "-u", RUNNER, str(run.folder)]
+    environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", "PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+    assert done.stdout == "1\n"
+    assert "cannot be used: ImportError: half installed" in done.stderr
+
+
+def test_a_node_without_a_place_for_temporary_files_will_do(run, tmp_path):
+    assert run("6 * 7", TMPDIR="/proc/nowhere").stdout == "42\n"
+
+
+def test_values_come_and_go_under_either(run, tmp_path):
+    from jupyter_slurm.runner import values
+
+    values.write(
+        str(run.folder / "in.values"),
+        [
+            ({"kind": "import", "source": "import math as m"}, []),
+            (
+                {
+                    "kind": "source",
+                    "name": "f",
+                    "source": "def f(x):\n    return m.floor(x) / 0\n",
+                    "filename": "In[1] (f)",
+                },
+                [],
+            ),
+            values.pack("x", 1.5),
+        ],
+    )
+    asked = {"in": ["f", "x"], "out": ["y", "z"], "limit": 1000}
+    done = run("y = x * 2\nz = b'x' * 2000\nf(x)", values=asked)
+    assert done.returncode == 1
+    assert "return m.floor(x) / 0" in done.stderr
+    with open(run.folder / "out.values", "rb") as file:
+        header, ((y, pieces), (z, _)) = values.read(file)
+    assert values.unpack(y, pieces, header) == 3.0
+    assert "can travel: write a file" in z["error"]
