@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobNotFound, JobOutputMissing, SlurmError
 from jupyter_slurm.handles import view, waiting
@@ -18,7 +18,9 @@ from jupyter_slurm.handles.progress import told
 from jupyter_slurm.handles.table import CommandText
 from jupyter_slurm.handles.terminal import Screen, plain, printable
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
-from jupyter_slurm.handles.values import Outputs, read_outputs
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.values import Outputs
 
 __all__ = ["Job"]
 
@@ -301,6 +303,8 @@ class Job:
                 content[done : done + len(piece)], done = piece, done + len(piece)
             if not content:
                 raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
+            from jupyter_slurm.handles.values import read_outputs  # with all that pickles: few jobs have values
+
             self._outputs = read_outputs(content)
         return self._outputs
 

@@ -8,13 +8,15 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.terminal import printable
-from jupyter_slurm.handles.values import Parcel
 from jupyter_slurm.handles.waiting import WaitInterrupted
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.values import Parcel
 
 __all__ = ["Preview", "Submission", "preview", "submit"]
 

@@ -65,10 +65,10 @@ class Parcel:
             yield {**told, "file": path}
 
 
-def parcel(words: Mapping[str, str | None], namespace: Mapping[str, Any], limit: int) -> Parcel | None:
-    """Return what ``in=`` and ``out=`` of a magic line ask for; None where they ask for nothing."""
+def parcel(words: Mapping[str, str | None], namespace: Mapping[str, Any], limit: int) -> Parcel:
+    """Return what ``in=`` and ``out=`` of a magic line ask for."""
     asked = {word: _names(word, words[word] or "") for word in ("in", "out") if word in words}
-    return Parcel(asked.get("in", []), asked.get("out", []), namespace, limit) if asked else None
+    return Parcel(asked.get("in", []), asked.get("out", []), namespace, limit)
 
 
 def _names(word: str, text: str) -> list[str]:

@@ -8,7 +8,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -22,9 +22,11 @@ from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
-from jupyter_slurm.handles.values import parcel
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.values import Parcel
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "submit_cell", "submit_file"]
 
@@ -78,9 +80,18 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed.args,
         python=_python(parsed, cluster) if kind == "python" else None,
         filename=_cell_name(shell) if kind == "python" else None,
-        values=parcel(parsed.words, {**shell.user_ns, **local_ns}, settings().values_limit),
+        values=_parcel(parsed, {**shell.user_ns, **local_ns}),
     )
     return _go(shell, cluster, parsed, submission, prefix, line)
+
+
+def _parcel(parsed: MagicLine, namespace: Mapping[str, Any]) -> Parcel | None:
+    """Return what ``in=`` and ``out=`` ask for, ready to travel."""
+    if not {"in", "out"} & parsed.words.keys():
+        return None
+    from jupyter_slurm.handles.values import parcel  # with all that pickles: few cells have values
+
+    return parcel(parsed.words, namespace, settings().values_limit)
 
 
 def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | None:

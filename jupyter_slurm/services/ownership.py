@@ -28,6 +28,7 @@ id -u
 look "$1"
 cd -P -- "$1" 2>/dev/null && look "$(pwd -P)"
 :"""
+_VALUES = b"jupyter-slurm values 1\n"  # no other file of the person's leaves this machine in this way
 _LINE = re.compile(r"(\d+) ([0-9a-f]+) (/.*)")
 
 
@@ -45,7 +46,7 @@ async def is_own(transport: Transport, folder: str) -> bool:
 
 
 def read_own(path: str) -> bytes:
-    """Read a file of this machine that nobody else can have written.
+    """Read a file of values of this machine (runner/values.py) that nobody else can have written.
 
     Raises
     ------
@@ -55,8 +56,9 @@ def read_own(path: str) -> bytes:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             found = os.fstat(file.fileno())
-            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
-                return file.read()
+            is_private = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+            if stat.S_ISREG(found.st_mode) and is_private and (content := file.read()).startswith(_VALUES):
+                return content
     except (OSError, ValueError) as error:
         raise UsageError(f"the values of the cell cannot be read: {error}", hint="Submit the cell again.") from error
     raise UsageError("the file of values is not a file of this user alone", hint="Submit the cell again.")

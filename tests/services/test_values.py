@@ -76,6 +76,9 @@ def test_values_are_read_from_a_private_file_only(tmp_path: Path) -> None:
     for other in ("link", "pipe", "nowhere"):
         with pytest.raises(UsageError):
             read_own(str(tmp_path / other))
+    (tmp_path / "secret").touch(0o600)
+    with pytest.raises(UsageError):
+        read_own(str(tmp_path / "secret"))
     path.chmod(0o644)
     with pytest.raises(UsageError):
         read_own(str(path))
