@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -269,3 +271,35 @@ def test_values_come_and_go_under_either(run, tmp_path):
         header, ((y, pieces), (z, _)) = values.read(file)
     assert values.unpack(y, pieces, header) == 3.0
     assert "can travel: write a file" in z["error"]
+
+
+def test_figures_and_tables_are_shown_without_ipython_too(run, tmp_path):
+    if not run.is_plain:
+        return
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.lower().startswith(("ipython", "matplotlib_inline", "_distutils", "distutils")):
+            (bare / entry.name).symlink_to(entry)
+    run("1")
+    source = (
+        "import pandas as pd\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\ndisplay(pd.DataFrame({'epoch': [1]}))\n"
+        "fig, axes = plt.subplots()\ndisplay(fig)\nplt.close(fig)"
+    )
+    record = json.loads((run.folder / "job.json").read_text())
+    record["cell"]["source"] = source
+    (run.folder / "job.json").write_text(json.dumps(record))
+    # A kernel has told matplotlib, by the environment that travels with the cell, to draw for IPython.
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SLURM_JOB_ID": "7",
+        "PYTHONPATH": str(bare),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }
+    command = [sys.executable, "-S", "-u", RUNNER, str(run.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    table, shown, at_the_end = (message["data"] for message in run.shown())
+    assert "<th>epoch</th>" in table["text/html"]
+    assert shown["image/png"].startswith("iVBOR")
+    assert at_the_end["image/png"].startswith("iVBOR")
