@@ -7,6 +7,7 @@ import builtins
 import contextlib
 import linecache
 import os
+import re
 import sys
 import tempfile
 import types
@@ -20,6 +21,7 @@ from jupyter_slurm.runner import values as file_of
 __all__ = ["Outputs", "Parcel", "parcel", "read_outputs"]
 
 _Item = tuple[dict[str, Any], list[Any]]
+_CELL = re.compile("ipykernel|ipython-input")  # in what IPython calls the source of a cell
 _SHELLS = frozenset({"get_ipython", "display", "exit", "quit", "In", "Out", "_", "__", "___"})
 
 
@@ -166,7 +168,7 @@ def _source(value: Any) -> tuple[str, str] | None:
     code = getattr(value, "__code__", None)
     codes = [code] if code else [c for member in vars(value).values() if (c := getattr(member, "__code__", None))]
     wanted = (ast.FunctionDef, ast.AsyncFunctionDef) if code else (ast.ClassDef,)
-    cells = [c.co_filename for c in codes] or [name for name in linecache.cache if "ipykernel" in name]
+    cells = [c.co_filename for c in codes] or [name for name in linecache.cache if _CELL.search(name)]
     for filename in reversed(cells):
         lines = linecache.getlines(filename)
         with contextlib.suppress(SyntaxError, ValueError):
