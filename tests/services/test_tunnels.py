@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import secrets
 import signal
 import socket
@@ -215,16 +216,26 @@ async def test_a_way_that_can_prove_nothing_is_not_used(tmp_path: Path, ssh_site
         await core.cancel("far", job["key"])
 
 
+def two_free() -> int:
+    """The first of two ports that nobody has, outside those that the system gives by itself."""
+    while True:
+        first = random.randrange(20000, 30000)
+        pair = [("127.0.0.1", port) for port in (first, first + 1)]
+        with contextlib.suppress(OSError), socket.create_server(pair[0]), socket.create_server(pair[1]):
+            return first
+
+
 async def test_what_cannot_be_is_told(tmp_path: Path, ssh_site: RealSite) -> None:
-    async with connected(tmp_path, ssh_site, "[tunnels]\nports = [18100, 18101]\n") as core:
+    first = two_free()
+    async with connected(tmp_path, ssh_site, f"[tunnels]\nports = [{first}, {first + 1}]\n") as core:
         job, port = await served(core)
         with pytest.raises(TunnelError, match="nothing listens on port 9 of node"):
             await core.open_tunnel("far", {"job": job["key"], "port": 9})
         for _ in range(2):  # the second has the first one's port: nothing is left behind
             with pytest.raises(TunnelError, match="nothing listens"):
-                await core.open_tunnel("far", {"job": job["key"], "port": 9, "local_port": 18100})
-        others = [socket.create_server(("127.0.0.1", taken)) for taken in (18100, 18101)]
-        with others[0], others[1], pytest.raises(TunnelError, match="all from 18100 to 18101 are taken"):
+                await core.open_tunnel("far", {"job": job["key"], "port": 9, "local_port": first})
+        others = [socket.create_server(("127.0.0.1", taken)) for taken in (first, first + 1)]
+        with others[0], others[1], pytest.raises(TunnelError, match=f"all from {first} to {first + 1} are taken"):
             await core.open_tunnel("far", {"job": job["key"], "port": port})
         with pytest.raises(UsageError, match="is not on elsewhere"):
             await core.open_tunnel("far", {"job": job["key"], "port": port, "node": "elsewhere"})
