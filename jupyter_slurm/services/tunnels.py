@@ -67,11 +67,9 @@ class Tunnels:
         """Listen again where an earlier agent did; who connects before the log-in is turned away."""
         for asked in self._remembered():
             try:
-                listener = self._listen(asked.cluster, asked.local_port, asked.socket)
-            except SlurmError as error:
-                log.warning("a tunnel to port %d is not there any more: %s", asked.port, error.message)
-                continue
-            self._keep(asked, listener)
+                self._keep(asked, self._listen(asked.cluster, asked.local_port, asked.socket))
+            except (SlurmError, OverflowError, TypeError) as error:  # the port is taken, or the file is torn
+                log.warning("a tunnel to port %s is not there any more: %s", asked.port, error)
         self._remember()
 
     async def stop(self) -> None:

@@ -44,6 +44,9 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
             sock.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise TunnelError(f"port {port} cannot be listened on: {error.strerror}") from error
+        except BaseException:
+            sock.close()
+            raise
         else:
             return sock
     raise TunnelError(

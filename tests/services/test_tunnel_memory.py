@@ -1,0 +1,50 @@
+"""What an agent finds of its tunnels after a restart may be torn, and never keeps it from starting."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.services.core import Core
+
+_ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "", "port": 1, "since": 0.0}
+
+
+@pytest.mark.parametrize(
+    "found",
+    ["", "[", "null", "{}", [[1]], [{"id": 1}]]
+    + [[{**_ONE, "local_port": port, "socket": None}] for port in (99999, "8000", -1)]
+    + [[{**_ONE, "local_port": None, "socket": "/etc/x"}]],
+)
+async def test_a_torn_memory_is_no_memory(found: Any, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "tunnels.json").write_text(found if isinstance(found, str) else json.dumps(found))
+    core = Core(Settings(job_root=str(tmp_path / "jobs"), state_dir=str(state)))
+    await core.start()
+    assert core.list_tunnels("x") == []
+    await core.stop()
+
+
+async def test_a_port_is_taken_again_before_anybody_logs_in(tmp_path: Path) -> None:
+    """Who connects meanwhile is turned away; nothing is held for its sake."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (state / "tunnels.json").write_text(json.dumps([{**_ONE, "local_port": port, "socket": None}]))
+    core = Core(Settings(job_root=str(tmp_path / "jobs"), state_dir=str(state)))
+    await core.start()
+    assert [tunnel["local_port"] for tunnel in core.list_tunnels("x")] == [port]
+    assert core.holds() == {}
+    with socket.create_connection(("127.0.0.1", port)):
+        pass
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("127.0.0.1", port))
+    await core.stop()
+    assert json.loads((state / "tunnels.json").read_text())[0]["local_port"] == port
