@@ -445,15 +445,25 @@ async def test_small_things_cost_one_round_trip(ssh_host, connect, common, new_f
     folder = new_folder(host.user)
     transport = connect(host).transport
     await asyncio.gather(transport.run(["true"]), transport.run(["true"]))  # one shell will hold a file
-    for work in (
-        lambda: transport.run(["true"]),
-        lambda: transport.start_once(f"{folder}/d/run", ["true"], files={"a": b"1", "b": bytes(5000)}),
-        lambda: transport.read(f"{folder}/d/b"),
-        lambda: transport.write(f"{folder}/d/c", b"2"),
-        lambda: transport.stat(f"{folder}/d/c"),
-        lambda: transport.list_dir(f"{folder}/d"),
-        lambda: transport.remove(f"{folder}/d"),
-    ):
-        begin = time.monotonic()
-        await work()
-        assert 0.1 <= time.monotonic() - begin < 0.2
+    best: dict[str, float] = {}
+    for turn in range(5):  # a machine that is busy with other things takes its time now and then, not always
+        for name, work in _small_things(transport, f"{folder}/{turn}").items():
+            begin = time.monotonic()
+            await work()
+            best[name] = min(best.get(name, 9.0), time.monotonic() - begin)
+        if max(best.values()) < 0.2:
+            break
+    assert all(0.1 <= seconds < 0.2 for seconds in best.values()), best
+
+
+def _small_things(transport, folder):
+    """What is to take one way there and one way back, each."""
+    return {
+        "run": lambda: transport.run(["true"]),
+        "start": lambda: transport.start_once(f"{folder}/run", ["true"], files={"a": b"1", "b": bytes(5000)}),
+        "read": lambda: transport.read(f"{folder}/b"),
+        "write": lambda: transport.write(f"{folder}/c", b"2"),
+        "stat": lambda: transport.stat(f"{folder}/c"),
+        "list": lambda: transport.list_dir(folder),
+        "remove": lambda: transport.remove(folder),
+    }
