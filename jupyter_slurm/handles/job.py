@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobNotFound, JobOutputMissing, SlurmError
@@ -14,21 +14,17 @@ from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.follow import Follower
-from jupyter_slurm.handles.progress import told
 from jupyter_slurm.handles.table import CommandText
-from jupyter_slurm.handles.terminal import Screen, plain, printable
+from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
+from jupyter_slurm.handles.written import Written
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.values import Outputs
 
 __all__ = ["Job"]
 
-_PIECE = 1_048_576  # bytes of output asked for at once
-_TAIL = 8_388_608  # bytes looked at, at most, for the last lines
 _FRESH = 1.0  # seconds for which an answer of the agent is used again
-_LOG_LINES = 20
-_OF_TASK = {"stdout": "job.task(N).stdout", "stderr": "job.task(N).stderr", "values": "job.task(N).outputs"}
 
 
 class Job:
@@ -178,12 +174,12 @@ class Job:
     @property
     def stdout(self) -> str:
         """The whole standard output so far; see :meth:`tail` for the end of a large one."""
-        return self._whole("stdout")
+        return self._written.text("stdout")
 
     @property
     def stderr(self) -> str:
         """The whole standard error so far."""
-        return self._whole("stderr")
+        return self._written.text("stderr")
 
     def refresh(self) -> Job:
         """Ask the agent now what it knows."""
@@ -237,16 +233,7 @@ class Job:
 
     def tail(self, lines: int = 10, stream: str = "stdout") -> str:
         """Return the last lines of the output, as a terminal shows them; ``stream`` is "stdout" or "stderr"."""
-        _, size = self._output(stream, 0, 0)
-        screen, length = Screen(_TAIL), min(size, 4096 + 200 * lines)
-        while True:
-            screen = Screen(_TAIL)
-            for piece in self._pieces(stream, size - length, length):
-                screen.feed(piece)
-            shown = plain(screen.text()).removesuffix("\n").split("\n")
-            if len(shown) > lines or length >= min(size, _TAIL):
-                return CommandText("\n".join(shown[-lines:] if lines > 0 else []))
-            length = min(size, length * 8, _TAIL)
+        return self._written.tail(lines, stream)
 
     def tunnel(
         self, port: int, *, local_port: int | None = None, node: str | None = None, socket: bool = False
@@ -297,10 +284,7 @@ class Job:
             There are none: nothing was asked for, the job goes on, or it ended without writing them.
         """
         if self._outputs is None:
-            _, size = self._output("values", 0, 0)
-            content, done = bytearray(size), 0
-            for piece in told(self._pieces("values", 0, size), f"{self.title}, values", size):
-                content[done : done + len(piece)], done = piece, done + len(piece)
+            content = self._written.values()
             if not content:
                 raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
             from jupyter_slurm.handles.values import read_outputs  # with all that pickles: few jobs have values
@@ -325,7 +309,8 @@ class Job:
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the job is over and did not end well."""
         if self.is_finished and self.state != "COMPLETED":
-            raise failure(self.data, *self._log())
+            text, stream = self._written.log()
+            raise failure(self.data, text, self._data.get(stream or "stdout"))
         return self
 
     def __str__(self) -> str:
@@ -409,34 +394,7 @@ class Job:
     def _path(self, *parts: str) -> str:
         return self._cluster.path("jobs", self._reference, *parts)
 
-    def _output(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
-        if stream not in ("stdout", "stderr", "values"):
-            raise ValueError(f"a job has stdout and stderr, no {stream!r}")
-        asked = {"stream": stream, "offset": offset, "limit": limit}
-        try:
-            return self._cluster.client.get_bytes(self._path("output"), asked)
-        except JobOutputMissing as error:
-            if self._data.get("tasks") and self._task is None:
-                error.message, error.hint = "Each task of an array has its own output.", _OF_TASK[stream]
-            raise
-
-    def _pieces(self, stream: str, offset: int, length: int) -> Iterable[bytes]:
-        while length > 0:
-            piece, _ = self._output(stream, offset, min(length, _PIECE))
-            if not piece:
-                return
-            yield piece
-            offset, length = offset + len(piece), length - len(piece)
-
-    def _whole(self, stream: str) -> str:
-        _, size = self._output(stream, 0, 0)
-        pieces = told(self._pieces(stream, 0, size), f"{self.title}, {stream}", size)
-        return CommandText(b"".join(pieces).decode("utf-8", "replace"))
-
-    def _log(self) -> tuple[str, str | None]:
-        """Return the end of what tells most about a failure: the standard error, if it has anything."""
-        for stream in ("stderr", "stdout"):
-            with contextlib.suppress(SlurmError):
-                if (text := self.tail(_LOG_LINES, stream)).strip():
-                    return text, self._data.get(stream)
-        return "", self._data.get("stdout")
+    @property
+    def _written(self) -> Written:
+        is_array = bool(self._data.get("tasks")) and self._task is None
+        return Written(self._cluster.client, self._path("output"), self.title, is_array=is_array)
