@@ -41,7 +41,7 @@ class Core:
     settings : Settings
         What the person chose.
     folder : str, optional
-        Private, on a local disk: for log-ins that outlive this process.
+        Private, on a local disk: for log-ins that outlive this process, and sockets.
     clock : callable, optional
         Seconds since the epoch.
     """
@@ -53,14 +53,15 @@ class Core:
         self.bus = Bus()
         self.users = Users(self._used, clock)
         self._clock = clock
-        self._private = os.path.join(folder or settings.runtime_dir or os.path.join(settings.state_dir, "run"), "ssh")
+        private = folder or settings.runtime_dir or os.path.join(settings.state_dir, "run")
+        self._private = os.path.join(private, "ssh")
         self._clusters: dict[str, Cluster] = {}
         self._sites: dict[str, Site] = {}
         self._transport = LocalTransport()
         self._store: Store | None = None
         self._registering = asyncio.Lock()
         self._daily: asyncio.Task[None] | None = None
-        self.tunnels = Tunnels(settings, self._cluster, self._ports, clock)
+        self.tunnels = Tunnels(settings, self._cluster, self._ports, clock, os.path.join(private, "tunnels"))
 
     async def start(self) -> None:
         """Find again what was under way: clusters, jobs, submissions without an answer."""

@@ -69,15 +69,22 @@ class _Login:
 
     def __init__(self, transport: Transport, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._name, self._loop = transport, name, loop
+        self._found: dict[int, int] = {}  # port: by which connection its owner was asked for
 
     def find(self, port: int) -> str:
-        mark = secrets.token_hex(16)
+        mark, generation = secrets.token_hex(16), self._transport.generation
         asking = self._transport.run(["/bin/sh", "-c", proof_command(mark)], timeout=_START)
         done = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
-        return proven_address(done.stdout, mark, self._name, port)
+        address = proven_address(done.stdout, mark, self._name, port)
+        self._found[port] = generation
+        return address
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
-        return self._transport.dial(address, port, timeout)
+        stream = self._transport.dial(address, port, timeout)
+        if self._found.get(port) != self._transport.generation:
+            stream.close()  # of several login nodes behind one name it may be another, and the port another's
+            raise TransportError(f"the connection to {self._name} was made anew")
+        return stream
 
     def close(self) -> None:
         pass

@@ -76,10 +76,13 @@ class Asked:
 
 
 class _Ready(NamedTuple):
+    """Who listens there, asked at ``since``; ``era``: since then, no program there is known to have ended."""
+
     goal: Goal
     way: Way
     address: str
-    until: float
+    since: float
+    era: object
 
 
 class Tunnel:
@@ -98,11 +101,12 @@ class Tunnel:
         self._loop = asyncio.get_running_loop()
         self._preparing = asyncio.Lock()
         self._ready: _Ready | None = None
+        self._era = object()
         self._error: SlurmError | None = None
         self._is_proven = False
         self._is_closed = False
         self.goal = Goal(asked.node, asked.job)
-        self._forwarder = Forwarder(listener, self._dial, told=self._told)
+        self._forwarder = Forwarder(listener, self._dial, told=self._told, left=self._left)
 
     async def prepare(self) -> None:
         """Find the way and who answers at its end.
@@ -149,9 +153,10 @@ class Tunnel:
     # In the loop ------------------------------------------------------------------------------------------------
 
     async def _prepare(self, stale: _Ready | None) -> _Ready:
+        asked = time.monotonic()
         async with self._preparing:  # all connections that wait are served by one log-in and one proof
             ready = self._ready
-            if ready is not None and ready is not stale and ready.way.is_alive and time.monotonic() < ready.until:
+            if ready is not None and ready is not stale and (self._holds(ready) or ready.since > asked):
                 return ready
             try:
                 return await self._find()
@@ -165,6 +170,7 @@ class Tunnel:
         if goal != self.goal:  # requeued, to another node
             self.goal, self._ready = goal, None
         way = await reach.way(goal)
+        since, era = time.monotonic(), self._era
         try:
             address = await asyncio.to_thread(way.find, self.asked.port)
             self._is_proven = True
@@ -172,7 +178,7 @@ class Tunnel:
             if error.details.get("why") != "unproven" or not reach.trusts_unproven:
                 raise
             address, self._is_proven = "", False
-        self._ready = _Ready(goal, way, address, time.monotonic() + _PROVEN)
+        self._ready = _Ready(goal, way, address, since, era)
         self._error = None
         return self._ready
 
@@ -193,14 +199,22 @@ class Tunnel:
             raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {latest.nodes}.")
         return Goal(asked.node or nodes[0], str(entry.id))
 
+    def _holds(self, ready: _Ready) -> bool:
+        """Whether what was found is taken for true still."""
+        return ready.way.is_alive and ready.era is self._era and time.monotonic() < ready.since + _PROVEN
+
     # In threads -------------------------------------------------------------------------------------------------
+
+    def _left(self) -> None:
+        """Hear that the far side ended a connection: perhaps its program has, and anybody may take the port."""
+        self._era = object()
 
     def _dial(self) -> Stream:
         deadline = time.monotonic() + _PATIENCE
         stale: _Ready | None = None
         while True:
             ready = self._ready
-            if ready is None or ready is stale or not ready.way.is_alive or time.monotonic() > ready.until:
+            if ready is None or ready is stale or not self._holds(ready):
                 ready = self._wait(self._prepare(stale), deadline)
             try:
                 return ready.way.dial(ready.address, self.asked.port, _DIAL)

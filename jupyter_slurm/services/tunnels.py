@@ -42,11 +42,15 @@ class Tunnels:
     Parameters
     ----------
     settings : Settings
-        Say where they are remembered, and where sockets are.
+        Say where they are remembered.
     cluster : callable
         Returns a cluster by its id; raises while nobody is logged in there.
     ports : callable
         Returns the first and last local port for a cluster.
+    clock : callable, optional
+        Seconds since the epoch.
+    folder : str, optional
+        For sockets: in a folder of ours alone, on a local disk.
     """
 
     def __init__(
@@ -55,8 +59,9 @@ class Tunnels:
         cluster: Callable[[str], Cluster],
         ports: Callable[[str], tuple[int, int]] = lambda cluster: _PORTS,
         clock: Callable[[], float] = time.time,
+        folder: str = "",
     ) -> None:
-        self._settings, self._cluster, self._ports, self._clock = settings, cluster, ports, clock
+        self._cluster, self._ports, self._clock, self._folder = cluster, ports, clock, folder
         self._file = os.path.join(settings.state_dir, "tunnels.json")
         self._tunnels: dict[str, Tunnel] = {}
         self._reaches: dict[str, tuple[Cluster, Reach]] = {}
@@ -68,7 +73,12 @@ class Tunnels:
         for asked in self._remembered():
             try:
                 self._keep(asked, self._listen(asked.cluster, asked.local_port, asked.socket))
-            except (SlurmError, OverflowError, TypeError) as error:  # the port is taken, or the file is torn
+            except (
+                SlurmError,
+                OverflowError,
+                TypeError,
+                ValueError,
+            ) as error:  # the port is taken, or the file is torn
                 log.warning("a tunnel to port %s is not there any more: %s", asked.port, error)
         self._remember()
 
@@ -222,8 +232,7 @@ class Tunnels:
             asyncio.get_running_loop().run_in_executor(None, reach.forget, goal)
 
     def _new_socket(self) -> str:
-        base = self._settings.runtime_dir or os.environ.get("XDG_RUNTIME_DIR") or ""
-        folder = os.path.join(base, "tunnels") if base else f"/tmp/jupyter-slurm-{os.geteuid()}/tunnels"  # noqa: S108
+        folder = self._folder or os.path.join(os.path.dirname(self._file), "run", "tunnels")
         try:
             make_private(folder)
         except OSError as error:
@@ -281,7 +290,7 @@ class Tunnels:
                 return [Asked(**one) for one in json.load(file)][:_MOST]
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             log.warning("%s is of no use: %s", self._file, error)
             return []
 

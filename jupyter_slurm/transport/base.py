@@ -182,6 +182,11 @@ class Transport(Protocol):
         """
         ...
 
+    @property
+    def generation(self) -> int:
+        """Changes with each new connection: a login node's name may lead to another machine then."""
+        ...
+
     def dial(self, host: str, port: int, timeout: float) -> Stream:
         """Connect from that machine to a TCP port; blocks, and may be called from any thread but the event loop's.
 

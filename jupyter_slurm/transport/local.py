@@ -198,6 +198,11 @@ class LocalTransport:
             holding.add_done_callback(_release)
             raise
 
+    @property
+    def generation(self) -> int:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return 0
+
     def dial(self, host: str, port: int, timeout: float) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return dial_here(host, port, timeout)

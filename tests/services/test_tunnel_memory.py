@@ -19,7 +19,8 @@ _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "
     "found",
     ["", "[", "null", "{}", [[1]], [{"id": 1}]]
     + [[{**_ONE, "local_port": port, "socket": None}] for port in (99999, "8000", -1)]
-    + [[{**_ONE, "local_port": None, "socket": "/etc/x"}]],
+    + [[{**_ONE, "local_port": None, "socket": path}] for path in ("/etc/x", "/root/\0/x")]
+    + ["[" * 100_000],
 )
 async def test_a_torn_memory_is_no_memory(found: Any, tmp_path: Path) -> None:
     state = tmp_path / "state"

@@ -264,8 +264,8 @@ class KeptLink(ABC):
                 self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else type(error).__name__}")
             self._settled()
             return
+        self.generation += 1  # first: threads that use the new connection see that it is another one
         self._connection = connection = task.result()
-        self.generation += 1
         if self.generation > 1:
             self._told(f"{self.name}: connected again")
         self._settled()

@@ -177,6 +177,11 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection ends it, too."""
         return await self._lock(path)
 
+    @property
+    def generation(self) -> int:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return self._link.generation
+
     def dial(self, host: str, port: int, timeout: float) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`; it waits for a link that is down."""
         return dial(self._link, host, port, timeout)

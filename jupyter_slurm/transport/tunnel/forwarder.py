@@ -37,6 +37,8 @@ class Forwarder:
         end within a bounded time.
     told : callable
         Is given the error of a connection that could not be made, and None after one that could; in those threads.
+    left : callable
+        Is called when the far side ends a connection first: its program may have gone; in those threads.
     most : int
         Connections at once; one more is turned away.
 
@@ -52,9 +54,10 @@ class Forwarder:
         dial: Callable[[], Stream],
         *,
         told: Callable[[SlurmError | None], None] = lambda error: None,
+        left: Callable[[], None] = lambda: None,
         most: int = 1000,
     ) -> None:
-        self._listener, self._dial, self._told, self._most = listener, dial, told, most
+        self._listener, self._dial, self._told, self._left, self._most = listener, dial, told, left, most
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_closed = False
@@ -141,7 +144,7 @@ class Forwarder:
                 self._told(told)
             else:
                 self._told(None)
-                splice(sock, stream, self._workers.run)
+                splice(sock, stream, self._workers.run, self._left)
         except (OSError, RuntimeError):
             reset(sock)
         finally:

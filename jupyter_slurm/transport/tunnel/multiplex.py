@@ -86,7 +86,7 @@ class Multiplex:
         """Return the address there under which the person's own program is reached."""
         with self._new_channel() as channel:
             self._send(relay.PROVE, channel.number, str(port).encode())
-            told = json.loads(channel.answer(relay.PROVED, 30))
+            told = json.loads(channel.answer(relay.PROVED, 30, port))
         return judge(told["address"], told["others"], self._host, port)
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
@@ -94,7 +94,7 @@ class Multiplex:
         channel = self._new_channel()
         try:
             self._send(relay.OPEN, channel.number, str(port).encode())
-            channel.answer(relay.OPENED, timeout)
+            channel.answer(relay.OPENED, timeout, port)
         except BaseException:
             channel.close()
             raise
@@ -160,7 +160,7 @@ class Multiplex:
                 del self._ahead[:end]
                 if channel := self._channels.get(number):
                     channel.take(kind, data)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, struct.error) as error:
             self._break(f"the step on {self._host} ended: {error}")
 
     def _break(self, why: str) -> None:
@@ -196,8 +196,8 @@ class _Channel:
         """Whether it has ended in both directions."""
         return self._is_closed or self._is_broken
 
-    def answer(self, wanted: int, timeout: float) -> bytes:
-        """Wait for the answer to a question."""
+    def answer(self, wanted: int, timeout: float, port: int) -> bytes:
+        """Wait for the answer to a question about a port."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while not self._answers:
@@ -210,9 +210,9 @@ class _Channel:
             return data
         why, _, words = data.decode("utf-8", "replace").partition(" ")
         if why == "stranger":
-            judge(None, [int(uid) for uid in words.split(", ")], self._host, 0)
+            judge(None, [int(uid) for uid in words.split(", ")], self._host, port)
         raise TunnelError(
-            f"nothing answers there on {self._host}: {words}",
+            f"nothing answers on port {port} of {self._host}: {words}",
             hint="Has the program started that is to listen there, and on that port?",
             why="refused",
         )

@@ -29,12 +29,18 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-def splice(sock: socket.socket, stream: Stream, run: Callable[[Callable[[], None]], None]) -> None:
+def splice(
+    sock: socket.socket,
+    stream: Stream,
+    run: Callable[[Callable[[], None]], None],
+    left: Callable[[], None] = lambda: None,
+) -> None:
     """Carry bytes between a local connection and a stream, and close both in the end; blocks until then.
 
-    ``run`` does a thing in another thread, at once.
+    ``run`` does a thing in another thread, at once. ``left`` is called when the far side ends it first, before the
+    local side hears of that.
     """
-    connection = _Splice(sock, stream)
+    connection = _Splice(sock, stream, left)
     try:
         run(connection.receive)
         connection.send()
@@ -44,15 +50,15 @@ def splice(sock: socket.socket, stream: Stream, run: Callable[[Callable[[], None
 
 
 class _Splice:
-    def __init__(self, sock: socket.socket, stream: Stream) -> None:
-        self._sock, self._stream = sock, stream
+    def __init__(self, sock: socket.socket, stream: Stream, left: Callable[[], None]) -> None:
+        self._sock, self._stream, self._left = sock, stream, left
         self._sent, self.received = threading.Event(), threading.Event()
-        self._is_broken = False
+        self._is_broken = self._has_ended = False
 
     def send(self) -> None:
         """Carry what the local side says; the only writer of the stream."""
         try:
-            while data := self._sock.recv(PIECE):
+            while data := self._hear():
                 self._stream.sendall(data)
             self._stream.shutdown_write()
         except (OSError, EOFError):
@@ -61,14 +67,24 @@ class _Splice:
         finally:
             self._sent.set()
 
+    def _hear(self) -> bytes:
+        data = b""
+        try:
+            data = self._sock.recv(PIECE)
+        finally:
+            self._has_ended = not data  # before the far side can answer to that
+        return data
+
     def receive(self) -> None:
         """Carry what the far side says."""
         try:
             while data := self._stream.recv(PIECE):
                 self._sock.sendall(data)
+            self._note_end()
             self._sock.shutdown(socket.SHUT_WR)
         except (OSError, EOFError):
             self._is_broken = True
+            self._note_end()
             self._stream.close()  # whoever sends may wait for the far side to take it
         else:
             # The local side may go on, unless nobody is there to hear it.
@@ -77,6 +93,10 @@ class _Splice:
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RD)  # wakes the other thread
         self.received.set()
+
+    def _note_end(self) -> None:
+        if not self._has_ended:
+            self._left()
 
     def close(self) -> None:
         """Close both ends: as broken, if one was."""

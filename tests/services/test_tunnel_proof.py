@@ -1,0 +1,165 @@
+"""Who answers at the far end of a tunnel has proved itself, also when the program there has just ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.services.tunnels import Tunnels
+from jupyter_slurm.transport.base import Completed, Stream
+from jupyter_slurm.transport.local import LocalTransport
+
+_STRANGER = 12345
+_SERVER = """
+import encodings.idna, os, socket, sys, threading
+user, port = map(int, sys.argv[1:])
+if user != os.getuid():
+    os.setgroups([]); os.setgid(user); os.setuid(user)
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind(("127.0.0.1", port))
+server.listen()
+print(server.getsockname()[1], flush=True)
+def serve(connection):
+    try:
+        while data := connection.recv(1000):
+            connection.sendall(b"%d %s" % (user, data))
+    except OSError:
+        pass
+    connection.close()
+while True:
+    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+"""
+
+
+class _Transport(LocalTransport):
+    """One whose name may lead to another machine from one connection to the next."""
+
+    generation = 1  # type: ignore[assignment]
+    reconnects = False
+    asked = 0
+
+    async def run(self, argv: Any, **options: Any) -> Completed:
+        self.asked += 1
+        return await super().run(argv, **options)
+
+    def dial(self, host: str, port: int, timeout: float) -> Stream:
+        if self.reconnects:
+            self.generation, self.reconnects = self.generation + 1, False
+        return super().dial(host, port, timeout)
+
+
+class Server(subprocess.Popen[str]):
+    """A program that listens."""
+
+    def __init__(self, user: int, port: int = 0) -> None:
+        argv = [sys.executable, "-c", _SERVER, str(user), str(port)]
+        super().__init__(argv, stdout=subprocess.PIPE, text=True)
+        assert self.stdout is not None
+        self.port = int(self.stdout.readline())
+
+    def end(self) -> None:
+        self.kill()
+        self.communicate()
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[_Transport]:
+    transport = _Transport()
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+async def opened(
+    tmp_path: Path, transport: _Transport, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Callable[[dict[str, Any]], Any]]:
+    """Opens tunnels to this machine."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o777)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(theirs))
+    cluster: Any = SimpleNamespace(id="x", client=None)
+    where: Any = SimpleNamespace(host="here")
+    folder = str(tmp_path / "ours" / "tunnels")
+    settings = Settings(state_dir=str(tmp_path / "state"))
+    tunnels = Tunnels(settings, lambda name: cluster, lambda name: (18300, 18400), folder=folder)
+    tunnels.know(cluster, transport, where, None)
+    yield lambda wanted: tunnels.open("x", wanted)
+    await tunnels.stop()
+
+
+def ask(sock: socket.socket) -> bytes:
+    try:
+        sock.sendall(b"secret")
+        return sock.recv(1000)
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+async def test_who_takes_the_port_of_a_program_that_ended_hears_nothing(opened: Callable[..., Any]) -> None:
+    server = Server(0)
+    local = ("127.0.0.1", (await opened({"port": server.port}))["local_port"])
+    with socket.create_connection(local, 30) as sock:
+        assert await asyncio.to_thread(ask, sock) == b"0 secret"
+        server.end()
+        stranger = Server(_STRANGER, server.port)
+        assert await asyncio.to_thread(ask, sock) == b""
+    with socket.create_connection(local, 30) as sock:
+        assert await asyncio.to_thread(ask, sock) == b""
+    stranger.end()
+    again = Server(0, server.port)
+    with socket.create_connection(local, 30) as sock:
+        assert await asyncio.to_thread(ask, sock) == b"0 secret"
+    again.end()
+
+
+async def test_many_connections_are_served_by_few_questions(opened: Callable[..., Any], transport: _Transport) -> None:
+    server = Server(os.getuid())
+    local = ("127.0.0.1", (await opened({"port": server.port}))["local_port"])
+
+    def one() -> bytes:
+        with socket.create_connection(local, 30) as sock:
+            return ask(sock)
+
+    answers = await asyncio.gather(*(asyncio.to_thread(one) for _ in range(30)))
+    assert {answer.partition(b" ")[2] for answer in answers} == {b"secret"}
+    assert transport.asked == 1
+    server.end()
+
+
+async def test_by_a_new_connection_to_the_login_node_it_is_asked_again(
+    opened: Callable[..., Any], transport: _Transport
+) -> None:
+    """Of several machines behind one name it may be another."""
+    server = Server(os.getuid())
+    local = ("127.0.0.1", (await opened({"port": server.port}))["local_port"])
+    transport.reconnects = True
+    with socket.create_connection(local, 30) as sock:
+        assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
+    assert transport.asked == 2
+    server.end()
+
+
+async def test_sockets_are_in_a_folder_of_ours(opened: Callable[..., Any], tmp_path: Path) -> None:
+    """Where others may rename it, what the person connects to may be theirs."""
+    server = Server(os.getuid())
+    path = Path((await opened({"port": server.port, "socket": True}))["socket"])
+    assert path.parent == tmp_path / "ours" / "tunnels"
+    assert [stat.S_IMODE(where.stat().st_mode) for where in (path, path.parent)] == [0o600, 0o700]
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(path))
+        assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
+    server.end()
