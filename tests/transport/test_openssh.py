@@ -557,8 +557,20 @@ async def test_a_socket_of_another_user_is_no_master(login_node, config, log_in,
             short_tmp.chmod(0o711)
 
 
+HELLO = b"\0\0\0\x08\0\0\0\1\0\0\0\4"
+
+
 @pytest.mark.parametrize(
-    "said", [b"", b"\0\0\0\1x", b"\xff" * 64, b"\0\0\0\x08\0\0\0\1\0\0\0\3", b"HTTP/1.1 400 \r\n\r\n"]
+    "said",
+    [
+        b"",
+        b"\0\0\0\1x",
+        b"\xff" * 64,
+        b"\0\0\0\x08\0\0\0\1\0\0\0\3",
+        b"HTTP/1.1 400 \r\n\r\n",
+        HELLO + b"\0\0\0\0",
+        HELLO + b"\0\0\0\x08\x80\0\0\5\0\0\0\1",
+    ],
 )
 async def test_what_is_no_master_is_left_alone(login_node, config, log_in, folder, short_tmp, said):
     path = short_tmp / "odd.sock"
@@ -567,8 +579,10 @@ async def test_what_is_no_master_is_left_alone(login_node, config, log_in, folde
 
     async def serve(reader, writer):
         writer.write(said)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await writer.drain()
+            if said.startswith(HELLO):
+                await reader.readexactly(24)  # two messages
         writer.close()
 
     async with await asyncio.start_unix_server(serve, path):

@@ -106,7 +106,7 @@ class Control:
     def process(self) -> int:
         """Return the process id of the master."""
         kind, said = self._request(_ALIVE_CHECK)
-        if kind != _ALIVE:
+        if kind != _ALIVE or len(said) < 4:
             raise ConnectionError(f"OpenSSH did not say that it is alive: {_reason(said)}")
         return int(struct.unpack_from(">I", said)[0])
 
@@ -149,6 +149,8 @@ class Control:
         for stream in streams or ():
             self.socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [stream.fileno()]))])
         answer = self.receive()
+        if len(answer) < 8:  # what it answers, and to which request
+            raise ConnectionError("not a control socket of OpenSSH")
         return int(struct.unpack_from(">I", answer)[0]), answer[8:]
 
 
