@@ -8,13 +8,12 @@ from typing import Final
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["COMMANDS", "REPEATABLE", "check_ends"]
+__all__ = ["COMMANDS", "check_ends", "is_repeatable"]
 
-#: Those that only ask, or do the same the second time: an answer that was lost may be asked for again.
-REPEATABLE: Final = frozenset({"sacct", "scancel", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"})
+_REPEATABLE: Final = frozenset({"sacct", "scancel", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"})
 
 #: What a person may run; of sbatch that is ``--test-only``, which submits nothing.
-COMMANDS: Final = REPEATABLE | {"sacctmgr", "scontrol", "sbatch"}
+COMMANDS: Final = _REPEATABLE | {"sacctmgr", "scontrol", "sbatch"}
 
 _DIALOGUES: Final = {
     "scontrol": "%scontrol show job 12",
@@ -23,6 +22,11 @@ _DIALOGUES: Final = {
 }
 _CHANGES: Final = ("add", "create", "delete", "load", "modify", "remove")
 _ANSWERED: Final = frozenset({"help", "usage", "version"})
+
+
+def is_repeatable(argv: Sequence[str]) -> bool:
+    """Tell whether a command only asks, or does the same the second time: a lost answer may be asked for again."""
+    return argv[0] in _REPEATABLE or tuple(argv[1:]) in (("--help",), ("--version",))
 
 
 def check_ends(argv: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from jupyter_slurm.domain.commands import REPEATABLE
+from jupyter_slurm.domain.commands import is_repeatable
 from jupyter_slurm.errors import CommandError, Throttled
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.table import CommandText, Table
@@ -48,7 +48,7 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
 def _answer(cluster: Cluster, argv: Sequence[str]) -> dict[str, Any]:
     """Ask the agent, and again when it says that it is too early; who waits is told so."""
     asked = {"argv": list(argv), "table": True, "context": context(cluster)}
-    repeatable = argv[0] in REPEATABLE
+    repeatable = is_repeatable(argv)
     begun = False
     try:
         while True:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyter_slurm.domain import accounting, cluster, detail, queue
-from jupyter_slurm.domain.commands import REPEATABLE
+from jupyter_slurm.domain.commands import is_repeatable
 from jupyter_slurm.domain.environment import is_inside_job, question_environment, submission_environment
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
@@ -290,7 +290,7 @@ class SlurmClient:
         elif is_inside_job(env):
             env = submission_environment(env)
         context = Context(cwd=asked.get("cwd") or self._where.home, env=env, umask=asked.get("umask"))
-        tries = _TRIES if argv[0] in REPEATABLE else 1
+        tries = _TRIES if is_repeatable(argv) else 1
         for left in range(tries - 1, -1, -1):
             begun = time.monotonic()
             done = await self.transport.run(argv, context=context, timeout=self._timeout)

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from jupyter_slurm.domain.commands import check_ends
+from jupyter_slurm.domain.commands import check_ends, is_repeatable
 from jupyter_slurm.errors import UsageError
 
 
@@ -63,3 +63,11 @@ def test_endless_commands_and_dialogues_are_refused(line: str, hint: str) -> Non
 )
 def test_others_pass(line: str) -> None:
     check_ends(shlex.split(line))
+
+
+def test_what_only_asks_may_be_asked_again():
+    assert is_repeatable(["squeue", "--me"])
+    assert is_repeatable(["sbatch", "--help"])
+    assert not is_repeatable(["sbatch", "job.sh"])
+    assert not is_repeatable(["sbatch", "--wrap", "--help"])
+    assert not is_repeatable(["scontrol", "hold", "1"])

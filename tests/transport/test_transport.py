@@ -1,6 +1,7 @@
 """What every transport promises, against real processes and files: here, and behind a real sshd."""
 
 import asyncio
+import hashlib
 import os
 import signal
 import stat
@@ -15,6 +16,22 @@ from jupyter_slurm.transport.base import Completed, Context
 async def test_streams_are_bytes_and_the_exit_code_is_told(transport):
     done = await transport.run(["/bin/sh", "-c", "cat; printf '\\377' >&2; exit 3"], stdin=b"\xfe\n")
     assert (done.exit_code, done.stdout, done.stderr) == (3, b"\xfe\n", b"\xff")
+
+
+async def test_a_start_brings_large_files_along(transport, place):
+    data = os.urandom(3 << 20)
+    folder = place.path / "large"
+    once = await transport.start_once(
+        f"{folder}/run", ["sha256sum", f"{folder}/b"], files={"a": b"1", "b": data, "c": b"2"}
+    )
+    done = await once.result(60)
+    assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest()
+    assert (folder / "b").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        await transport.start_once(f"{folder}/run", ["true"], files={"a": b"1", "b": data})
+    async with asyncio.timeout(30):
+        while [name for name in os.listdir(place.path) if name.startswith(".")]:
+            await asyncio.sleep(0.05)
 
 
 async def test_arguments_are_never_shell_text(transport):

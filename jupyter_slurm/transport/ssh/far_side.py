@@ -121,11 +121,15 @@ js_once() {
   js_first= js_holder= js_base=$js_prefix js_folder=${js_prefix%/*} js_state=failed
   umask 077
   if [ "$js_n" -gt 0 ]; then
-    js_first=$1 js_base=$js_draft/${js_prefix##*/}
+    js_first=$2 js_base=$js_draft/${js_prefix##*/}
     LC_ALL=C mkdir -- "$js_draft"
     while [ "$js_n" -gt 0 ]; do
-      printf '%b' "$2" >"$js_draft/$1" || js_first=
-      shift 2
+      if [ "$1" = link ]; then
+        ln -- "$3" "$js_draft/$2" 2>/dev/null || cp -- "$3" "$js_draft/$2" || js_first=
+      else
+        printf '%b' "$3" >"$js_draft/$2" || js_first=
+      fi
+      shift 3
       js_n=$((js_n-1))
     done
     [ -n "$js_first" ] || js_base=

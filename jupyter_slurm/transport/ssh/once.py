@@ -12,7 +12,10 @@ from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.remote_files import failure, percent_b
 from jupyter_slurm.transport.ssh.shell import Answer, Shell, number
 
-__all__ = ["RemoteHold", "RemoteOnce", "draft_of", "exit_code", "once_words", "started"]
+__all__ = ["LARGE", "RemoteHold", "RemoteOnce", "draft_of", "exit_code", "once_words", "started"]
+
+LARGE = 256 << 10
+"""Bytes of a file from which it travels by itself: the far shell would have to hold it in a line of its input."""
 
 _LOOK = 1.0  # seconds for which a shell waits for a command's end; another command may want it
 _GLANCE = 0.05
@@ -99,7 +102,13 @@ def draft_of(prefix: str) -> str:
 
 
 def once_words(
-    prefix: str, token: str, draft: str, wait: float, files: Mapping[str, bytes] | None, command: Sequence[str]
+    prefix: str,
+    token: str,
+    draft: str,
+    wait: float,
+    files: Mapping[str, bytes] | None,
+    large: Mapping[str, str],
+    command: Sequence[str],
 ) -> list[str]:
     """Return the words of the call that starts a command once.
 
@@ -113,12 +122,16 @@ def once_words(
         Where the folder is made.
     wait : float
         Seconds to wait for its end.
+    large : mapping
+        Files that lie there already: name to path.
     command : sequence of str
         The circumstances and the command.
     """
     if files is not None and not files:
         raise ValueError("a folder without files cannot be held")
-    given = [word for name, data in (files or {}).items() for word in (name, percent_b(data))]
+    given = []
+    for name, data in (files or {}).items():
+        given += ["link", name, large[name]] if name in large else ["text", name, percent_b(data)]
     return ["js_once", prefix, token, draft, f"{wait:g}", str(len(files or {})), *given, *command]
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import paramiko
 
-from jupyter_slurm.domain.commands import REPEATABLE
+from jupyter_slurm.domain.commands import is_repeatable
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.dialling import dial, open_command
 from jupyter_slurm.transport.ssh.kept import KeptLink
-from jupyter_slurm.transport.ssh.once import RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
+from jupyter_slurm.transport.ssh.once import LARGE, RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
 from jupyter_slurm.transport.ssh.pool import Pool
 from jupyter_slurm.transport.ssh.remote_files import Progress, RemoteFiles, failure
 from jupyter_slurm.transport.ssh.shell import Answer, Shell, context_words, number
@@ -88,7 +88,7 @@ class SshTransport:
         """
         words = ["js_feed" if stdin else "js_run", *context_words(context), *argv]
         try:
-            answer = await self._call(words, timeout=timeout, stdin=stdin or None, again=argv[0] in REPEATABLE)
+            answer = await self._call(words, timeout=timeout, stdin=stdin or None, again=is_repeatable(argv))
         except CommandTimeout as error:
             raise CommandTimeout(f"{argv[0]} gave no answer within {timeout:g} s", argv=list(argv)) from error
         except LinkLost as error:
@@ -110,12 +110,37 @@ class SshTransport:
         It is one remote execution. A start whose answer is lost is made again under the same token: the far side
         starts nothing a second time, and knows by the token whether the first was ours.
         """
-        token, drafts = secrets.token_hex(16), []
+        token, drafts = secrets.token_hex(16), list[str]()
+        large = {name: draft_of(prefix) for name, data in (files or {}).items() if len(data) > LARGE}
+        try:
+            for name, path in large.items():  # first, and in pieces: a shell would have to hold it in one line
+                await self._files.write(path, (files or {})[name], 0o600)
+            once = await self._start_once(prefix, argv, token, drafts, files, large, context)
+        except (LinkLost, asyncio.CancelledError):  # it may still be at work there; housekeeping takes what it leaves
+            raise
+        except BaseException:
+            if large:
+                self._later(self._tidy([*large.values()]))
+            raise
+        if large or drafts[1:]:
+            self._later(self._tidy([*large.values(), *drafts[:-1]]))
+        return once
+
+    async def _start_once(
+        self,
+        prefix: str,
+        argv: Sequence[str],
+        token: str,
+        drafts: list[str],
+        files: Mapping[str, bytes] | None,
+        large: Mapping[str, str],
+        context: Context | None,
+    ) -> RemoteOnce:
         deadline = time.monotonic() + _PATIENCE
         while True:
             wait = 0.05 if self._pool.is_wanted else 1.0
             drafts.append(draft_of(prefix))
-            words = once_words(prefix, token, drafts[-1], wait, files, [*context_words(context), *argv])
+            words = once_words(prefix, token, drafts[-1], wait, files, large, [*context_words(context), *argv])
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
                     answer = await self._in_shell(shell, words, _left(deadline))
@@ -127,8 +152,6 @@ class SshTransport:
                 if self._is_over(deadline):
                     raise
                 await asyncio.sleep(_BREATH)
-        if drafts[1:]:
-            self._later(self._tidy(drafts[:-1]))
         if files is not None and hold is None:  # the answer was lost, and with that connection the lock
             with contextlib.suppress(FileNotFoundError):
                 hold = await self._lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
