@@ -211,18 +211,20 @@ class Tunnel:
 
     def _dial(self) -> Stream:
         deadline = time.monotonic() + _PATIENCE
-        stale: _Ready | None = None
+        stale, again = None, False
         while True:
-            ready = self._ready
-            if ready is None or ready is stale or not self._holds(ready):
-                ready = self._wait(self._prepare(stale), deadline)
+            ready, is_known = self._ready, False
             try:
+                if ready is None or ready is stale or not self._holds(ready):
+                    ready = self._wait(self._prepare(stale), deadline)
+                is_known = True
                 return ready.way.dial(ready.address, self.asked.port, _DIAL)
             except TransportError as error:
                 # The program has ended, or the way to it: who comes to listen there next has to prove itself anew.
-                if stale is not None or time.monotonic() > deadline or isinstance(error, NotConnected):
+                is_final = isinstance(error, NotConnected if is_known else NotConnected | TunnelError)
+                if again or is_final or time.monotonic() > deadline:
                     raise
-                stale = ready
+                stale, again = ready, True
 
     def _wait(self, work: Any, deadline: float) -> _Ready:
         try:

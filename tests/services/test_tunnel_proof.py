@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.tunnels import Tunnels
 from jupyter_slurm.transport.base import Completed, Stream
 from jupyter_slurm.transport.local import LocalTransport
@@ -47,11 +48,14 @@ class _Transport(LocalTransport):
     """One whose name may lead to another machine from one connection to the next."""
 
     generation = 1  # type: ignore[assignment]
-    reconnects = False
+    reconnects = breaks = False
     asked = 0
 
     async def run(self, argv: Any, **options: Any) -> Completed:
         self.asked += 1
+        if self.breaks:
+            self.breaks = False
+            raise TransportError("the connection broke")
         return await super().run(argv, **options)
 
     def dial(self, host: str, port: int, timeout: float) -> Stream:
@@ -151,6 +155,22 @@ async def test_by_a_new_connection_to_the_login_node_it_is_asked_again(
         assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
     assert transport.asked == 2
     server.end()
+
+
+async def test_a_way_that_breaks_while_it_is_asked_is_made_again(
+    opened: Callable[..., Any], transport: _Transport
+) -> None:
+    server = Server(os.getuid())
+    local = ("127.0.0.1", (await opened({"port": server.port}))["local_port"])
+    with socket.create_connection(local, 30) as sock:
+        assert await asyncio.to_thread(ask, sock)
+        server.end()
+        assert not await asyncio.to_thread(ask, sock)
+    again = Server(os.getuid(), server.port)
+    transport.breaks = True
+    with socket.create_connection(local, 30) as sock:
+        assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
+    again.end()
 
 
 async def test_sockets_are_in_a_folder_of_ours(opened: Callable[..., Any], tmp_path: Path) -> None:
