@@ -33,6 +33,8 @@ SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o
 JOBS ?= 6
 PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
 # These wait still longer, for connections to be given up.
+# These compute, or have a Chromium or a site of their own: two at a time, all of a file by the same one.
+PYTEST_SLOW = $(BIN)/pytest -n 2 --dist loadfile -m "(slow or browser) and not bench and not remote"
 PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
@@ -50,7 +52,7 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
 	@./.ci/steady $(PYTEST_FAST) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_REMOTE) $(PYTEST_ARGS)
-	@./.ci/steady $(BIN)/pytest -m "(slow or browser) and not bench and not remote" $(PYTEST_ARGS)
+	@./.ci/steady $(PYTEST_SLOW) $(PYTEST_ARGS)
 
 test-fast: .build/demo-system .build/installed lint ## the same without browser, other Slurm versions and other slow tests
 	@$(PYTEST_FAST) $(PYTEST_ARGS)

@@ -143,13 +143,17 @@ def test_a_log_in_that_openssh_keeps_leads_on_to_the_node(
 @pytest.mark.slurm
 @pytest.mark.root
 @pytest.mark.slow
-def test_on_the_cluster_itself_nothing_is_between(laptop: Any, new_cluster: Callable[..., EmbeddedCluster]) -> None:
+def test_on_the_cluster_itself_nothing_is_between(
+    laptop: Any, new_cluster: Callable[..., EmbeddedCluster], wait_for: Callable[..., Any]
+) -> None:
     cluster = new_cluster()
     laptop.environment["SLURM_CONF"] = str(cluster.slurm_conf)
     laptop.write(".ssh/config", "# mine\r\nHost x\r\n  User \xff\r\n")
     before = (laptop.ssh / "config").read_bytes()
     argv = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/", "--wrap=sleep 600")
     job = laptop.at_terminal(*argv).text.strip()
+    question = ("squeue", "--noheader", f"--jobs={job}", "--format=%T")
+    wait_for(lambda: laptop.at_terminal(*question).text.strip() == "RUNNING", "the job to run")
     written = laptop.printed("ssh-config", job, "--write", "--yes")
     assert written.returncode == 0, written.stderr
     assert (laptop.ssh / "config").read_bytes() == b"Include jupyter_slurm.conf\n\n" + before
