@@ -29,13 +29,13 @@ QUIET = ./.ci/quiet
 FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o -path labextension/lib -prune -o -type f -print)
 SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o -name __pycache__ -prune -o -type f -print)
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
-# Slurm of its own. What is slow is heavy, too, and runs alone afterwards.
+# Slurm of its own.
 JOBS ?= 6
 PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
 # These wait still longer, for connections to be given up.
+PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 # These compute, or have a Chromium or a site of their own: two at a time, all of a file by the same one.
 PYTEST_SLOW = $(BIN)/pytest -n 2 --dist loadfile -m "(slow or browser) and not bench and not remote"
-PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
 .DELETE_ON_ERROR:
