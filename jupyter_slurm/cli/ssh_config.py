@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         print(entry.text.split("\n", 1)[0].removeprefix("Host ").replace(" ", ", "))
     if gone:
         _tell(f"Taken out: {', '.join(gone)}")
+    elif not entries:
+        _tell("Nothing to take out, and nothing was added: name a job, or a node with --node.")
     if entries:
         name = entries[0].text.split()[1]
         _include(name, sure=args.yes)

@@ -30,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    from jupyter_slurm.handles.cluster import current, use
+    from jupyter_slurm.handles.cluster import current, every, use
     from jupyter_slurm.handles.terminal import printable
     from jupyter_slurm.handles.tunnel import open_tunnel, tunnels
 
@@ -38,18 +38,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "Name a job and a port, or --list, or --close PORT.", hint="`jupyter slurm tunnel 12 8888`, for example."
         )
-    cluster = use(args.cluster) if args.cluster else current()
-    if args.list:
-        opened = tunnels(cluster)
-        print("\n".join(printable(repr(one)) for one in opened) or "No tunnels.")
-        return 0
-    if args.close:
-        for one in tunnels(cluster):
+    if args.list or args.close:
+        opened = [one for each in every() if args.cluster in (None, each.name) for one in tunnels(each)]
+        if args.list:
+            print("\n".join(printable(repr(one)) for one in opened) or "No tunnels.")
+            return 0
+        for one in opened:
             if args.close in (str(one.port), one.socket):
                 one.close()
                 print(f"Closed: {args.close}")
                 return 0
         raise UsageError(f"There is no tunnel on {args.close}.", hint="`jupyter slurm tunnel --list` shows them.")
+    cluster = use(args.cluster) if args.cluster else current()
     job = None if args.job == "login" else args.job
     made = open_tunnel(cluster, job, args.port, local_port=args.local, node=args.node, socket=args.socket)
     print(printable(repr(made)))

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
     from jupyter_slurm.domain.options import OptionTable
 
-__all__ = ["Cluster", "chosen", "context", "current", "disconnect", "known", "named", "overview", "settings", "use"]
+__all__ = [
+    "Cluster",
+    "chosen",
+    "context",
+    "current",
+    "disconnect",
+    "every",
+    "known",
+    "named",
+    "overview",
+    "settings",
+    "use",
+]
 
 _lock = threading.Lock()
 _settings: Settings | None = None
@@ -182,6 +194,12 @@ def overview() -> list[tuple[str, str, list[dict[str, Any]]]]:
     far = [(one["id"], one["connection"]["state"], one.get("users", [])) for one in told if one.get("connection")]
     names: list[tuple[str, str, list[dict[str, Any]]]] = [("local", "this machine", []), *far]
     return [(name, state + (", in use" if name == chosen() else ""), users) for name, state, users in names]
+
+
+def every() -> list[Cluster]:
+    """Return all clusters that the agent knows; nobody is asked to log in."""
+    client = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None).client
+    return [Cluster(client, str(one["id"])) for one in client.get("/v1/clusters")]
 
 
 def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -> Cluster:

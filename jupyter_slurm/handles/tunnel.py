@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.table import escape
 
@@ -88,7 +89,16 @@ def open_tunnel(
     node: str | None = None,
     socket: bool = False,
 ) -> Tunnel:
-    """Bring a port of a running job here; ``job=None``: of the login node."""
+    """Bring a port of a running job here; ``job=None``: of the login node.
+
+    Raises
+    ------
+    UsageError
+        That is no port.
+    """
+    for number in (port, local_port):
+        if number is not None and not (isinstance(number, int) and 0 < number < 65536):
+            raise UsageError(f"{number!r} is no port.", hint="A port is a number from 1 to 65535.")
     wanted = {"job": job, "port": port, "local_port": local_port, "node": node, "socket": socket}
     return Tunnel(cluster, cluster.client.post(cluster.path("tunnels"), json=wanted))
 

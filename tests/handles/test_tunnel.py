@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.cli.main import main
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel, tunnels
 
@@ -72,3 +74,23 @@ def test_what_is_not_as_usual_is_told(changed: dict[str, Any], said: str) -> Non
     tunnel = Tunnel(Cluster(client, "far"), {**_DATA, **changed})
     assert said in repr(tunnel)
     assert "<b>" not in tunnel._repr_html_()
+
+
+def test_tunnels_of_all_clusters_are_listed_and_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Client()
+    monkeypatch.setattr("jupyter_slurm.handles.cluster.every", lambda: [Cluster(client, "far")])
+    assert main(["tunnel", "--list"]) == 0
+    assert "http://127.0.0.1:8000/ leads to port 8888" in capsys.readouterr().out
+    assert main(["tunnel", "--list", "--cluster", "near"]) == 0
+    assert capsys.readouterr().out == "No tunnels.\n"
+    assert main(["tunnel", "--close", "8000"]) == 0
+    assert client.open == []
+
+
+@pytest.mark.parametrize("port", [0, 65536, "abc", -1, 8888.0])
+def test_what_is_no_port_is_refused_in_words(port: Any) -> None:
+    with pytest.raises(UsageError) as refused:
+        open_tunnel(Cluster(Client(), "far"), "12", port)
+    assert "1 to 65535" in refused.value.hint
