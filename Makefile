@@ -34,8 +34,8 @@ JOBS ?= 6
 PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
 # These wait still longer, for connections to be given up.
 PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
-# These compute, or have a Chromium or a site of their own: two at a time, all of a file by the same one.
-PYTEST_SLOW = $(BIN)/pytest -n 2 --dist loadfile -m "(slow or browser) and not bench and not remote"
+# These compute, end what others use (control groups, agents), or have a Chromium: one after the other.
+PYTEST_SLOW = $(BIN)/pytest -m "(slow or browser) and not bench and not remote"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
 .DELETE_ON_ERROR:
