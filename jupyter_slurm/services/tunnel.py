@@ -187,6 +187,9 @@ class Tunnel:
         if not asked.job:
             return Goal()
         entry = await cluster.one(asked.job)
+        if not entry.is_finished and (entry.latest is None or not entry.known):
+            await cluster.watcher.fresh()  # this agent is new, and the queue tells where the job is
+            entry = await cluster.one(asked.job)
         latest = entry.latest
         if entry.is_finished or not entry.state.is_running or latest is None or not latest.nodes or entry.id is None:
             raise JobError(
