@@ -123,9 +123,10 @@ def current(*, log_in: bool = True) -> Cluster:
     """
     name = chosen()
     if name == "local":
-        if _chosen is None and not settings().cluster:
+        here = (os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None)
+        if here not in _clusters and _chosen is None and not settings().cluster:
             _check_here()
-        return _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None)
+        return _registered(*here)
     return named(name) if log_in else _registered(None, None, name)
 
 

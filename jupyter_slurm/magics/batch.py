@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import sys
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
         _check(parsed)
-    transformer: Any = TransformerManager
-    kind = classify(cell, transformer().transform_cell)  # not the notebook's own, which may know more
+    kind = classify(cell, _as_python)
     header_options(cell)  # a quote left open is refused here, not by the node
     if kind == "script" and "python" in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
@@ -80,9 +80,16 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed.args,
         python=_python(parsed, cluster) if kind == "python" else None,
         filename=_cell_name(shell) if kind == "python" else None,
-        values=_parcel(parsed, {**shell.user_ns, **local_ns}),
+        values=_parcel(parsed, ChainMap(dict(local_ns), shell.user_ns)),
     )
     return _go(shell, cluster, parsed, submission, prefix, line)
+
+
+def _as_python(cell: str) -> str:
+    """Make Python of magics and ``!commands``; not as the notebook does, which may know more than the node."""
+    transformer: Any = TransformerManager
+    text: str = transformer().transform_cell(cell)
+    return text
 
 
 def _parcel(parsed: MagicLine, namespace: Mapping[str, Any]) -> Parcel | None:
