@@ -193,7 +193,7 @@ class Channel:
     def closed(self) -> bool:
         """Whether it has ended in both directions."""
         if self._ends and not self._closed:
-            with self._use(self._control.socket) as control:
+            with contextlib.suppress(EOFError), self._use(self._control.socket) as control:
                 # The master says something when it is over, or ends; what was printed last may still be unread.
                 unread = self.recv_ready() or self.recv_stderr_ready()
                 return _readable(control, 0) and not unread
@@ -276,8 +276,9 @@ class Channel:
                 self._free()
 
     def _has(self, number: int) -> bool:
-        with self._use(self._ends[number]) as end:
+        with contextlib.suppress(EOFError), self._use(self._ends[number]) as end:
             return _readable(end, 0) and bool(end.recv(1, socket.MSG_PEEK))
+        return False  # closed, perhaps by another thread in this moment: as paramiko's channels say it
 
     @contextlib.contextmanager
     def _use(self, end: socket.socket) -> Iterator[socket.socket]:
