@@ -312,8 +312,8 @@ def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
     if _NOWHERE.search(done.stderr):
         return ConfigError(
             f"Slurm is not found: {said.splitlines()[-1]}.",
-            hint="Set SLURM_CONF to the path of the cluster's slurm.conf, on a machine on which Slurm is set up; from a "
-            "laptop: `jupyter slurm init` in a terminal, then `%slurm use CLUSTER` in a notebook.",
+            hint="Set SLURM_CONF to the path of the cluster's slurm.conf, on a machine on which Slurm is set up; "
+            "from a laptop: `jupyter slurm init` in a terminal, then `%slurm use CLUSTER` in a notebook.",
             **details,
         )
     if is_silence(done.stderr, argv):

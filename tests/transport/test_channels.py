@@ -5,8 +5,9 @@ import pytest
 pytestmark = [pytest.mark.root]
 
 
-async def test_a_channel_that_was_closed_has_nothing_and_says_so(login_host, connect):
-    link = connect(login_host).link
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
+async def test_a_channel_that_was_closed_has_nothing_and_says_so(login_host, connect_by, carrier):
+    link = connect_by(carrier, login_host).link
     channel = await link.open_session(30)
     channel.exec_command("cat")
     assert (channel.closed, channel.recv_ready()) == (False, False)
