@@ -80,7 +80,7 @@ class CommandStream(SocketStream):
         self._said = bytearray()
         self._listening = threading.Thread(target=self._listen, name="jupyter-slurm-errors", daemon=True)
         self._listening.start()
-        self._ending = threading.Thread(target=self._end, name="jupyter-slurm-farewell", daemon=True)
+        self._closed = threading.Lock()  # taken by who closes first, and never let go
 
     def recv(self, size: int) -> bytes:
         """Wait for output; a command that ended has broken off."""
@@ -93,8 +93,8 @@ class CommandStream(SocketStream):
     def close(self) -> None:
         """Let it go: its input ends, and it too, some seconds later at the latest."""
         super().close()
-        with contextlib.suppress(RuntimeError):  # that has begun already
-            self._ending.start()
+        if self._closed.acquire(blocking=False):
+            threading.Thread(target=self._end, name="jupyter-slurm-farewell", daemon=True).start()
 
     def _end(self) -> None:
         try:

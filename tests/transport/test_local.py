@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import sys
 import threading
 
 import pytest
 
 from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.streams import CommandStream
 
 
 @pytest.fixture
@@ -53,3 +55,27 @@ async def test_a_lock_let_go_at_the_last_moment_ends_with_the_transport(tmp_path
         go_on.set()
         await working
         other.close()
+
+
+def test_a_stream_closed_by_several_threads_at_once_ends_once(monkeypatch):
+    """Both directions of a connection end together, each in a thread of its own."""
+    complaints: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda hook: complaints.append(repr(hook.exc_value)))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(40):
+            stream, together = CommandStream(["cat"], None), threading.Barrier(4)
+
+            def close(stream=stream, together=together):
+                together.wait()
+                stream.close()
+
+            threads = [threading.Thread(target=close) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert complaints == []

@@ -61,13 +61,18 @@ def _toml(values: dict[str, str]) -> str:
 def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> SshHost:
     """A login node of all clusters of this session: a real sshd, processes and a /tmp of its own, two sessions, no SFTP.
 
-    It sees what lies in ``short_tmp`` (the clusters) and in the folders of the tests, as on a shared file system.
+    It sees what lies in ``short_tmp`` (the clusters) and in the folders of the tests, as on a shared file system. The
+    start-up files of whoever runs the tests are empty there: what they wait for is not what is tested.
     """
+    empty = tmp_path_factory.mktemp("startup") / "empty"
+    empty.touch()
+    own = [Path.home() / name for name in (".bashrc", ".bash_profile", ".bash_login", ".profile")]
     return ssh_host(
         name="login",
         users=["root"],
         own_network=False,
         shared=[short_tmp, tmp_path_factory.getbasetemp()],
+        mounts={str(file): empty for file in own if file.is_file()},
         options={"PermitRootLogin": "prohibit-password", "MaxSessions": 2},
         sftp=False,
     )
