@@ -215,9 +215,11 @@ def read_outputs(content: bytearray) -> Outputs:
     outputs = Outputs()
     try:
         header, items = file_of.read(file_of.Content(content))
-    except (file_of.Unreadable, ValueError, KeyError) as error:
-        raise JobError(f"The values of the job cannot be read: {error}", hint="Run the cell again.") from error
+    except file_of.Unreadable as error:
+        raise JobError(f"The values of the job cannot be read: {error}.", hint="Run the cell again.") from error
     for item, pieces in items:
+        if item["kind"] not in ("pickle", "error"):  # nothing that a job brings back is run here
+            raise JobError("The values of the job cannot be read: they are no values.", hint="Run the cell again.")
         try:
             outputs[item["name"]] = file_of.unpack(item, pieces, header)
         except file_of.Unreadable as error:

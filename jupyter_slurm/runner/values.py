@@ -116,17 +116,42 @@ def read(file: Any) -> tuple[dict[str, Any], list[tuple[dict[str, Any], list[Any
     """Read a file, or a :class:`Content`; return its header and each item with its pieces. Nothing is unpickled."""
     if file.read(len(MAGIC)) != MAGIC:
         raise Unreadable("this is no file of values, or one of a newer version")
-    header = json.loads(file.read(int.from_bytes(file.read(8), "big")))
+    try:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "big")))
+    except (ValueError, RecursionError, OverflowError, MemoryError) as error:
+        raise Unreadable("the file of values is torn, or not ours") from error
+    if not _is_header(header):
+        raise Unreadable("the file of values is torn, or not ours")
     found = []
     for item in header["items"]:
         pieces = []
         for size in item.get("sizes", ()):
-            piece = file.take(size) if isinstance(file, Content) else _take(file, size)
+            try:
+                piece = file.take(size) if isinstance(file, Content) else _take(file, size)
+            except MemoryError:
+                piece = bytearray()
             if len(piece) != size:
                 raise Unreadable("the file of values is not whole")
             pieces.append(piece)
         found.append((item, pieces))
     return header, found
+
+
+def _is_header(header: Any) -> bool:
+    if not (isinstance(header, dict) and isinstance(header.get("python"), str)):
+        return False
+    items = header.get("items")
+    return isinstance(items, list) and all(isinstance(item, dict) and _is_item(item) for item in items)
+
+
+def _is_item(item: dict[str, Any]) -> bool:
+    texts = {"pickle": ("name",), "source": ("name", "source", "filename"), "import": ("source",)}
+    texts["error"] = ("name", "error")
+    kind, sizes = item.get("kind"), item.get("sizes", [])
+    if kind not in ("pickle", "source", "import", "error") or not isinstance(sizes, list):
+        return False
+    whole = all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and (sizes or kind != "pickle")
+    return bool(whole) and all(isinstance(item.get(name), str) for name in texts[kind])
 
 
 def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> Any:

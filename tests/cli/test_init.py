@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import re
 import secrets
-import select
 import stat
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +16,7 @@ from typing import Any
 import pytest
 from ssh_hosts import Site, SshHost
 from ssh_hosts.people import People
+from ssh_hosts.terminal import Said, converse
 
 from jupyter_slurm.cli.known_names import host_names
 
@@ -27,36 +24,17 @@ Script = list[tuple[str, Any]]
 
 
 @pytest.fixture
-def init(tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """``init(dialogue, *words)``: answer questions in their order; return the exit code and all that was shown."""
+def init(tmp_path: Path) -> Callable[..., Said]:
+    """``init(dialogue, *words)``: answer questions in their order; return what was said."""
 
-    def run(dialogue: Script, *words: str) -> tuple[int, str]:
+    def run(dialogue: Script, *words: str) -> Said:
         settings = {"sites": [str(tmp_path / "sites")]}
         (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
         env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path)}
         env.pop("SSH_AUTH_SOCK", None)
         argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "init", *words]
-        main, terminal = pty.openpty()
-        said, read, left = b"", 0, list(dialogue)
-        command = ["setsid", "--ctty", "--wait", *argv]  # ssh-keygen asks at the controlling terminal
-        with subprocess.Popen(command, env=env, stdin=terminal, stdout=terminal, stderr=terminal) as process:
-            os.close(terminal)
-            deadline = time.monotonic() + 60
-            while (process.poll() is None and time.monotonic() < deadline) or select.select([main], [], [], 0)[0]:
-                try:
-                    if select.select([main], [], [], 0.2)[0]:
-                        said = (said + os.read(main, 4096)).replace(b"\r\n", b"\n")
-                except OSError:
-                    break
-                if left and (match := re.search(left[0][0].encode(), said[read:])):
-                    read += match.end()
-                    os.write(main, left.pop(0)[1].encode() + b"\n")
-            if process.poll() is None:
-                process.kill()
-        os.close(main)
-        text = said.decode()
-        assert not left, f"never asked for {left[0][0]}:\n{text}"
-        return process.returncode, text
+        # ssh-keygen asks at the controlling terminal
+        return converse(["setsid", "--ctty", "--wait", *argv], env, dialogue, timeout=60)
 
     return run
 
@@ -194,34 +172,32 @@ prelude = "module load slurm"
 """
 
 
-def test_a_ready_made_profile_gets_only_the_name_of_the_person(
-    init: Callable[..., tuple[int, str]], tmp_path: Path
-) -> None:
+def test_a_ready_made_profile_gets_only_the_name_of_the_person(init: Callable[..., Said], tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host known\n    HostName known.invalid\n    IdentityFile none\n")
     ready = _READY.replace("# the way", f'# the way\nssh_config = "{tmp_path}/config"')
     (tmp_path / "far.toml").write_text(ready)
     dialogue: Script = [("Your user name on login.invalid", "a b"), ("user .*\n.*Your user name", "ana")]
-    code, said = init(dialogue, "--profile", str(tmp_path / "far.toml"), "--key", "no")
-    assert code == 1
-    assert "this profile runs on login.invalid:\n    module load slurm\n" in said
+    said = init(dialogue, "--profile", str(tmp_path / "far.toml"), "--key", "no")
+    assert said.code == 1
+    assert "this profile runs on login.invalid:\n    module load slurm\n" in said.text
     written = (tmp_path / "sites" / "far.toml").read_text()
     expected = tomllib.loads(ready)
     expected["login"] |= {"user": "ana", "jump": ["known", "ana@gate.invalid"]}
     assert tomllib.loads(written) == expected
     assert written.startswith('# Ours\ntitle = "Far away"\n\n[login]  # the way\nuser = "ana"\n')
-    code, said = init([("is there. Write it anew", "no")], "--profile", str(tmp_path / "far.toml"))
-    assert code == 1
+    said = init([("is there. Write it anew", "no")], "--profile", str(tmp_path / "far.toml"))
+    assert said.code == 1
     assert (tmp_path / "sites" / "far.toml").read_text() == written
-    code, said = init([], "--profile", str(tmp_path / "none.toml"))
-    assert code == 1
-    assert "No such file" in said
+    said = init([], "--profile", str(tmp_path / "none.toml"))
+    assert said.code == 1
+    assert "No such file" in said.text
     (tmp_path / "odd.toml").write_text('login = {host = "login.invalid"}\n')
-    code, said = init([], "odd", "--profile", str(tmp_path / "odd.toml"), "--user", "ana")
-    assert "cannot be written into" in said
+    said = init([], "odd", "--profile", str(tmp_path / "odd.toml"), "--user", "ana")
+    assert "cannot be written into" in said.text
     assert not (tmp_path / "sites" / "odd.toml").exists()
 
 
-def test_what_is_typed_becomes_a_profile(init: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+def test_what_is_typed_becomes_a_profile(init: Callable[..., Said], tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host *.invalid\n    IdentityFile none\n")
     dialogue: Script = [
         ("Login node \\(host name\\)", "-oProxyCommand=x"),
@@ -230,9 +206,9 @@ def test_what_is_typed_becomes_a_profile(init: Callable[..., tuple[int, str]], t
         ("user.*\n.*Your user name", "ana"),
         ("Hosts on the way", "first.invalid ana@second.invalid"),
     ]
-    code, said = init(dialogue, "far", "--ssh-config", str(tmp_path / "config"), "--key", "no")
-    assert code == 1
-    assert "first.invalid, reached: " in said, "doctor looked it over"
+    said = init(dialogue, "far", "--ssh-config", str(tmp_path / "config"), "--key", "no")
+    assert said.code == 1
+    assert "first.invalid, reached: " in said.text, "doctor looked it over"
     jump = ["ana@first.invalid", "ana@second.invalid"]
     login = {"host": "login.invalid", "user": "ana", "jump": jump, "ssh_config": str(tmp_path / "config")}
     written = tmp_path / "sites" / "far.toml"

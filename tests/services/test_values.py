@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import JobError, UsageError
+from jupyter_slurm.handles.values import read_outputs
 from jupyter_slurm.runner import values
 from jupyter_slurm.services.ownership import read_own
 
@@ -63,8 +64,57 @@ def test_a_large_value_is_written_without_a_second_copy(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_is_no_file(tmp_path: Path) -> None:
     whole = _file(values.pack("x", b"a" * 100))
     for length in (0, 10, len(values.MAGIC) + 4, len(whole) - 1):
-        with pytest.raises((values.Unreadable, ValueError)):
-            values.read(io.BytesIO(whole[:length]))
+        for file in (io.BytesIO(whole[:length]), values.Content(bytearray(whole[:length]))):
+            with pytest.raises(values.Unreadable):
+                values.read(file)
+
+
+_ITEM = {"kind": "pickle", "name": "x", "sizes": [4]}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"[]",
+        b"null",
+        b'{"items": []}',
+        b'{"python": 3, "items": []}',
+        *(
+            json.dumps({"python": "3.11.2", "items": items}).encode()
+            for items in (
+                None,
+                {"x": 1},
+                ["x"],
+                [{}],
+                [{**_ITEM, "name": None}],
+                [{**_ITEM, "kind": "other"}],
+                [{**_ITEM, "kind": ["pickle"]}],
+                [{**_ITEM, "sizes": "4"}],
+                [{**_ITEM, "sizes": [-1]}],
+                [{**_ITEM, "sizes": [True]}],
+                [{**_ITEM, "sizes": []}],
+                [{**_ITEM, "sizes": [1 << 61]}],
+                [{**_ITEM, "sizes": [1 << 70]}],
+                [{"kind": "source", "name": "x", "source": "raise SystemExit", "filename": "f"}],
+            )
+        ),
+    ],
+)
+def test_a_header_that_is_torn_or_of_somebody_else_is_an_error_of_ours(header: bytes) -> None:
+    content = bytearray(values.MAGIC + len(header).to_bytes(8, "big") + header + b"1234")
+    with pytest.raises(JobError, match="The values of the job cannot be read") as raised:
+        read_outputs(content)
+    assert raised.value.hint
+
+
+def test_one_odd_value_takes_no_other_with_it() -> None:
+    outputs = read_outputs(bytearray(_file(values.pack("x", 1), (_ITEM, [b"junk"]))))
+    assert outputs == {"x": 1}
+    outputs = read_outputs(bytearray(_file(({**_ITEM, "name": "bad"}, [b"junk"]), values.pack("y", 2))))
+    assert (dict(outputs), list(outputs.errors)) == ({"y": 2}, ["bad"])
 
 
 def test_values_are_read_from_a_private_file_only(tmp_path: Path) -> None:

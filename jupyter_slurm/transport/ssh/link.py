@@ -17,10 +17,8 @@ class Link(KeptLink):
 
     Parameters
     ----------
-    way : sequence of Host
-        The hosts to go through, the one that is meant last.
-    gate : Gate
-        Checks host keys and logs in.
+    way, gate
+        As for :class:`~jupyter_slurm.transport.ssh.chain.Chain`.
     **options
         As for :class:`KeptLink`.
     """

@@ -11,7 +11,7 @@ import errno
 import os
 import posixpath
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol
 
 from jupyter_slurm.errors import TransportError
@@ -19,15 +19,11 @@ from jupyter_slurm.transport.base import FileStat
 from jupyter_slurm.transport.files import told
 from jupyter_slurm.transport.ssh.shell import Answer, number
 
-__all__ = ["Progress", "RemoteFiles", "failure", "percent_b"]
-
-Progress = Callable[[str, int, int], None]
-"""Is given a path, and how many bytes of how many have gone."""
+__all__ = ["RemoteFiles", "failure", "percent_b"]
 
 _CHUNK: Final = 4 << 20  # bytes; what a broken connection costs at most
 _INLINE: Final = 8 << 10  # bytes that travel as an argument: some shells read their commands byte by byte
 _AT_ONCE: Final = 100  # files that one command looks at
-_REMARKABLE: Final = 10_000_000  # bytes from which progress is told
 
 # What coreutils say in the C locale, and two phrases of dash.
 _ERRORS: Final = {os.strerror(number): number for number in errno.errorcode} | {
@@ -78,26 +74,20 @@ class RemoteFiles:
     ----------
     call : callable
         Calls a function of the far shell, and again when the connection broke.
-    progress : callable or None
-        Is told how far a transfer of more than 10 MB has come.
     """
 
-    def __init__(self, call: Call, progress: Progress | None = None) -> None:
-        self._call, self._progress = call, progress
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
         """Read in chunks; a broken connection costs one of them."""
         data = bytearray()
-        total = -1
         while limit is None or len(data) < limit:
             want = _CHUNK if limit is None else min(_CHUNK, limit - len(data))
             answer = await self._call(["js_read", path, str(offset + len(data)), str(want)])
             if answer.value != "0":
                 raise failure(answer, "read", path)
             data += answer.stdout[:want]
-            if total < 0 and len(answer.stdout) == _CHUNK and self._progress is not None:
-                total = min((await self.stat(path)).size - offset, limit or 1 << 62)
-            self._tell(path, len(data), total)
             if len(answer.stdout) < want:
                 break
         return bytes(data)
@@ -116,7 +106,6 @@ class RemoteFiles:
                 answer = await self._call(["js_take", draft, str(at), str(len(part))], part)
                 if answer.value != "0":
                     raise failure(answer, "write", path)
-                self._tell(path, at + len(part), len(view))
             await self._done(["js_settle", draft, path, f"{mode:04o}"], "write", path)
         except BaseException:
             with contextlib.suppress(TransportError):
@@ -158,7 +147,3 @@ class RemoteFiles:
         if answer.value != "0":
             raise failure(answer, action, path)
         return answer
-
-    def _tell(self, path: str, done: int, total: int) -> None:
-        if self._progress is not None and total > _REMARKABLE:
-            self._progress(path, done, total)

@@ -20,7 +20,7 @@ from jupyter_slurm.transport.ssh.dialling import dial, open_command
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.once import LARGE, RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
 from jupyter_slurm.transport.ssh.pool import Pool
-from jupyter_slurm.transport.ssh.remote_files import Progress, RemoteFiles, failure
+from jupyter_slurm.transport.ssh.remote_files import RemoteFiles, failure
 from jupyter_slurm.transport.ssh.shell import Answer, Shell, context_words, number
 
 __all__ = ["SshTransport"]
@@ -44,8 +44,6 @@ class SshTransport:
         Whether PATH and the like are those of a login shell.
     shells : int
         How many commands may run at once; fewer where the server allows fewer sessions.
-    progress : callable, optional
-        Is told how far a transfer of more than 10 MB has come.
     """
 
     def __init__(
@@ -55,12 +53,11 @@ class SshTransport:
         prelude: str = "",
         login_shell: bool = False,
         shells: int = 4,
-        progress: Progress | None = None,
     ) -> None:
         self._link = link
         self._new_shell = lambda session: Shell(session, prelude, login_shell)
         self._pool = Pool(link, self._new_shell, shells)
-        self._files = RemoteFiles(self._ask, progress)
+        self._files = RemoteFiles(self._ask)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self, *, keep: bool = False) -> None:
