@@ -225,13 +225,14 @@ class Reach:
     async def _ssh(self, goal: Goal) -> Way:
         from jupyter_slurm.transport.ssh.node import NodeBySsh, node_host  # paramiko takes a while
 
-        login, config_file, dial = None, None, None
+        login, config_file, dial, cluster = None, None, None, ""
         if self._profile is not None:
             from jupyter_slurm.services.carrier import way_of
 
             login, config_file, dial = (await way_of(self._profile))[-1], self._profile.ssh_config, self._transport.dial
+            cluster = self._profile.name
         address = await self._address(goal.node)
-        host = await node_host(goal.node, address, self._where.user, login, config_file)
+        host = await node_host(goal.node, address, self._where.user, login, config_file, cluster)
         node = NodeBySsh(host, dial, self._prompter)
         try:
             await asyncio.to_thread(node.open)

@@ -16,6 +16,8 @@ from typing import Final
 from jupyter_slurm.domain.script import quote_argv
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.ssh.known_hosts import entries_for
+from jupyter_slurm.transport.ssh.node import known_name
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
 __all__ = ["FILE", "Entry", "Place", "config_text", "entry_for", "names_of", "parse_entries", "with_include"]
@@ -99,7 +101,7 @@ def entry_for(
         raise ConfigError(f"{place.job!r} is no id of a job", hint="`jupyter slurm jobs` lists yours.")
     lines = [f"HostName {place.address}"]
     # Addresses of nodes are given anew in many places; the name says which machine is meant.
-    lines.append(f"HostKeyAlias {place.node}")
+    lines.append(f"HostKeyAlias {_alias(cluster if profile is not None else '', place.node, login)}")
     if profile is not None and login is not None:
         lines += [_word("User", login.user), _through(profile, control), *_identity(login), *_known(login)]
     names = names_of(cluster, place)
@@ -213,6 +215,19 @@ def _known(login: Host) -> list[str]:
         if tuple(files) != usual:
             lines.append(f"{key} {_files(key, files)}")
     return [*lines, "StrictHostKeyChecking yes"] if login.strict == "yes" else lines
+
+
+def _alias(cluster: str, node: str, login: Host | None) -> str:
+    """Return the name of a node in known_hosts: with that of its cluster, since two of them may have a ``node1``.
+
+    Where nobody can accept a key, the name by which the node is known there is the one that counts.
+    """
+    name = known_name(cluster, node)
+    if login is not None and login.strict == "yes":
+        files = [*login.user_known_hosts, *login.global_known_hosts]
+        known = [each for each in (name, node) if any(entries_for(each.lower(), files))]
+        return [*known, name][0]
+    return name
 
 
 def _files(key: str, files: Sequence[str]) -> str:

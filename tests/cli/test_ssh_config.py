@@ -192,9 +192,22 @@ def test_the_way_is_that_of_the_profile() -> None:
     through = entry_for("far", Place("a", "a"), Profile("far", "login"), login, "/run/user/1/a b").text
     assert "    ProxyCommand ssh -W '[%h]:%p' -S '/run/user/1/a b' -- login\n" in through
     text = entry()
-    assert "    HostName 10.0.0.1\n    HostKeyAlias node1\n    User ana\n" in text
+    assert "    HostName 10.0.0.1\n    HostKeyAlias far-node1\n    User ana\n" in text
     assert "    UserKnownHostsFile /k\n    GlobalKnownHostsFile none\n" in text
     assert "Proxy" not in entry_for("local", Place("node1", "node1"), None, None).text
+
+
+def test_two_clusters_may_have_nodes_of_one_name(tmp_path: Path) -> None:
+    """Where only a list of the administrators counts, the name in that list is used."""
+    known = tmp_path / "known"
+    known.write_text(f"node1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{43 * 'A'}\n")
+    place = Place("node1", "10.0.0.1")
+    for strict, alias in (("ask", "far-node1"), ("yes", "node1")):
+        login = Host("login", "login", user="ana", user_known_hosts=(str(known),), strict=strict)
+        assert f"HostKeyAlias {alias}\n" in entry_for("far", place, Profile("far", "login"), login).text
+    known.write_text(known.read_text() * 2 + known.read_text().replace("node1", "far-NODE1"))
+    assert "HostKeyAlias far-node1\n" in entry_for("far", place, Profile("far", "login"), login).text
+    assert "HostKeyAlias node1\n" in entry_for("local", place, None, None).text
 
 
 @pytest.mark.parametrize(

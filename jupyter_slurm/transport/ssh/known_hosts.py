@@ -159,9 +159,12 @@ def _hashed(name: str, like: str = "") -> str:
 
 
 def names_of(host: Host) -> list[str]:
-    """Return the names under which a host is looked up; for a port of its own, the plain name comes second."""
+    """Return the names under which a host is looked up; for a port of its own, the plain name comes second.
+
+    A key that the second name does not know is not for that a changed one: it may be of another host.
+    """
     if host.host_key_alias:
-        return [host.host_key_alias.lower()]
+        return [name.lower() for name in (host.host_key_alias, host.host_key_second) if name]
     plain = host.hostname.lower()
     return [plain] if host.port == 22 else [f"[{plain}]:{host.port}", plain]
 
@@ -193,7 +196,7 @@ def _judge(host: Host, name: str, blob: bytes, now: float) -> Verdict:
         if entry.marker == "revoked" and bare_key(entry.blob) in (plain, authority):
             return verdict("revoked", entry)
     if found is not None:
-        principal = (host.host_key_alias or host.hostname).lower()
+        principal = name if host.host_key_alias else host.hostname.lower()
         for entry in entries:
             if entry.marker == "cert-authority" and entry.blob == authority:
                 remark = fault(found, blob, principal, now, host.ca_signature_algorithms) or ""
@@ -219,11 +222,14 @@ def host_key_order(host: Host, available: Sequence[str] = _ALGORITHMS) -> list[s
         name is left out.
     """
     wanted = [name for name in host.host_key_algorithms if name in available] or list(available)
-    entries = list(entries_for(names_of(host)[0], _files(host)))
+    first, *more = names_of(host)
+    entries = list(entries_for(first, _files(host)))
+    if not entries and host.host_key_second:
+        entries = list(entries_for(more[0], _files(host)))
     known = {entry.key_type for entry in entries if not entry.marker}
     authority = any(entry.marker == "cert-authority" for entry in entries)
-    first = [name for name in wanted if (authority and name.endswith(CERTIFICATE)) or _type_of(name) in known]
-    return list(dict.fromkeys([*first, *wanted]))
+    asked = [name for name in wanted if (authority and name.endswith(CERTIFICATE)) or _type_of(name) in known]
+    return list(dict.fromkeys([*asked, *wanted]))
 
 
 def _type_of(algorithm: str) -> str:

@@ -19,7 +19,7 @@ from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
-__all__ = ["NodeBySsh", "node_host"]
+__all__ = ["NodeBySsh", "known_name", "node_host"]
 
 _ANSWER = 15.0  # seconds
 _MOST = 4 << 20  # bytes of the tables of a node
@@ -31,8 +31,21 @@ class _Nobody:
         return None
 
 
-async def node_host(node: str, address: str, user: str, login: Host | None, config_file: str | None) -> Host:
+async def node_host(
+    node: str, address: str, user: str, login: Host | None, config_file: str | None, cluster: str = ""
+) -> Host:
     """Return what is known of reaching a node: its own entry in ``~/.ssh/config``, and the keys of the login node.
+
+    Parameters
+    ----------
+    node, address, user : str
+        Its name in Slurm, where the login node finds it, and who logs in.
+    login : Host or None
+        The login node; None: this machine is it.
+    config_file : str or None
+        Instead of ``~/.ssh/config``.
+    cluster : str
+        Its name, for nodes of other machines' clusters: two of them may have a ``node1``.
 
     Raises
     ------
@@ -44,12 +57,18 @@ async def node_host(node: str, address: str, user: str, login: Host | None, conf
     return replace(
         host,
         hostname=address if host.hostname == node else host.hostname,
-        host_key_alias=host.host_key_alias or node,
+        host_key_alias=host.host_key_alias or known_name(cluster, node),
+        host_key_second=node if cluster and not host.host_key_alias else None,  # as it was accepted by older versions
         identity_files=tuple(dict.fromkeys([*host.identity_files, *more])),
         proxy_command=None,
         through=(login.name,) if login is not None else (),
         batch_mode=True,
     )
+
+
+def known_name(cluster: str, node: str) -> str:
+    """Return what a node is called in known_hosts; ``cluster`` is empty where this machine is its login node."""
+    return f"{cluster}-{node}" if cluster else node
 
 
 class NodeBySsh:

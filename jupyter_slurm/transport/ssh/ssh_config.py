@@ -53,6 +53,10 @@ class Host:
         The agent's socket; None: no agent.
     authentications : tuple of str
         Methods that are allowed, in the order in which they are preferred.
+    host_key_alias : str or None
+        The name in known_hosts, instead of ``hostname``.
+    host_key_second : str or None
+        Another name in known_hosts: a key that is known by it is known, and no key is written down by it.
     strict : str
         ``yes`` (an unknown host key is refused without a question), else ``ask``.
     connect_timeout : float or None
@@ -75,6 +79,7 @@ class Host:
     password_prompts: int = 3
     batch_mode: bool = False
     host_key_alias: str | None = None
+    host_key_second: str | None = None
     user_known_hosts: tuple[str, ...] = ()
     global_known_hosts: tuple[str, ...] = ()
     revoked_host_keys: str | None = None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown, from_problem
 from jupyter_slurm.transport.ssh.known_hosts import add, entries_for, host_key_order, judge, verify
+from jupyter_slurm.transport.ssh.node import node_host
 from jupyter_slurm.transport.ssh.public_keys import fingerprint
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 
@@ -263,6 +264,33 @@ async def test_revoked_host_keys_file(both, tmp_path):
             with pytest.raises(HostKeyRevoked, match="revoked"):
                 verify(host, blob, never)
         assert (truth == "known") == (name == "not-listed"), said
+
+
+async def test_nodes_of_two_clusters_may_have_one_name(both):
+    """A key that was accepted by the bare name is known; one of another cluster's node is no change of it."""
+    blob, line = base64.b64decode(both.sshd.public("host").split()[1]), both.sshd.public("host")
+    both.sshd.key("other", "rsa")
+    other = both.sshd.public("other")
+    for cluster, known, status, name in (
+        ("far", f"node1 {line}", "known", "node1"),
+        ("far", f"node1 {other}", "unknown", "far-node1"),
+        ("far", f"node1 {other}\nfar-node1 {line}", "known", "far-node1"),
+        ("far", f"node1 {line}\nfar-node1 {other}", "changed", "far-node1"),
+        ("far", f"@revoked node1 {line}", "revoked", "node1"),
+        ("", f"node1 {other}", "changed", "node1"),
+    ):
+        both.known.write_text(known + "\n")
+        host = await node_host("node1", "127.0.0.1", "me", None, "none", cluster)
+        host = replace(host, user_known_hosts=(str(both.known),), global_known_hosts=())
+        verdict = judge(host, blob)
+        assert (verdict.status, verdict.name) == (status, name), known
+        if status == "known":
+            assert host_key_order(host)[0] == "ssh-ed25519", "the one that is known is asked for"
+    both.known.write_text(f"node1 {other}\n")
+    host = await node_host("node1", "127.0.0.1", "me", None, "none", "far")
+    host = replace(host, user_known_hosts=(str(both.known),), global_known_hosts=(), batch_mode=False)
+    assert verify(host, blob, asker(["yes"], [])).status == "unknown"
+    assert both.known.read_text() == f"node1 {other}\nfar-node1 {line}\n"
 
 
 def asker(answers, asked):
