@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import threading
 from typing import TYPE_CHECKING, Any
@@ -245,14 +246,15 @@ def context(cluster: Cluster) -> dict[str, Any]:
 
 
 def _umask() -> int:
-    # os.umask cannot be asked without being set, for all threads.
-    with (
-        contextlib.suppress(OSError, ValueError),
-        open("/proc/self/status", encoding="ascii", errors="replace") as file,
-    ):
-        for line in file:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
+    # os.umask cannot be asked without being set, for all threads. No text file: every cell waits for this.
+    with contextlib.suppress(OSError, ValueError):
+        file = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            found = re.search(rb"^Umask:\s*([0-7]+)$", os.read(file, 512), re.MULTILINE)
+        finally:
+            os.close(file)
+        if found:
+            return int(found[1], 8)
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

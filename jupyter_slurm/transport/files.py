@@ -89,6 +89,13 @@ def new_file(path: str, mode: int = 0o600) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
+def _write_all(file: int, data: bytes) -> None:
+    """Write all of it into an open file."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
 def make_private(path: str) -> None:
     """Make a directory 0700 with its parents (``os.makedirs`` gives the mode to the last one only)."""
     parent = os.path.dirname(path)
@@ -121,8 +128,11 @@ def new_folder(path: str, files: Mapping[str, bytes]) -> int:
             if held is None:
                 held = file
                 lock(file)
-            with open(file, "wb", closefd=file is not held) as stream:
-                stream.write(data)
+            try:
+                _write_all(file, data)
+            finally:
+                if file is not held:
+                    os.close(file)
         if held is None:
             raise ValueError("a folder without files cannot be held")
         os.rename(draft, path)
