@@ -12,6 +12,7 @@ from jupyter_slurm._version import __version__
 if TYPE_CHECKING:
     from jupyter_slurm import errors
     from jupyter_slurm.errors import JobFailed, SlurmError
+    from jupyter_slurm.handles.array import ArrayJob, Task
     from jupyter_slurm.handles.finding import job, jobs
     from jupyter_slurm.handles.job import Job
     from jupyter_slurm.handles.joblist import JobList
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = [
+    "ArrayJob",
     "Job",
     "JobFailed",
     "JobList",
     "SlurmError",
     "Table",
+    "Task",
     "WaitInterrupted",
     "__version__",
     "errors",
@@ -32,11 +35,13 @@ __all__ = [
 ]
 
 _HOME = {
+    "ArrayJob": "jupyter_slurm.handles.array",
     "Job": "jupyter_slurm.handles.job",
     "JobFailed": "jupyter_slurm.errors",
     "JobList": "jupyter_slurm.handles.joblist",
     "SlurmError": "jupyter_slurm.errors",
     "Table": "jupyter_slurm.handles.table",
+    "Task": "jupyter_slurm.handles.array",
     "WaitInterrupted": "jupyter_slurm.handles.waiting",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",

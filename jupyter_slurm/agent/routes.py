@@ -29,6 +29,7 @@ CAPABILITIES = (
     "prompts",
     "tunnels",
     "users",
+    "arrays",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -66,6 +67,8 @@ class CoreLike(Protocol):
     async def jobs(self, cluster: str, *, active: bool) -> list[Json]: ...  # noqa: D102
     async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
+    async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> Json: ...  # noqa: D102
+    async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102
     async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102
@@ -130,6 +133,8 @@ class Routes:
             "submitJob": self._submit_job,
             "getJob": self._get_job,
             "cancelJob": self._cancel_job,
+            "listTasks": self._list_tasks,
+            "getValues": self._get_values,
             "getScript": self._get_script,
             "getSource": self._get_source,
             "getOutput": self._get_output,
@@ -208,6 +213,13 @@ class Routes:
 
     async def _cancel_job(self, call: Call) -> Reply:
         return Reply(await self._core.cancel(call.path["cluster"], call.path["job"], call.body.get("signal")))
+
+    async def _list_tasks(self, call: Call) -> Reply:
+        cluster, job = call.path["cluster"], call.path["job"]
+        return Reply(await self._core.tasks(cluster, job, parameters=call.query["parameters"]))
+
+    async def _get_values(self, call: Call) -> Reply:
+        return Reply(await self._core.values(call.path["cluster"], call.path["job"], call.query["first"]))
 
     async def _get_script(self, call: Call) -> Reply:
         return Reply(await self._core.script(call.path["cluster"], call.path["job"]))

@@ -15,7 +15,15 @@ from typing import Literal
 from jupyter_slurm.domain.options import HET
 from jupyter_slurm.errors import CellError
 
-__all__ = ["MAX_SCRIPT_BYTES", "classify", "header_options", "ignored_headers", "job_script", "quote_argv"]
+__all__ = [
+    "MAX_SCRIPT_BYTES",
+    "classify",
+    "header_lines",
+    "header_options",
+    "ignored_headers",
+    "job_script",
+    "quote_argv",
+]
 
 Kind = Literal["script", "python"]
 
@@ -119,6 +127,11 @@ def header_options(text: str) -> list[str]:
     return [word for number, line in _header_lines(text) for word in _header_words(line, number)]
 
 
+def header_lines(text: str) -> list[str]:
+    """Return the ``#SBATCH`` lines that count, to be taken over by another script."""
+    return [f"#SBATCH{line}" for _, line in _header_lines(text)]
+
+
 def ignored_headers(text: str) -> list[int]:
     """Return the numbers of the ``#SBATCH`` lines that Slurm ignores, since they come after the first command."""
     counted = {number for number, _ in _header_lines(text)}
@@ -193,7 +206,7 @@ def job_script(argv: Sequence[str], *, header: str = "") -> str:
     str
         A POSIX shell script. Where the node does not have the interpreter, it says so in plain words and exits 127.
     """
-    lines = ["#!/bin/sh", *(f"#SBATCH{line}" for _, line in _header_lines(header))]
+    lines = ["#!/bin/sh", *header_lines(header)]
     python = quote_argv(argv[:1])
     lines += [
         f"if ! command -v {python} >/dev/null 2>&1; then",

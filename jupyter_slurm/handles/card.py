@@ -151,7 +151,7 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
     else:
         said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
     if data.get("tasks"):
-        said.append("Each task has its own output: job.task(N).stdout")
+        said.append("Each task has its own output: job[N].stdout")
     if not submitting and not data.get("known", True) and not is_finished(data):
         since = data.get("unknown_since")
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""

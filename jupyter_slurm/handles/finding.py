@@ -9,6 +9,7 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
+from jupyter_slurm.handles.array import Task, handle
 from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.job import Job
@@ -35,10 +36,11 @@ def job(reference: int | str | JobId) -> Job:
         raise JobNotFound(f"{text!r} is no id of a job.", hint="jupyter_slurm.jobs() lists those that are known.")
     cluster = current()
     task = re.fullmatch(r"[0-9]+_([0-9]+)", text)
-    return Job(cluster, cluster.client.get(cluster.path("jobs", text)), task=int(task[1]) if task else None)
+    data = cluster.client.get(cluster.path("jobs", text))
+    return Task(cluster, data, int(task[1])) if task else handle(cluster, data)
 
 
-def jobs(*, active: bool = False) -> JobList:
+def jobs(*, active: bool = False) -> JobList[Job]:
     """Return your jobs on this cluster, the latest first; also after a restart of the kernel.
 
     Parameters
@@ -49,7 +51,7 @@ def jobs(*, active: bool = False) -> JobList:
     cluster = current()
     found = cluster.client.get(cluster.path("jobs"), params={"state": "active" if active else "all"})
     found.sort(key=_age, reverse=True)
-    return JobList((Job(cluster, data) for data in found), trouble=queue_trouble(cluster))
+    return JobList((handle(cluster, data) for data in found), trouble=queue_trouble(cluster))
 
 
 def queue_trouble(cluster: Cluster) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.errors import JobNotFound, JobOutputMissing, SlurmError
+from jupyter_slurm.errors import JobOutputMissing, SlurmError
 from jupyter_slurm.handles import view, waiting
 from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
@@ -28,7 +28,7 @@ _FRESH = 1.0  # seconds for which an answer of the agent is used again
 
 
 class Job:
-    """One job, or one array of jobs, of a cluster.
+    """One job of a cluster; of an array, see :class:`jupyter_slurm.ArrayJob`.
 
     It comes from ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the
     epoch; a value that is not known (yet) is None. Looking at an attribute asks the agent, not Slurm, and costs about a
@@ -165,8 +165,8 @@ class Job:
 
     @property
     def source(self) -> str | None:
-        """The Python cell, as it was typed; None for a job that is a script."""
-        if self._data.get("kind") != "python":
+        """What was typed, where Slurm has another script: a Python cell, the script of a sweep; else None."""
+        if self._data.get("kind") != "python" and not self._data.get("sweep"):
             return None
         content, _ = self._cluster.client.get_bytes(self._path("source"))
         return CommandText(content.decode("utf-8", "surrogateescape"))
@@ -259,20 +259,6 @@ class Job:
             Nothing listens there, somebody else does, or no way leads there.
         """
         return open_tunnel(self._cluster, self._reference, port, local_port=local_port, node=node, socket=socket)
-
-    def task(self, index: int) -> Job:
-        """Return one task of an array, as a job of its own.
-
-        Raises
-        ------
-        JobNotFound
-            The array has no such task; the hint names those that it has.
-        """
-        if self.id is None:
-            raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
-        number = f"{self.id.partition('_')[0]}_{index}"
-        data = self._cluster.client.get(self._cluster.path("jobs", number))
-        return Job(self._cluster, data, from_start=self._from_start, task=index)
 
     @property
     def outputs(self) -> Outputs:

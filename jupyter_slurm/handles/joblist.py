@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.table import Table, escape
@@ -13,7 +13,10 @@ from jupyter_slurm.handles.terminal import printable
 __all__ = ["JobList"]
 
 
-class JobList(list[Job]):
+_J = TypeVar("_J", bound=Job)
+
+
+class JobList(list[_J]):
     """Jobs, shown as a table.
 
     Attributes
@@ -22,7 +25,7 @@ class JobList(list[Job]):
         Why there may be more of them: the queue could not be read. Empty when it could.
     """
 
-    def __init__(self, jobs: Iterable[Job] = (), trouble: str = "") -> None:
+    def __init__(self, jobs: Iterable[_J] = (), trouble: str = "") -> None:
         super().__init__(jobs)
         self.trouble = trouble
 

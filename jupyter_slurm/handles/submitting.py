@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.handles.array import handle
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
 __all__ = ["Preview", "Submission", "preview", "submit"]
@@ -41,6 +43,8 @@ class Submission:
         What the script is called; Slurm names a job after it.
     values : Parcel or None
         The variables that travel with a Python cell.
+    sweep : Sweep or None
+        The parameters of the tasks of an array.
     """
 
     kind: str
@@ -51,6 +55,7 @@ class Submission:
     filename: str | None = None
     script_name: str | None = None
     values: Parcel | None = None
+    sweep: Sweep | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
@@ -65,6 +70,7 @@ class Submission:
             "filename": self.filename,
             "script_name": self.script_name,
             "values": values,
+            "sweep": self.sweep.as_dict() if self.sweep else None,
         }
         return {
             "key": key,
@@ -126,7 +132,7 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
     """
     with submission.body(cluster) as body:
         try:
-            return Job(cluster, cluster.client.post(cluster.path("jobs"), json=body), from_start=True)
+            return handle(cluster, cluster.client.post(cluster.path("jobs"), json=body), from_start=True)
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "

@@ -12,6 +12,7 @@ from jupyter_slurm.handles.terminal import printable
 __all__ = ["CommandText", "Table"]
 
 _SHOWN = 200  # rows shown from the beginning and from the end; the object has them all
+_LONGEST = 200  # characters shown of a value that is no text
 _WIDEST = 100  # columns of text that one field may take
 
 
@@ -24,8 +25,8 @@ class CommandText(str):
         printer.text(repr(str(self)) if is_within else printable(self).rstrip("\n"))
 
 
-class Table(Sequence[dict[str, str]]):
-    """Rows and columns of text, as a Slurm command gave them.
+class Table(Sequence[dict[str, Any]]):
+    """Rows and columns: of text, as a Slurm command gave them, or of values.
 
     ``table["JOBID"]`` is a column, ``table[0]`` a row as a dictionary, ``table[:10]`` a shorter table.
 
@@ -33,13 +34,13 @@ class Table(Sequence[dict[str, str]]):
     ----------
     columns : sequence of str
         Names of the columns.
-    rows : sequence of sequences of str
+    rows : sequence of sequences
         As many values a row as there are columns.
     title : str
         What stands above it, in a report.
     """
 
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "") -> None:
         self.title = title
         self.columns = list(columns)
         self.rows = [list(row) for row in rows]
@@ -47,16 +48,16 @@ class Table(Sequence[dict[str, str]]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[dict[str, str]]:
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     @overload
-    def __getitem__(self, key: int) -> dict[str, str]: ...
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
     @overload
     def __getitem__(self, key: slice) -> Table: ...
     @overload
-    def __getitem__(self, key: str) -> list[str]: ...
-    def __getitem__(self, key: int | slice | str) -> dict[str, str] | Table | list[str]:
+    def __getitem__(self, key: str) -> list[Any]: ...
+    def __getitem__(self, key: int | slice | str) -> dict[str, Any] | Table | list[Any]:
         """Return a column by its name, a row by its number, or a part of the table."""
         if isinstance(key, slice):
             return Table(self.columns, self.rows[key], title=self.title)
@@ -73,7 +74,7 @@ class Table(Sequence[dict[str, str]]):
     __hash__ = None  # type: ignore[assignment]
 
     def to_pandas(self) -> Any:
-        """Return a pandas.DataFrame; every value is text, as Slurm printed it.
+        """Return a pandas.DataFrame; what a Slurm command printed stays text.
 
         Raises
         ------
@@ -116,9 +117,9 @@ class Table(Sequence[dict[str, str]]):
         return f'<div style="{_BOX}">{table}</div>'
 
     def _shown(self) -> tuple[list[list[str]], int, list[list[str]]]:
-        if len(self.rows) <= 2 * _SHOWN:
-            return self.rows, 0, []
-        return self.rows[:_SHOWN], len(self.rows) - 2 * _SHOWN, self.rows[-_SHOWN:]
+        left_out = max(0, len(self.rows) - 2 * _SHOWN)
+        head, tail = (self.rows[:_SHOWN], self.rows[-_SHOWN:]) if left_out else (self.rows, [])
+        return [list(map(_text, row)) for row in head], left_out, [list(map(_text, row)) for row in tail]
 
 
 _BOX = "overflow:auto;max-height:32em;max-width:100%"
@@ -133,6 +134,14 @@ def _html_rows(rows: Sequence[Sequence[str]]) -> str:
     return "".join(
         "<tr>" + "".join(f'<td style="{_TD}">{escape(value)}</td>' for value in row) + "</tr>" for row in rows
     )
+
+
+def _text(value: Any) -> str:
+    """Return a value as text; nothing is shown of None, and not all of a long one."""
+    if isinstance(value, str):
+        return value
+    text = "" if value is None else repr(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
 def escape(text: str) -> str:

@@ -16,7 +16,7 @@ __all__ = ["Written"]
 _PIECE = 1_048_576  # bytes asked for at once
 _TAIL = 8_388_608  # bytes looked at, at most, for the last lines
 _LOG_LINES = 20
-_OF_TASK = {"stdout": "job.task(N).stdout", "stderr": "job.task(N).stderr", "values": "job.task(N).outputs"}
+_OF_TASK = {"stdout": "job[N].stdout", "stderr": "job[N].stderr", "values": "job[N].outputs"}
 
 
 class Written:

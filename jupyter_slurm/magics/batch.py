@@ -27,11 +27,12 @@ from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "submit_cell", "submit_file"]
 
-FILE_WORDS = {"as": True, "show": False, "wait": False}
+FILE_WORDS = {"as": True, "show": False, "sweep": True, "wait": False, "zip": False}
 """Our words of ``%sbatch``, and whether each takes a value."""
 
 CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True}
@@ -73,6 +74,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     if kind == "script" and (both := [word for word in ("in", "out") if word in parsed.words]):
         raise UsageError(f"{both[0]}= is for Python cells; this one is a script.", hint="Give it arguments: -- {x}")
     _warn_of_ignored(cell, kind)
+    namespace = ChainMap(dict(local_ns), shell.user_ns)
     submission = Submission(
         kind,
         cell,
@@ -80,7 +82,8 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed.args,
         python=_python(parsed, cluster) if kind == "python" else None,
         filename=_cell_name(shell) if kind == "python" else None,
-        values=_parcel(parsed, ChainMap(dict(local_ns), shell.user_ns)),
+        values=_parcel(parsed, namespace),
+        sweep=_sweep(parsed, namespace),
     )
     return _go(shell, cluster, parsed, submission, prefix, line)
 
@@ -101,6 +104,15 @@ def _parcel(parsed: MagicLine, namespace: Mapping[str, Any]) -> Parcel | None:
     return parcel(parsed.words, namespace, settings().values_limit)
 
 
+def _sweep(parsed: MagicLine, namespace: Mapping[str, Any]) -> Sweep | None:
+    """Return the parameters of the tasks that ``sweep=`` asks for."""
+    if not {"sweep", "zip"} & parsed.words.keys():
+        return None
+    from jupyter_slurm.handles.sweeping import sweep_of  # few cells have one
+
+    return sweep_of(parsed.words, namespace)
+
+
 def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | None:
     """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
     cluster, prefix = current(), "%sbatch "
@@ -113,20 +125,23 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         _check(parsed, wrap=True)
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
+    sweep = _sweep(parsed, ChainMap(dict(local_ns), shell.user_ns))
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
             raise UsageError(
                 f"--wrap is the script already; {parsed.rest[0]!r} would be another one.", hint="Leave one out."
             )
-        submission = Submission("script", _WRAPPER.format(wrapped[-1]), _without_wrap(parsed), script_name="wrap")
+        text = _WRAPPER.format(wrapped[-1])
+        submission = Submission("script", text, _without_wrap(parsed), script_name="wrap", sweep=sweep)
     elif not parsed.rest:
         raise UsageError("There is no script.", hint="%sbatch [options] job.sh [arguments]; for a cell: %%sbatch")
     else:
         path = _find(parsed.rest[0])
         text = _read(path)
         _warn_of_ignored(text, "script")
-        submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=os.path.basename(path))
+        name = os.path.basename(path)
+        submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=name, sweep=sweep)
     return _go(shell, cluster, parsed, submission, prefix, line)
 
 

@@ -21,6 +21,13 @@ Words (ours have no dashes, Slurm's have):
     in=x,f        send variables, functions and classes along with a Python cell
     out=y         bring variables back, with `wait` or job.wait(); job.result() and job.outputs give them, too
     python=PATH   the Python of the node that runs a Python cell
+    sweep=lr:1e-4,1e-3;gamma:0.9,1
+                  one array with a task for each combination; lr, gamma and task_index are variables of a Python cell,
+                  and environment variables of a script. `zip` beside it: the first with the first, and so on.
+                  sweep=NAME takes a list of dicts, a DataFrame, or a dict of lists. --array=0-9%2 runs only these rows
+
+Tasks of an array (--array, sweep=): job[3], len(job), for task in job, job.failed(), job.table(); task_index is the
+number of the task in a Python cell. Each task has its own output and values: job[3].stdout, job[3].result().
 
 Python values: {name}, {job.id}, {runs[0]}, $name. Where Python has no such name, $NAME, ${NAME} and a leading ~ are
 what a shell makes of them here: -o $HOME/%j.txt, -o ~/%j.txt. What nobody knows stays as typed; so does everything in

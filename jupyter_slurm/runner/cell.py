@@ -57,11 +57,11 @@ class Place:
         return beside("display").Record(path, self.job_id, int(os.environ.get("SLURM_RESTART_COUNT") or 0))
 
     def tell(self, event: str) -> None:
-        """Leave a sign in the events folder; never a reason to fail."""
+        """Leave a sign in the events folder; never a reason to fail. Tasks leave none: there may be thousands."""
         folder = self.job.get("events")
         try:
-            if folder:
-                self._write(os.path.join(folder, self.job["key"] + self.suffix + "." + event), self.job_id)
+            if folder and self.task is None:
+                self._write(os.path.join(folder, self.job["key"] + "." + event), self.job_id)
         except OSError:
             pass
 
@@ -150,6 +150,8 @@ def run_cell(place: Place, args: list[str]) -> int:
     sys.argv = [filename, *args]
     sys.path[0] = ""
     choose_backend()
+    if place.task is not None:
+        main.__dict__.update(beside("sweep").variables(place.folder, place.job, int(place.task)))
     with values_of(place, main.__dict__):
         shell = ipython()
         if shell is not None:

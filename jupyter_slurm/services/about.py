@@ -9,7 +9,7 @@ from importlib import resources
 
 __all__ = ["RUNNER", "cluster_id", "read_about", "runner_digest", "shipped"]
 
-RUNNER = ("cell.py", "display.py", "shell.py", "values.py")
+RUNNER = ("cell.py", "display.py", "shell.py", "sweep.py", "values.py")
 """The files of the runner; the first one is what a job starts, and it finds the others beside itself."""
 
 

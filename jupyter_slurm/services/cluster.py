@@ -19,7 +19,7 @@ from jupyter_slurm.domain.commands import COMMANDS, check_ends
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, JobNotFound, ParseError, SlurmError, SubmissionUnknown, UsageError
-from jupyter_slurm.services import output
+from jupyter_slurm.services import output, sweeping
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.intake import Intake
@@ -284,9 +284,11 @@ class Cluster:
         return await self.client.ask(["scontrol", "write", "batch_script", str(entry.id), "-"])
 
     async def source(self, reference: str) -> bytes:
-        """Return the Python cell of a job as it was typed."""
+        """Return what was typed, where that is another thing than the batch script."""
         entry = await self.entry(reference)
         cell = (entry.record or {}).get("cell")
+        if cell is None and entry.folder is not None and (entry.record or {}).get("sweep"):
+            return await self._transport.read(entry.folder.file(sweeping.SCRIPT))
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return str(cell["source"]).encode("utf-8", "surrogateescape")

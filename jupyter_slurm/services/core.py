@@ -13,6 +13,7 @@ from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import ConfigError, PromptGone, SlurmError, TransportError, UsageError
+from jupyter_slurm.services import tasks
 from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
@@ -164,6 +165,16 @@ class Core:
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> dict[str, Any]:
         """See :meth:`Cluster.cancel`."""
         return await self._cluster(cluster).cancel(ref, signal)
+
+    async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> dict[str, Any]:
+        """Return the tasks of an array; see :func:`jupyter_slurm.services.tasks.told`."""
+        where = self._cluster(cluster)
+        return await tasks.told(where.client.transport, await where.entry(ref), parameters=parameters)
+
+    async def values(self, cluster: str, ref: str, first: int) -> dict[str, Any]:
+        """Return what tasks of an array left; see :func:`jupyter_slurm.services.tasks.values`."""
+        where = self._cluster(cluster)
+        return await tasks.values(where.client.transport, await where.entry(ref), first)
 
     async def script(self, cluster: str, ref: str) -> bytes:
         """See :meth:`Cluster.script`."""

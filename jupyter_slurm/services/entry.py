@@ -51,6 +51,8 @@ class Entry:
         The lock of the job directory while it is up to us to bring the submission to its end.
     unverified : bool
         True while the runner's end marker is all that tells of the end.
+    tasks_read, tasks_saved : bool, float
+        Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     known : bool
@@ -78,6 +80,8 @@ class Entry:
     unknown_since: float | None = None
     error: SlurmError | None = None
     warnings: list[str] = field(default_factory=list)
+    tasks_read: bool = False
+    tasks_saved: float = 0.0
     hold: Hold | None = None
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -242,7 +246,8 @@ class Entry:
         counts = Counter(task.state.name for task in self.tasks.values())
         latest = self.latest
         if latest is not None and latest.id.task is None and latest.tasks is not None:
-            counts[latest.state.name] += latest.tasks.count()
+            known = self.all_tasks if latest.tasks.truncated else None
+            counts[latest.state.name] += known.count() - len(self.tasks) if known else latest.tasks.count()
         return dict(counts)
 
     @property
@@ -335,6 +340,8 @@ class Entry:
             "exit_code": self.exit_code,
             "signal": self.signal,
             "tasks": self.counts() or None,
+            "array": str(self.all_tasks or "") if self.is_array and (self.id is None or self.id.task is None) else None,
+            "sweep": (record.get("sweep") or {}).get("names"),
             **self.paths(),
             "folder": self.folder.path if self.folder else None,
             "script_path": self.script_path,

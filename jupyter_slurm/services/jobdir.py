@@ -4,7 +4,7 @@
 
     ROOT/CLUSTER/cluster.json            how that cluster is reached
     ROOT/CLUSTER/runner-HASH-NAME.py     the files of the runner, once per version
-    ROOT/CLUSTER/events/KEY[.TASK].WHAT  signs of the runner: started, ended
+    ROOT/CLUSTER/events/KEY.WHAT         signs of the runner: started, ended
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
     ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole
     ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name. Whoever
@@ -13,6 +13,8 @@
     ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended
     ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/values.py)
+    ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/sweep.py); sweep.sh, sweep.script for scripts
+    ROOT/CLUSTER/KEY/tasks.json          how the tasks of an array ended (services/tasks.py)
     ROOT/CLUSTER/KEY/display*.jsonl      of the runner: what a Python cell shows beside text
 
 Other versions of this package read these files months later: fields they do not know are kept.
@@ -41,7 +43,7 @@ FORMAT = 1
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
 _DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
-_RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end|display|in|out)(\..*)?|end.*\.json")
+_RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end|display|in|out|sweep|tasks)(\..*)?|end.*\.json")
 
 
 def is_key(text: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_slurm._version import __version__
@@ -20,6 +20,7 @@ from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
+from jupyter_slurm.services import sweeping
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
 from jupyter_slurm.transport.base import Context, Once, Transport
@@ -45,13 +46,14 @@ _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be submitted: the command line, the script and the record of the job directory."""
+    """What would be submitted: the command line, the script, the record of the job directory and what else is in it."""
 
     folder: JobFolder
     argv: list[str]
     script: bytes
     record: dict[str, Any]
     values: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,10 @@ def make_plan(
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
     chosen = _chosen(table, options, header, context.env or {})
+    sweep = sweeping.plan(asked, job, chosen)
+    script = sweep.script or script
     defaults, outputs = _outputs(job, chosen)
+    defaults += sweep.options
     argv = ["sbatch", "--parsable", *defaults, *options, job.file(name), *args]
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -166,7 +171,8 @@ def make_plan(
         }
         if asked.get("values"):
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
-    return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record)
+    record |= sweep.record
+    return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record, files=sweep.files)
 
 
 def _check_text(words: Sequence[str]) -> None:
@@ -262,7 +268,7 @@ async def execute(transport: Transport, plan: Plan, context: Context, attempt: i
 
 async def begin(transport: Transport, plan: Plan, context: Context) -> Once:
     """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
-    files = {plan.record["script"]: plan.script, "job.json": dump(plan.record)}
+    files = {plan.record["script"]: plan.script, "job.json": dump(plan.record), **plan.files}
     if plan.values:
         files["in.values"] = plan.values
     return await transport.start_once(plan.folder.answer(1), plan.argv, files=files, context=context)

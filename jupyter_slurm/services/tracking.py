@@ -15,6 +15,7 @@ from typing import Any
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, SlurmError, TransportError
+from jupyter_slurm.services import tasks
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _ACCOUNTING_LAG = 60.0
 _FEW = 3
+_TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
 _ANSWER_FIRST = 0.02  # seconds in which an answer is on its way to whoever submitted
 
 
@@ -159,6 +161,8 @@ class Tracker:
                 "partition": latest.partition if latest else None,
                 "error": entry.error.to_problem() if entry.error else None,
             }
+            if entry.tasks:
+                await tasks.save(self.client.transport, entry)
             if await self.save(entry):
                 self.store.remember(self.name, entry.folder.key, entry.record)
         self.tell(entry)
@@ -192,8 +196,9 @@ class Tracker:
             entry.let_go()
 
     async def stop(self) -> None:
-        """Wait for what is being written."""
+        """Wait for what is being written, and write down what the next agent may not hear any more."""
         await asyncio.gather(*self._saves)
+        await asyncio.gather(*(tasks.save(self.client.transport, entry) for entry in self.active() if entry.tasks))
 
     # -- what is learned
 
@@ -259,6 +264,9 @@ class Tracker:
             self.store.forget(self.name, entry.folder.key)
             self.save_soon(entry)
         self.tell(entry)
+        if entry.tasks and entry.folder is not None and self.clock() - entry.tasks_saved >= _TASKS_EVERY:
+            entry.tasks_saved = self.clock()
+            await tasks.save(self.client.transport, entry)
 
     async def read_end(self, entry: Entry) -> bool:
         """Take in the runner's end marker, if it is of the last run; return whether there is one."""

@@ -135,6 +135,15 @@ class PlumbingCore:
         self._job(cluster, ref)
         return b"print(1)\n"
 
+    async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> dict[str, Any]:
+        self._job(cluster, ref)
+        table = {"names": ["lr"], "parameters": [["1e-3"]]} if parameters else {"names": [], "parameters": []}
+        return {"columns": ["task", "state"], "rows": [[0, "RUNNING"]], **table}
+
+    async def values(self, cluster: str, ref: str, first: int) -> dict[str, Any]:
+        self._job(cluster, ref)
+        return {"values": [[first, "eA=="]], "next": None}
+
     async def script(self, cluster: str, ref: str) -> bytes:
         self._job(cluster, ref)
         return b"#!/bin/sh\n\xff\n"

@@ -296,13 +296,13 @@ def test_a_wait_has_an_end(kernel: Any, gate: Callable[[str], Path]) -> None:
 def test_tasks_of_an_array_have_their_own_output(kernel: Any) -> None:
     ran = kernel.ok("%%sbatch wait as=array --array 1-3\n#!/bin/bash\necho task $SLURM_ARRAY_TASK_ID")
     assert "3 COMPLETED" in kernel.text(ran.display)
-    assert kernel.value("array.task(2).stdout") == "task 2\n"
+    assert kernel.value("array[2].stdout") == "task 2\n"
     kernel.ok("import jupyter_slurm")
     assert kernel.value("jupyter_slurm.job(f'{array}_3').tail(1)") == "task 3"
     assert kernel.value("jupyter_slurm.job(f'{array}_3').id == f'{array}_3'") == "True"
     told = kernel.run("array.stdout")
     assert told.error == "JobOutputMissing"
-    assert "job.task(N)" in told.traceback
+    assert "job[N]" in told.traceback
 
 
 def test_a_large_output_is_capped_and_drawn_seldom(kernel: Any) -> None:
@@ -383,11 +383,11 @@ def test_the_cell_as_it_was_typed(kernel: Any) -> None:
 
 def test_a_task_that_the_array_does_not_have_is_refused(kernel: Any) -> None:
     kernel.ok("%%sbatch wait as=pair --array 1-2\n#!/bin/bash\necho task $SLURM_ARRAY_TASK_ID")
-    ran = kernel.run("pair.task(7)")
+    ran = kernel.run("pair[7]")
     assert ran.error == "JobNotFound"
     assert "no task 7" in ran.traceback
     assert "Its tasks are 1-2." in ran.traceback
-    assert kernel.value("repr((str(pair.task(2).stdout), pair.task(2).state))") == "('task 2\\n', 'COMPLETED')"
+    assert kernel.value("repr((str(pair[2].stdout), pair[2].state))") == "('task 2\\n', 'COMPLETED')"
 
 
 def test_texts_in_a_list_are_strings_and_jobs_become_a_frame(kernel: Any) -> None:

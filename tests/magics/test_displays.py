@@ -117,7 +117,7 @@ def test_each_task_of_an_array_has_its_own(kernel: Any, wait_for: WaitFor) -> No
         "HTML('task ' + os.environ['SLURM_ARRAY_TASK_ID'])"
     )
     for task in (1, 2):
-        shown = kernel.begin(f"tasks.task({task})")
+        shown = kernel.begin(f"tasks[{task}]")
         kernel.end(shown)
         wait_for(lambda shown=shown: kernel.outputs(shown), "what the task showed")
         assert [bundle["text/html"] for bundle in kernel.outputs(shown)] == [f"task {task}"]

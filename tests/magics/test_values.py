@@ -109,7 +109,7 @@ def test_tasks_of_an_array_leave_their_own_values(kernel: Any) -> None:
     kernel.ok(
         f"%%sbatch --array 1-2 wait in=base out=mine as=tasks {HERE}\nimport os\nmine = base + int(os.environ['SLURM_ARRAY_TASK_ID'])"
     )
-    assert kernel.value("[tasks.task(i).result() for i in (1, 2)]") == "[11, 12]"
+    assert kernel.value("[tasks[i].result() for i in (1, 2)]") == "[11, 12]"
 
 
 @pytest.mark.slow

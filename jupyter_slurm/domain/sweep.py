@@ -1,0 +1,239 @@
+"""Sweeps: an array of which each task has a row of a table of parameters.
+
+As typed: ``lr:1e-4,1e-3;gamma:0.9,1``. Parameters are parted by semicolons, values by commas; brackets and quotes
+group. A value that is a literal of Python is that value, everything else is text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import keyword
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from jupyter_slurm.domain.ids import TaskRange
+from jupyter_slurm.domain.script import header_lines, quote_argv
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.runner.sweep import INDEX, value_of
+
+__all__ = ["MOST_TASKS", "Sweep", "literal_of", "sweep_script", "typed_literal"]
+
+#: More tasks than that are a slip of the finger, and no cluster's MaxJobCount.
+MOST_TASKS: Final = 1_000_000
+
+_EXAMPLE = "For example sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list of dicts."
+_OPEN, _CLOSE = "([{", ")]}"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A table of parameters.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the parameters: names of variables.
+    rows : tuple of tuples of str
+        Their values as literals of Python, a row a task.
+    first : int
+        Index of the first row in the whole sweep, of which this may be a part.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse names that cannot be those of variables, and a table without rows."""
+        for name in self.names:
+            if not name.isidentifier() or keyword.iskeyword(name) or name == INDEX:
+                raise UsageError(f"sweep=: {name!r} cannot be the name of a parameter.", hint=_EXAMPLE)
+        if len(set(self.names)) < len(self.names):
+            raise UsageError("sweep=: a parameter is there twice.", hint="Give each parameter its values once.")
+        if not self.names or not self.rows:
+            raise UsageError("sweep=: there are no values.", hint=_EXAMPLE)
+
+    @classmethod
+    def typed(cls, text: str, *, zipped: bool) -> Sweep:
+        """Read what was typed behind ``sweep=``.
+
+        Raises
+        ------
+        UsageError
+            It cannot be read, or has too many rows.
+        """
+        columns: list[tuple[str, list[str]]] = []
+        for piece in _split(text, ";"):
+            name, colon, values = piece.partition(":")
+            literals = [value.strip() for value in _split(values, ",")]
+            if not colon or not all(literals):
+                raise UsageError(f"sweep=: {piece.strip()!r} is not NAME:VALUE,VALUE…", hint=_EXAMPLE)
+            columns.append((name.strip(), [typed_literal(value) for value in literals]))
+        return cls.of_columns(columns, zipped=zipped)
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[tuple[str, Sequence[str]]], *, zipped: bool) -> Sweep:
+        """Combine the values of several parameters: each with each, or (``zipped``) the first with the first …"""
+        lengths = {name: len(values) for name, values in columns}
+        count = math.prod(lengths.values())
+        if zipped and len(set(lengths.values())) > 1:
+            said = ", ".join(f"{length} of {name}" for name, length in lengths.items())
+            raise UsageError(f"zip takes as many values of each parameter; there are {said}.", hint=_EXAMPLE)
+        if not zipped and count > MOST_TASKS:
+            raise UsageError(f"sweep= would be {count:,} tasks.", hint="`zip` takes the values side by side.")
+        lists = [values for _, values in columns]
+        rows = zip(*lists, strict=True) if zipped else itertools.product(*lists)
+        return cls(tuple(name for name, _ in columns), tuple(map(tuple, rows)))
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Mapping[Any, Any]]) -> Sweep:
+        """Take a table of values, a mapping a task.
+
+        Raises
+        ------
+        UsageError
+            The rows have not all the same parameters, or a value cannot travel in this way: which, and why.
+        """
+        names: tuple[str, ...] = ()
+        table = []
+        for number, row in enumerate(rows):
+            if number == 0:
+                names = tuple(map(str, row))
+            if set(names) != set(map(str, row)):
+                own = ", ".join(map(str, row))
+                raise UsageError(
+                    f"sweep=: row {number} has the parameters {own}, row 0 has {', '.join(names)}.",
+                    hint="Give every row a value of each; None is one.",
+                )
+            values = {str(name): value for name, value in row.items()}
+            table.append(tuple(literal_of(name, values[name]) for name in names))
+        return cls(names, tuple(table))
+
+    def parts(self, most: int) -> Iterator[Sweep]:
+        """Divide it into parts of at most so many rows."""
+        for first in range(0, len(self.rows), most):
+            yield replace(self, rows=self.rows[first : first + most], first=self.first + first)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the table as the API takes it."""
+        return {"names": self.names, "rows": self.rows, "first": self.first}
+
+    def as_file(self) -> bytes:
+        """Return the table as it stands in the job directory (runner/sweep.py)."""
+        return json.dumps({"format": 1, **self.as_dict()}, separators=(",", ":")).encode()
+
+    def tasks(self, asked: str | None) -> str:
+        """Return which rows run, as --array takes it: all of them, or those that were asked for.
+
+        Raises
+        ------
+        UsageError
+            There is no such row.
+        """
+        if asked is None:
+            return f"0-{len(self.rows) - 1}"
+        highest = max((last for _, last, _ in TaskRange.parse(asked).ranges), default=0)
+        if highest >= len(self.rows):
+            raise UsageError(
+                f"--array={asked}: the sweep has no row {highest}.",
+                hint=f"Its rows are 0-{len(self.rows) - 1}; without --array all of them run.",
+            )
+        return asked
+
+    def as_shell(self) -> str:
+        """Return shell text that sets the variables of its task; :func:`quote_argv` makes text of every word.
+
+        Raises
+        ------
+        UsageError
+            A parameter cannot be an environment variable.
+        """
+        for name in self.names:
+            if not _VARIABLE.fullmatch(name):
+                raise UsageError(f"sweep=: {name!r} cannot be an environment variable.", hint="Use ASCII letters.")
+        lines = ['case "$SLURM_ARRAY_TASK_ID" in']
+        for task, row in enumerate(self.rows):
+            values = {INDEX: str(self.first + task), **dict(zip(self.names, map(_as_variable, row), strict=True))}
+            words = quote_argv(["export", *(f"{name}={value}" for name, value in values.items())])
+            lines.append(f"{task}) {words} ;;")
+        return "\n".join([*lines, "esac", ""])
+
+
+def typed_literal(text: str) -> str:
+    """Return what was typed as a literal: as it is if it is one, else as text."""
+    try:
+        value_of(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return repr(text)
+    return text
+
+
+def literal_of(name: str, value: Any) -> str:
+    """Return the literal of a value.
+
+    Raises
+    ------
+    UsageError
+        It has none: only numbers, text, True, False, None and lists, tuples, sets and dicts of them do.
+    """
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()  # of numpy
+    literal = repr(value)
+    try:
+        back = value_of(literal)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        back = None
+    if type(back) is type(value) and (back == value or value != value):  # not a number is not even itself
+        return literal
+    raise UsageError(
+        f"sweep=: {name} is a {type(value).__name__}, which cannot be a parameter.",
+        hint="Parameters are numbers, text, True, False, None, and lists, tuples and dicts of them. Send anything "
+        "else with in=, and let a parameter say which.",
+    )
+
+
+def sweep_script(text: str, *, variables: str, script: str) -> str:
+    """Return the batch script that sets the variables of its task and then runs a script, unchanged.
+
+    Parameters
+    ----------
+    text : str
+        The script; its ``#SBATCH`` lines are taken over, and what its first line names runs it.
+    variables, script : str
+        Where :meth:`Sweep.as_shell` and the script lie.
+    """
+    interpreter = text.split("\n", 1)[0][2:].strip().split(None, 1)  # as the kernel does: one argument at most
+    words = quote_argv([*(interpreter or ["/bin/sh"]), script])
+    lines = ["#!/bin/sh", *header_lines(text), f". {quote_argv([variables])} || exit", f'exec {words} "$@"']
+    return "\n".join(lines) + "\n"
+
+
+def _as_variable(literal: str) -> str:
+    value = value_of(literal)
+    text = value if isinstance(value, str) else literal
+    if "\0" in text:
+        raise UsageError("sweep=: a value holds a NUL byte.", hint="Take it out.")
+    return text
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """Split at a mark that stands in no bracket and no quotes."""
+    pieces, depth, quote, begin = [], 0, "", 0
+    for at, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"" and text[:at].rstrip()[-1:] in ("", *":,;([{"):
+            quote = char  # at the beginning of a value only: in it's there is none
+        elif char in _OPEN:
+            depth += 1
+        elif char in _CLOSE:
+            depth = max(0, depth - 1)
+        elif char == mark and not depth:
+            pieces.append(text[begin:at])
+            begin = at + 1
+    return [*pieces, text[begin:]]

@@ -1,0 +1,201 @@
+"""Arrays: a job of many tasks, each of which is a job of its own too."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from jupyter_slurm.domain.ids import TaskRange
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import JobNotFound, ParseError, SlurmError
+from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.joblist import JobList
+from jupyter_slurm.handles.table import Table
+from jupyter_slurm.runner.sweep import value_of
+
+__all__ = ["ArrayJob", "Task", "TaskList", "handle"]
+
+# What one row for each task does not tell: it is asked for when somebody wants it.
+_LATER = ("stdout", "stderr", "reason_text", "next_step")
+
+
+class Task(Job):
+    """One task of an array; all that a :class:`Job` has, for this task alone."""
+
+    def __init__(self, cluster: Cluster, data: Mapping[str, Any], index: int, *, from_start: bool = False) -> None:
+        super().__init__(cluster, data, from_start=from_start, task=index)
+        self.index = index
+        self._parameters: dict[str, Any] | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its row of the sweep, by name; empty where there is none."""
+        if self._parameters is None:
+            number = str(self.id).partition("_")[0]
+            rows = _Rows(self._cluster, number, parameters=True)
+            self._parameters = rows.parameters.get(self.index, {})
+        return dict(self._parameters)
+
+    @property
+    def stdout_path(self) -> str | None:
+        """The file of its standard output."""
+        self._ask_for_all()
+        return super().stdout_path
+
+    @property
+    def stderr_path(self) -> str | None:
+        """The file of its standard error."""
+        self._ask_for_all()
+        return super().stderr_path
+
+    @property
+    def reason_text(self) -> str | None:
+        """The reason in words."""
+        self._ask_for_all()
+        return super().reason_text
+
+    @property
+    def next_step(self) -> str | None:
+        """What can be done about it."""
+        self._ask_for_all()
+        return super().next_step
+
+    def raise_for_state(self) -> Job:
+        """Raise JobFailed if the task is over and did not end well."""
+        self._ask_for_all()
+        return super().raise_for_state()
+
+    def _ask_for_all(self) -> None:
+        """Ask for what a row of many does not tell."""
+        if any(name not in self._data for name in _LATER):
+            self.refresh()
+
+
+class ArrayJob(Job):
+    """An array of tasks, or a sweep, as one job.
+
+    ``len(job)``, ``job[3]`` (the task with that index), ``for task in job``. What is asked of all tasks at once is one
+    question to the agent and none to Slurm, however many there are.
+    """
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        known = self._range()
+        return known.count() if known is not None else len(_Rows(self._cluster, self._reference).rows)
+
+    def __getitem__(self, index: int) -> Task:
+        """Return one task.
+
+        Raises
+        ------
+        JobNotFound
+            The array has no such task; the hint names those that it has.
+        """
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise TypeError(f"a task of an array has a number, for example job[3]; not {index!r}")
+        if self.id is None:
+            raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
+        data = self._cluster.client.get(self._cluster.path("jobs", f"{self.id}_{index}"))
+        return Task(self._cluster, data, index, from_start=self._from_start)
+
+    def __iter__(self) -> Iterator[Task]:
+        """Give all tasks, as they are now."""
+        return iter(self.tasks())
+
+    def tasks(self) -> TaskList:
+        """Return all tasks, as they are now."""
+        rows = _Rows(self._cluster, self._reference)
+        return TaskList(self, (self._task_of(row) for row in rows.rows))
+
+    def failed(self) -> TaskList:
+        """Return the tasks that are over and did not end well."""
+        return TaskList(self, (task for task in self.tasks() if task.is_finished and task.state != "COMPLETED"))
+
+    def table(self) -> Table:
+        """Return a table with a row a task: parameters, state, exit code, elapsed seconds, and what came back.
+
+        ``table["lr"]`` is a column, ``table.to_pandas()`` a DataFrame. A value that did not come back is None.
+        """
+        rows = _Rows(self._cluster, self._reference, parameters=True)
+        results = self._results() if self._data.get("kind") == "python" else {}
+        outputs = list(dict.fromkeys(name for found in results.values() for name in found))
+        names = [name for name in rows.names if name not in outputs]
+        body = []
+        for row in rows.rows:
+            task = row["task"]
+            given, got = rows.parameters.get(task, {}), results.get(task, {})
+            facts = [row["state"], row["exit_code"], _elapsed(row)]
+            body.append([task, *map(given.get, names), *facts, *map(got.get, outputs)])
+        return Table(["task", *names, "state", "exit_code", "elapsed", *outputs], body)
+
+    def _results(self) -> dict[int, dict[str, Any]]:
+        """Return what tasks left for the notebook; a file of values that cannot be read is left out."""
+        from jupyter_slurm.handles.values import read_outputs  # with all that pickles: few jobs have values
+
+        results: dict[int, dict[str, Any]] = {}
+        first: int | None = 0
+        while first is not None:
+            told = self._cluster.client.get(self._path("values"), params={"first": first})
+            for task, content in told["values"]:
+                try:
+                    found = read_outputs(bytearray(base64.b64decode(content))) if content else self[task].outputs
+                except SlurmError:
+                    continue
+                results[task] = {**dict.fromkeys(found.errors), **found}
+            first = told["next"]
+        return results
+
+    def _task_of(self, row: Mapping[str, Any]) -> Task:
+        whole = {name: value for name, value in self._data.items() if name not in _LATER}
+        number = f"{self._data.get('id')}_{row['task']}"
+        own = {name: value for name, value in row.items() if name != "task"}
+        own |= {"id": number, "tasks": None, "array": None, "finished": _is_over(row["state"])}
+        data = {**whole, **own}
+        return Task(self._cluster, data, row["task"], from_start=self._from_start)
+
+    def _range(self) -> TaskRange | None:
+        try:
+            return TaskRange.parse(str(self._data.get("array") or ""))
+        except ParseError:
+            return None
+
+
+class TaskList(JobList[Task]):
+    """Some tasks of an array."""
+
+    def __init__(self, array: ArrayJob, tasks: Iterable[Task] = ()) -> None:
+        super().__init__(tasks)
+        self.array = array
+
+
+class _Rows:
+    """What the agent knows of all tasks, in one answer."""
+
+    def __init__(self, cluster: Cluster, reference: str, *, parameters: bool = False) -> None:
+        asked = {"parameters": "true" if parameters else "false"}
+        told = cluster.client.get(cluster.path("jobs", reference, "tasks"), params=asked)
+        self.rows = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+        self.names: list[str] = told["names"]
+        self.parameters: dict[int, dict[str, Any]] = {
+            row["task"]: dict(zip(self.names, map(value_of, literals), strict=True))
+            for row, literals in zip(self.rows, told["parameters"], strict=False)
+        }
+
+
+def handle(cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> Job:
+    """Return the handle of a job: of an array, one that has its tasks."""
+    kind = Job if data.get("array") is None else ArrayJob
+    return kind(cluster, data, from_start=from_start)
+
+
+def _is_over(state: str) -> bool:
+    return JobState(state).is_finished or state in ("UNKNOWN", "NOT_SUBMITTED")
+
+
+def _elapsed(row: Mapping[str, Any]) -> float | None:
+    start, end = row["start_time"], row["end_time"]
+    return round(end - start) if start and end else None

@@ -1,0 +1,57 @@
+"""``sweep=``: what was typed, or a table of the notebook by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from jupyter_slurm.domain.sweep import Sweep, literal_of
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["sweep_of"]
+
+_HINT = "sweep=NAME takes a list of dicts, a DataFrame, or a dict with the values of each parameter."
+
+
+def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, Any]) -> Sweep | None:
+    """Return the sweep that a magic line asks for; None where it asks for none.
+
+    Raises
+    ------
+    UsageError
+        It cannot be; the message says why.
+    """
+    text, zipped = words.get("sweep"), "zip" in words
+    if text is None:
+        if zipped:
+            raise UsageError("zip belongs to a sweep, and there is none.", hint="sweep=lr:1e-4,1e-3;gamma:0.9,1 zip")
+        return None
+    if ":" in text:
+        return Sweep.typed(text, zipped=zipped)
+    if text not in namespace:
+        near = get_close_matches(text, [name for name in namespace if name[0] != "_"], n=1)
+        said = f" Did you mean {near[0]}?" if near else ""
+        raise UsageError(f"sweep={text}: there is no variable of that name.{said}", hint=_HINT)
+    return _of_value(text, namespace[text], zipped=zipped)
+
+
+def _of_value(name: str, value: Any, *, zipped: bool) -> Sweep:
+    if isinstance(value, Mapping):
+        columns = [
+            (str(key), [literal_of(str(key), one) for one in _values(key, these)]) for key, these in value.items()
+        ]
+        return Sweep.of_columns(columns, zipped=zipped)
+    if zipped:
+        raise UsageError(f"sweep={name}: its rows are there already, zip has nothing to do.", hint=_HINT)
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas, or what looks like it
+        value = value.to_dict("records")
+    if not isinstance(value, list | tuple) or not all(isinstance(row, Mapping) for row in value):
+        raise UsageError(f"sweep={name}: {name} is a {type(value).__name__}, no table.", hint=_HINT)
+    return Sweep.of_rows(value)
+
+
+def _values(name: Any, values: Any) -> Iterable[Any]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise UsageError(f"sweep=: {name} has no list of values.", hint=_HINT)
+    return values

@@ -1,0 +1,40 @@
+"""The parameters of a sweep, in the job directory: ``sweep.json``. Python 3.8+, standard library only.
+
+::
+
+    {"format": 1, "first": …, "names": [name, …], "rows": [[literal, …], …]}
+
+Task N of Slurm's array has row N. ``first`` is the index of row 0 in the whole sweep, which may be several arrays. A
+value is written as a literal of Python, so that a number, a text, None or a tuple is in the job what it was before.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from typing import Any
+
+FILE = "sweep.json"
+INDEX = "task_index"
+
+_NOT_FINITE = ("inf", "-inf", "nan")
+
+
+def value_of(literal: str) -> Any:
+    """Return the value of a literal; ValueError and others where it is none."""
+    if literal in _NOT_FINITE:
+        return float(literal)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # text that is nearly a number: 0x1for
+        return ast.literal_eval(literal)
+
+
+def variables(folder: str, job: dict[str, Any], task: int) -> dict[str, Any]:
+    """Return what a task of an array finds in its cell: its index, and its parameters where it is of a sweep."""
+    if not job.get("sweep"):
+        return {INDEX: task}
+    with open(f"{folder}/{FILE}", encoding="utf-8") as file:
+        table = json.load(file)
+    values = [value_of(literal) for literal in table["rows"][task]]
+    return {INDEX: table["first"] + task, **dict(zip(table["names"], values))}

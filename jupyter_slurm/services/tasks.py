@@ -1,0 +1,223 @@
+"""The tasks of an array: how each ended, also when Slurm has forgotten it, and what it left for the notebook.
+
+``tasks.json`` in the job directory has a row a task that has ended, of :data:`COLUMNS`. Where it lacks one, the end
+marker of the runner tells. What tasks leave is read many at a time: an array of ten thousand costs a few questions.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+import re
+import tarfile
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any
+
+from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import ParseError, TransportError
+from jupyter_slurm.runner.sweep import FILE as SWEEP
+from jupyter_slurm.services.entry import UNKNOWN, Entry
+from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.ownership import is_own
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["COLUMNS", "save", "told", "values"]
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("task", "state", "exit_code", "signal", "start_time", "end_time", "nodes", "reason")
+FILE = "tasks.json"
+
+_AT_ONCE = 4 * 1024 * 1024  # bytes of values in one answer
+_END = re.compile(r"end\.([0-9]{1,10})\.json")
+_OUT = re.compile(r"out\.([0-9]{1,10})\.values")
+
+
+async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[str, Any]:
+    """Return the tasks of an array as the API tells them: no question to Slurm, however many there are.
+
+    Raises
+    ------
+    ParseError
+        The parameters were asked for, and their table is damaged.
+    """
+    if not entry.is_array:
+        return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
+    await _load(transport, entry)
+    names, table = await _parameters(transport, entry) if parameters else ([], [])
+    rows = [_row(entry, task) for task in _indices(entry)]
+    return {"columns": list(COLUMNS), "rows": rows, "names": names, "parameters": table}
+
+
+def _indices(entry: Entry) -> list[int]:
+    known = entry.all_tasks
+    if known is not None and not known.truncated:
+        return sorted(set(known.tasks()))
+    latest = entry.latest
+    waiting = latest.tasks.tasks(MAX_EXPANDED_TASKS) if latest is not None and latest.tasks is not None else ()
+    return sorted({*entry.tasks, *waiting})
+
+
+def _row(entry: Entry, task: int) -> list[Any]:
+    record = entry.tasks.get(task)
+    if record is None or (entry.is_finished and not record.state.is_finished):
+        waits = not entry.is_finished and entry.id is not None
+        reason = entry.latest.reason if waits and entry.latest is not None and entry.latest.tasks is not None else ""
+        return [task, "PENDING" if waits else UNKNOWN.name, None, None, None, None, "", reason]
+    has_ended = record.state.is_finished
+    begun = record.start_time if not record.state.is_pending else None
+    end = record.end_time if has_ended else None
+    code = [record.exit_code, record.signal or None] if has_ended else [None, None]
+    return [task, record.state.name, *code, begun, end, record.nodes, record.reason]
+
+
+async def save(transport: Transport, entry: Entry) -> None:
+    """Write down how the tasks ended that have; what cannot be written is found out again, or lost."""
+    if entry.folder is None:
+        return
+    await _load(transport, entry)
+    ended = [row for task in sorted(entry.tasks) if entry.tasks[task].state.is_finished and (row := _row(entry, task))]
+    if not ended:
+        return
+    content = {"format": 1, "columns": COLUMNS, "rows": ended}
+    try:
+        await transport.write(entry.folder.file(FILE), json.dumps(content, separators=(",", ":")).encode())
+    except (TransportError, FileNotFoundError) as error:
+        log.warning("the tasks of job %s could not be written down: %s", entry.id, error)
+
+
+async def _load(transport: Transport, entry: Entry) -> None:
+    """Take in from the job directory how tasks ended that Slurm has not told of."""
+    if entry.folder is None or entry.id is None or entry.tasks_read:
+        return
+    entry.tasks_read = True
+    number = entry.id.job
+    try:
+        told = json.loads(await transport.read(entry.folder.file(FILE)))
+        found = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+        records = {int(row["task"]): _record(number, row) for row in found}
+    except FileNotFoundError:
+        records = {}
+    except (TransportError, ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("%s is left alone: %s", entry.folder.file(FILE), error)
+        records = {}
+    missing = {task for task in _indices(entry) if task not in records and _is_open(entry, task)}
+    if missing and entry.kind == "python" and (entry.is_finished or not entry.tasks):
+        records |= await _markers(transport, entry.folder, number, missing)
+    for task, record in records.items():
+        if _is_open(entry, task):
+            entry.tasks[task] = record
+
+
+def _is_open(entry: Entry, task: int) -> bool:
+    return task not in entry.tasks or (entry.is_finished and not entry.tasks[task].state.is_finished)
+
+
+def _record(number: int, row: Mapping[str, Any]) -> JobRecord:
+    return JobRecord(
+        id=JobId(number, int(row["task"])),
+        state=JobState(str(row["state"])),
+        exit_code=row["exit_code"],
+        signal=row["signal"],
+        start_time=row["start_time"],
+        end_time=row["end_time"],
+        nodes=str(row["nodes"] or ""),
+        reason=str(row["reason"] or ""),
+    )
+
+
+async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: set[int]) -> dict[int, JobRecord]:
+    """Read the runner's end markers of these tasks."""
+    try:
+        names = [
+            name for name in await transport.list_dir(folder.path) if (m := _END.fullmatch(name)) and int(m[1]) in tasks
+        ]
+        found = [content async for content in _read_many(transport, folder, names)]
+    except (FileNotFoundError, TransportError):
+        return {}
+    records = {}
+    for name, content in found:
+        try:
+            marker = json.loads(content)
+            task, code, end = int(_task(name)), int(marker["exit_code"]), int(marker["time"])
+        except (ValueError, KeyError, TypeError):
+            continue
+        state = JobState("COMPLETED" if code == 0 else "FAILED")
+        records[task] = JobRecord(id=JobId(number, task), state=state, exit_code=code, signal=0, end_time=end)
+    return records
+
+
+async def _parameters(transport: Transport, entry: Entry) -> tuple[list[str], list[list[str]]]:
+    """Return the names of a sweep's parameters, and their values as literals: a row a task, in the order of the tasks.
+
+    Raises
+    ------
+    ParseError
+        The table is damaged.
+    """
+    if entry.folder is None or not (entry.record or {}).get("sweep"):
+        return [], []
+    path = entry.folder.file(SWEEP)
+    try:
+        table = json.loads(await transport.read(path))
+        names, found = [str(name) for name in table["names"]], table["rows"]
+        return names, [[str(literal) for literal in found[task]] for task in _indices(entry)]
+    except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
+        raise ParseError(f"the parameters of the sweep cannot be read from {path}: {error}") from error
+
+
+async def values(transport: Transport, entry: Entry, first: int) -> dict[str, Any]:
+    """Return what tasks left for the notebook, from task ``first`` on, as much as fits into one answer."""
+    folder = entry.folder
+    if folder is None or not entry.is_array or not await is_own(transport, folder.path):
+        return {"values": [], "next": None}
+    names = [name for name in await transport.list_dir(folder.path) if _OUT.fullmatch(name)]
+    tasks = sorted(task for name in names if (task := _task(name)) >= first)
+    sizes = await transport.stat_all([folder.file(f"out.{task}.values") for task in tasks])
+    taken: list[int] = []
+    large: list[int] = []
+    room, following = _AT_ONCE, None
+    for task in tasks:
+        stat = sizes.get(folder.file(f"out.{task}.values"))
+        size = stat.size if stat is not None else 0
+        if size > _AT_ONCE:
+            large.append(task)
+        elif size > room:
+            following = task
+            break
+        else:
+            taken.append(task)
+            room -= size
+    found: list[list[Any]] = [[task, None] for task in large]
+    async for name, content in _read_many(transport, folder, [f"out.{task}.values" for task in taken]):
+        found.append([_task(name), base64.b64encode(content).decode("ascii")])
+    return {"values": sorted(found, key=lambda pair: pair[0]), "next": following}
+
+
+async def _read_many(transport: Transport, folder: JobFolder, names: Iterable[str]) -> AsyncIterator[tuple[str, bytes]]:
+    """Yield the name and content of many small files, with one command; what is gone is left out."""
+    listed = "".join(f"{name}\n" for name in names).encode()
+    if not listed:
+        return
+    done = await transport.run(["tar", "-C", folder.path, "-cf", "-", "-T", "-"], stdin=listed)
+    for name, content in _members(done.stdout):
+        yield name, content
+
+
+def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            for member in files:
+                content = files.extractfile(member) if member.isreg() else None
+                if content is not None:
+                    yield member.name, content.read()
+    except tarfile.TarError as error:
+        raise TransportError(f"the files of the tasks could not be read: {error}") from error
+
+
+def _task(name: str) -> int:
+    return int(name.split(".")[1])

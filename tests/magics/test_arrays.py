@@ -1,0 +1,97 @@
+"""Arrays and sweeps in a notebook: parameters, tasks, tables."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+HERE = f"python={sys.executable}"
+PLAIN = "python=/usr/bin/python3"  # without IPython, cloudpickle and numpy
+
+
+@pytest.fixture(scope="module")
+def done(kernel: Any) -> Any:
+    """A kernel in which arrays of all kinds have run, side by side."""
+    kernel.ok(
+        f"%%sbatch sweep=lr:1e-4,1e-3;opt:adam,True out=loss as=sweep {PLAIN}\n"
+        "print(task_index, lr, opt)\nloss = lr * 10 if opt == 'adam' else None"
+    )
+    kernel.ok("grid = [{'a': 'two words', 'n': 1}, {'a': '$HOME', 'n': 2.5}, {'a': \"'\", 'n': None}]")
+    kernel.ok(
+        "%%sbatch sweep=grid as=script --array=0-2%2 -J named -- argument\n#!/bin/bash\n#SBATCH --comment x\n"
+        'echo "$task_index|$a|$n|$1"\n[ "$n" != 2.5 ]'
+    )
+    kernel.ok(f"%%sbatch --array=3,5 as=plain {HERE}\nprint(task_index + 1)")
+    kernel.ok("import pandas\nframe = pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})")
+    kernel.ok(f"%%sbatch sweep=frame out=c as=framed {HERE}\nc = f'{{a}}{{b}}'")
+    for name in ("sweep", "script", "plain", "framed"):
+        kernel.ok(f"{name}.wait(check=False)")
+    return kernel
+
+
+def test_a_sweep_of_a_python_cell_is_one_array_with_a_table(done: Any) -> None:
+    assert done.value("(len(sweep), bool(sweep), type(sweep).__name__, sweep.state)") == (
+        "(4, True, 'ArrayJob', 'COMPLETED')"
+    )
+    assert "4 COMPLETED" in done.value("repr(sweep)")
+    assert done.value("sweep[2].stdout") == "2 0.001 adam\n"
+    assert done.value("sweep[3].parameters") == "{'lr': 0.001, 'opt': True}"
+    assert done.value("sweep[0].result()") == "0.001"
+    assert done.value("[(task.index, task.state) for task in sweep]") == str([(i, "COMPLETED") for i in range(4)])
+    assert done.value("sweep.table().columns") == str(["task", "lr", "opt", "state", "exit_code", "elapsed", "loss"])
+    assert done.value("sweep.table()['opt'], sweep.table()[1]['state']") == "['adam', True, 'adam', True] COMPLETED"
+    assert done.value("list(sweep.failed())") == "[]"
+    ran = done.run("sweep[9]")
+    assert ran.error == "JobNotFound"
+    assert "Its tasks are 0-3" in ran.traceback
+
+
+def test_a_sweep_of_a_script_sets_variables(done: Any) -> None:
+    assert done.value("[task.stdout for task in script]") == str(
+        ["0|two words|1|argument\n", "1|$HOME|2.5|argument\n", "2|'|None|argument\n"]
+    )
+    assert done.value("script.state, [task.index for task in script.failed()], script[1].exit_code") == "FAILED [1] 1"
+    assert done.value("script.table()['a'] == [row['a'] for row in grid], script.table()['exit_code']") == (
+        "True [0, 1, 0]"
+    )
+    assert done.value("script.source.startswith('#!/bin/bash'), script.name") == "True named"
+    assert "JobFailed" in done.run("script[1].wait()").traceback
+
+
+def test_the_index_of_an_array_is_in_the_cell(done: Any) -> None:
+    assert done.value("len(plain), [(task.index, task.stdout) for task in plain]") == "2 [(3, '4\\n'), (5, '6\\n')]"
+    assert done.value("plain[3].parameters") == "{}"
+
+
+def test_a_data_frame_there_and_back(done: Any) -> None:
+    assert done.value("framed.table().to_pandas()[['a', 'b', 'c']].values.tolist()") == (
+        "[[1, 'x', '1x'], [2, 'y', '2y']]"
+    )
+
+
+def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
+    kernel.ok("grid, odd = {'a': [1, 2], 'b': range(3)}, [{'a': object()}]")
+    cases = {
+        "sweep=gird": "Did you mean grid?",
+        "sweep=odd": "a is a object, which cannot be a parameter",
+        "zip": "zip belongs to a sweep",
+        "sweep=grid zip": "as many values of each parameter",
+        "sweep=a:1,2 --array=0-2": "the sweep has no row 2",
+        "sweep=a:1,2 --array=x": "Not a list of array tasks",
+    }
+    for words, said in cases.items():
+        assert said in kernel.run(f"%%sbatch {words}\n1").traceback, words
+    assert "--array=0-5" in kernel.ok("%%sbatch sweep=grid show\n1").result["text/plain"]
+
+
+def test_nothing_of_it_is_lost_with_the_kernel(done: Any) -> None:
+    number = done.value("sweep")
+    done.restart()
+    done.ok(f"import jupyter_slurm\nsweep = jupyter_slurm.job({number})")
+    assert done.value("sweep.table()['loss'], sweep[1].parameters") == (
+        "[0.001, None, 0.01, None] {'lr': 0.0001, 'opt': True}"
+    )

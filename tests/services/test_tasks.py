@@ -1,0 +1,64 @@
+"""How the tasks of an array ended, when Slurm is not there to tell."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.runner import values as file_of
+
+pytestmark = pytest.mark.slurm
+
+SWEEP = {"names": ["n"], "rows": [["0"], ["1"], ["2"]]}
+CELL = "assert n != 1\ngot = n * 10"
+
+
+async def test_ends_of_tasks_outlive_the_agent(cluster, open_desk, tmp_path):
+    wanted = {"in": [], "out": ["got"], "limit": 1000}
+    async with open_desk(cluster, tmp_path) as desk:
+        script = await desk.submit("#!/bin/sh\n[ $n != 1 ]\n", "-n1", sweep=SWEEP)
+        cell = await desk.submit(CELL, "-n1", sweep=SWEEP, values=wanted)
+        assert (script["array"], script["sweep"]) == ("0-2", ["n"])
+        for job in (script, cell):
+            assert (await desk.finished(job["key"]))["tasks"] == {"COMPLETED": 2, "FAILED": 1}
+        told = {job["key"]: await desk.core.tasks(desk.id, job["key"], parameters=True) for job in (script, cell)}
+    assert [row[:3] for row in told[script["key"]]["rows"]] == [
+        [0, "COMPLETED", 0],
+        [1, "FAILED", 1],
+        [2, "COMPLETED", 0],
+    ]
+    assert told[cell["key"]]["parameters"] == [["0"], ["1"], ["2"]]
+    await _is_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell["key"])
+
+
+async def _is_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell):
+    async with open_desk(cluster, tmp_path) as desk:
+        for key, before in told.items():
+            assert await desk.core.tasks(desk.id, key, parameters=True) == before
+        values = await desk.core.values(desk.id, cell, 0)
+        assert [task for task, _ in values["values"]] == [0, 2]
+        assert base64.b64decode(values["values"][1][1]).startswith(file_of.MAGIC)
+        assert (await desk.core.values(desk.id, cell, 1))["values"] == values["values"][1:]
+        if not desk.way.is_remote:  # others can have written there
+            folder = Path((await desk.job(cell))["folder"])
+            folder.chmod(0o777)
+            assert (await desk.core.values(desk.id, cell, 0))["values"] == []
+            folder.chmod(0o700)
+    for file in Path(tmp_path).rglob("tasks.json"):
+        file.write_text("[" if file.parent.name == cell else '{"columns": 1}')
+    async with open_desk(cluster, tmp_path) as desk:
+        rows = (await desk.core.tasks(desk.id, cell, parameters=False))["rows"]
+        # The runner's own markers are left.
+        assert [row[:3] for row in rows] == [[0, "COMPLETED", 0], [1, "FAILED", 1], [2, "COMPLETED", 0]]
+        other = next(key for key in told if key != cell)
+        rows = (await desk.core.tasks(desk.id, other, parameters=False))["rows"]
+        assert {row[1] for row in rows} == {"UNKNOWN"}
+
+
+async def test_a_job_that_is_no_array_has_no_tasks(desk):
+    job = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
+    assert job["array"] is None
+    assert (await desk.core.tasks(desk.id, job["key"], parameters=True))["rows"] == []
+    assert (await desk.core.values(desk.id, job["key"], 0)) == {"values": [], "next": None}
