@@ -20,6 +20,7 @@ import paramiko
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.packets import packetizer_class
+from jupyter_slurm.transport.ssh.pieces import keep_in_pieces
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.stream import ChannelStream
@@ -128,9 +129,10 @@ class Chain:
     def open_session(self, timeout: float) -> paramiko.Channel:
         """Return a session for one command."""
         try:
-            return self.last.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
+            session = self.last.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
         except paramiko.SSHException as error:
             raise self._no(error, _NO_SESSION) from None
+        return keep_in_pieces(session)
 
     def dial(self, host: str, port: int, timeout: float) -> ChannelStream:
         """Return a stream to what listens on a port of a host, as the host at the end sees it."""
@@ -138,7 +140,7 @@ class Chain:
             channel = self.last.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), WINDOW, PACKET, timeout)
         except paramiko.SSHException as error:
             raise self._no(error, _NO_ANSWER) from None
-        return ChannelStream(channel)
+        return ChannelStream(keep_in_pieces(channel))
 
     def _no(self, error: paramiko.SSHException, code: int) -> paramiko.SSHException:
         """Return what became of a channel that was not opened.
@@ -200,7 +202,7 @@ class Chain:
             return self._proxy(host.proxy_command)
         if self._hops:
             target = (host.hostname, host.port)
-            return self.last.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
+            return keep_in_pieces(self.last.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout))
         return self._reach(host, timeout)
 
     def _proxy(self, command: str) -> socket.socket:

@@ -1,0 +1,76 @@
+"""What a channel has received and nobody has read yet: in the pieces in which it came.
+
+paramiko keeps it in an array, copied on the way in and on the way out: nearly half of what a tunnel costs.
+"""
+
+from __future__ import annotations
+
+import array
+from collections import deque
+from typing import NamedTuple
+
+import paramiko
+
+__all__ = ["Pieces", "keep_in_pieces"]
+
+_SMALL = 1 << 10  # bytes; smaller ones are put together: a server may send millions of them
+
+
+class _Taken(NamedTuple):
+    data: bytes
+
+    def tobytes(self) -> bytes:
+        return self.data
+
+
+class Pieces:
+    """Bytes, with as much of ``array.array("B")`` as paramiko's pipe uses: what is first in is first out."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes | bytearray] = deque()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def frombytes(self, data: bytes) -> None:
+        """Append bytes."""
+        self._size += len(data)
+        if len(data) >= _SMALL:
+            self._pieces.append(data)
+        elif self._pieces and isinstance(last := self._pieces[-1], bytearray) and len(last) < _SMALL:
+            last += data
+        elif data:
+            self._pieces.append(bytearray(data))
+
+    def __getitem__(self, first: slice) -> _Taken:
+        if first.stop is None or first.stop >= self._size:
+            only = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            return _Taken(bytes(only))  # without a copy, if it is bytes already
+        found, left = [], first.stop
+        for piece in self._pieces:
+            found.append(piece[:left])
+            left -= len(found[-1])
+            if not left:
+                break
+        return _Taken(b"".join(found))
+
+    def __delitem__(self, first: slice) -> None:
+        left = self._size if first.stop is None else min(first.stop, self._size)
+        self._size -= left
+        while left:
+            piece = self._pieces.popleft()
+            if len(piece) > left:
+                self._pieces.appendleft(piece[left:])
+            left -= min(left, len(piece))
+
+
+def keep_in_pieces(channel: paramiko.Channel) -> paramiko.Channel:
+    """Let a channel keep in pieces what it receives; a paramiko that has changed its inside goes on as it does."""
+    pipe = channel.in_buffer
+    if isinstance(getattr(pipe, "_buffer", None), array.array) and hasattr(pipe, "_lock"):
+        with pipe._lock:  # something may have come already
+            pieces = Pieces()
+            pieces.frombytes(pipe._buffer.tobytes())
+            pipe._buffer = pieces
+    return channel
