@@ -465,7 +465,7 @@ def multiplex() -> Iterator[Multiplex]:
     made = Multiplex(transport.pipe(relay_argv("hello", sys.executable), 30), "hello", "here")
     yield made
     made.close()
-    until(lambda: not made._stream._ending.is_alive())  # type: ignore[attr-defined]
+    until(lambda: made._stream._process.returncode is not None)  # type: ignore[attr-defined]
     transport.close()
 
 
