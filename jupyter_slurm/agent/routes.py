@@ -30,6 +30,7 @@ CAPABILITIES = (
     "tunnels",
     "users",
     "arrays",
+    "records",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -71,6 +72,7 @@ class CoreLike(Protocol):
     async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102
     async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
+    async def record(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
@@ -137,6 +139,7 @@ class Routes:
             "getValues": self._get_values,
             "getScript": self._get_script,
             "getSource": self._get_source,
+            "getRecord": self._get_record,
             "getOutput": self._get_output,
             "streamJob": self._stream_job,
             "streamEvents": self._stream_events,
@@ -226,6 +229,9 @@ class Routes:
 
     async def _get_source(self, call: Call) -> Reply:
         return Reply(await self._core.source(call.path["cluster"], call.path["job"]))
+
+    async def _get_record(self, call: Call) -> Reply:
+        return Reply(await self._core.record(call.path["cluster"], call.path["job"]))
 
     async def _get_output(self, call: Call) -> Reply:
         query = call.query

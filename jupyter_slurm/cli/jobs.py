@@ -29,6 +29,9 @@ def add_parser(subparsers: Any) -> None:
     show = subparsers.add_parser("show", help="show what is known of a job, or its script")
     show.add_argument("--script", action="store_true", help="print the batch script, byte for byte")
     show.add_argument("--source", action="store_true", help="print the Python cell, as it was typed")
+    show.add_argument(
+        "--record", action="store_true", help="what was submitted: options, environment, versions, commit"
+    )
     show.add_argument("--json", action="store_true", help="for programs")
     cancel = subparsers.add_parser("cancel", help="cancel a job, or send it a signal")
     cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
@@ -77,9 +80,13 @@ def _show(cluster: Cluster, args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
         return 0
-    job = cluster.client.get(cluster.path("jobs", args.job))
+    job = cluster.client.get(cluster.path("jobs", args.job, *(["record"] if args.record else [])))
     if args.json:
         print(json.dumps(job, indent=2))
+    elif args.record:
+        from jupyter_slurm.handles.again import Record
+
+        print(Record(job))
     else:
         _print_table([[name.replace("_", " "), _as_text(name, value)] for name, value in job.items() if value])
     return 0

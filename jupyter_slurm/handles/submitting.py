@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shlex
 import time
@@ -14,13 +15,14 @@ from jupyter_slurm.handles.array import handle
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.handles.users import notebook
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
-__all__ = ["Preview", "Submission", "preview", "submit"]
+__all__ = ["Preview", "Same", "Submission", "preview", "submit"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Submission:
         The variables that travel with a Python cell.
     sweep : Sweep or None
         The parameters of the tasks of an array.
+    again : str or None
+        Key of the job that is repeated.
+    cwd : str or None
+        Where sbatch runs; by default the working directory of this process.
     """
 
     kind: str
@@ -54,8 +60,10 @@ class Submission:
     python: str | None = None
     filename: str | None = None
     script_name: str | None = None
-    values: Parcel | None = None
+    values: Parcel | Same | None = None
     sweep: Sweep | None = None
+    again: str | None = None
+    cwd: str | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
@@ -71,16 +79,51 @@ class Submission:
             "script_name": self.script_name,
             "values": values,
             "sweep": self.sweep.as_dict() if self.sweep else None,
+            "again": self.again,
         }
+        around = context(cluster)
+        if self.cwd is not None and not cluster.is_remote:
+            around["cwd"] = self.cwd
         return {
             "key": key,
             "kind": self.kind,
             "text": self.text,
             "options": list(self.options),
             "args": list(self.args),
-            "context": context(cluster),
+            "context": around,
+            "origin": _origin(),
             **{name: value for name, value in named.items() if value is not None},
         }
+
+
+@dataclass(frozen=True)
+class Same:
+    """The values that travelled with a job, to travel again with the next: the agent has them.
+
+    Attributes
+    ----------
+    told : mapping
+        What is recorded of them.
+    """
+
+    told: Mapping[str, Any]
+
+    @contextlib.contextmanager
+    def on_disk(self) -> Iterator[Mapping[str, Any]]:
+        """Give what the API is told; no file of ours is needed."""
+        yield self.told
+
+
+def _origin() -> dict[str, Any]:
+    """Return where the person is: the notebook and its folder, here, also when the cluster is elsewhere."""
+    path = notebook() or ""
+    folder = os.path.dirname(path)
+    if not os.path.isabs(folder):
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:
+            folder = ""
+    return {"folder": folder or None, "notebook": os.path.basename(path)[:1024] or None}
 
 
 class Preview:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_slurm.handles.terminal import printable
 
-__all__ = ["lines", "may_end", "others", "whoami"]
+__all__ = ["lines", "may_end", "notebook", "others", "whoami"]
 
 _LONGEST = 255  # openapi.yaml, Client
 _WORDS = {"kernel": "notebook", "terminal": "terminal"}
@@ -18,12 +18,19 @@ _WORDS = {"kernel": "notebook", "terminal": "terminal"}
 
 def whoami() -> dict[str, str]:
     """Return what this process tells the agent of itself: a kernel and its notebook, or a command."""
+    path = notebook()
+    if path is None:
+        return {"kind": "terminal", "name": os.path.basename(sys.argv[0] if sys.argv else "")[:_LONGEST]}
+    return {"kind": "kernel", "name": os.path.basename(path)[:_LONGEST]}
+
+
+def notebook() -> str | None:
+    """Return the path of the notebook whose kernel this is, empty where it is not known; None: this is no kernel."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "kernel", None) is None:
-        return {"kind": "terminal", "name": os.path.basename(sys.argv[0] if sys.argv else "")[:_LONGEST]}
+        return None
     # The Jupyter server says it in the environment, VS Code in the notebook's own names.
-    path = os.environ.get("JPY_SESSION_NAME") or str(shell.user_ns.get("__vsc_ipynb_file__", ""))
-    return {"kind": "kernel", "name": os.path.basename(path)[:_LONGEST]}
+    return os.environ.get("JPY_SESSION_NAME") or str(shell.user_ns.get("__vsc_ipynb_file__", ""))
 
 
 def others(cluster: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -56,6 +56,30 @@ class Place:
         path = os.path.join(self.folder, f"display{self.suffix}.jsonl")
         return beside("display").Record(path, self.job_id, int(os.environ.get("SLURM_RESTART_COUNT") or 0))
 
+    def note(self) -> None:
+        """Leave word of the Python and the environment that were found here; never a reason to fail.
+
+        Of an array the first task does: ten thousand files would say the same.
+        """
+        path = os.path.join(self.folder, "used.json")
+        if os.path.exists(path):
+            return
+        ipython = sys.modules.get("IPython")
+        env = os.environ.get
+        used = {
+            "format": FORMAT,
+            "python": "{}.{}.{}".format(*sys.version_info[:3]),
+            "executable": sys.executable,
+            "prefix": sys.prefix,
+            "ipython": getattr(ipython, "__version__", None),
+            "node": env("SLURMD_NODENAME") or os.uname().nodename,
+            "modules": [name for name in env("LOADEDMODULES", "").split(":") if name],
+            "conda": env("CONDA_PREFIX"),
+            "container": env("APPTAINER_CONTAINER") or env("SINGULARITY_CONTAINER"),
+        }
+        with contextlib.suppress(OSError):
+            self._write(path, json.dumps(used))
+
     def tell(self, event: str) -> None:
         """Leave a sign in the events folder; never a reason to fail. Tasks leave none: there may be thousands."""
         folder = self.job.get("events")
@@ -154,6 +178,7 @@ def run_cell(place: Place, args: list[str]) -> int:
         main.__dict__.update(beside("sweep").variables(place.folder, place.job, int(place.task)))
     with values_of(place, main.__dict__):
         shell = ipython()
+        place.note()
         if shell is not None:
             return exit_code(shell.run(source, filename, main, place.display()))
         try:

@@ -25,6 +25,7 @@ from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
 from jupyter_slurm.services.ownership import is_own
+from jupyter_slurm.services.recorded import recorded
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
@@ -107,6 +108,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """End the watching; jobs and executions of sbatch go on."""
+        await self._intake.stop()
         await self.settler.stop()
         await self.watcher.stop()
         await self._tails.stop()
@@ -292,6 +294,10 @@ class Cluster:
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return str(cell["source"]).encode("utf-8", "surrogateescape")
+
+    async def record(self, reference: str) -> dict[str, Any]:
+        """Return what is recorded of a job."""
+        return await recorded(self._transport, await self.one(reference), reference)
 
     # -- output
 

@@ -184,6 +184,10 @@ class Core:
         """See :meth:`Cluster.source`."""
         return await self._cluster(cluster).source(ref)
 
+    async def record(self, cluster: str, ref: str) -> dict[str, Any]:
+        """See :meth:`Cluster.record`."""
+        return await self._cluster(cluster).record(ref)
+
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
         """See :meth:`Cluster.output`."""
         return await self._cluster(cluster).output(ref, stream, offset, limit)

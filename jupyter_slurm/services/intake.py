@@ -15,7 +15,9 @@ from jupyter_slurm.services import submission
 from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import dump, is_key
+from jupyter_slurm.services.origin import Origins
 from jupyter_slurm.services.ownership import read_own
+from jupyter_slurm.services.recorded import sweep_of, values_of
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
@@ -58,6 +60,7 @@ class Intake:
         self._about, self._where, self._settings, self._client = about, where, settings, client
         self._shelf, self._settler, self._tracker = shelf, settler, tracker
         self._folder, self._transport = tracker.folder, client.transport
+        self._origins = Origins(tracker)
         self._is_prepared = False
         self._hosts: list[str] | None = None
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
@@ -77,18 +80,23 @@ class Intake:
         async with lock, self._gate:
             return await self._submit(asked)
 
+    async def stop(self) -> None:
+        """Leave alone what nobody waits for."""
+        await self._origins.stop()
+
     async def _submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         known = self._tracker.find(asked["key"])
         if known is not None and (known.id is not None or known.is_finished):
             return known.as_dict()
+        if asked.get("again") and not asked.get("sweep"):
+            asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
         runner = self._runner_path(RUNNER[0])
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
         plan = submission.make_plan(self._folder, runner, table, asked, context, self._tracker.clock(), version)
         plan.record["user"] = self._where.user
-        if path := (asked.get("values") or {}).get("file"):
-            plan = replace(plan, values=await asyncio.to_thread(read_own, path))
+        plan = replace(plan, values=await self._values(asked))
         warnings = await self._doubts(asked.get("python")) if asked["kind"] == "python" else []
         if asked.get("dry_run"):
             return {
@@ -104,7 +112,18 @@ class Intake:
             answer = await self._execute(entry, plan, context)
         else:
             return await self._of_another(entry)
+        if folder := (asked.get("origin") or {}).get("folder"):
+            self._origins.note(entry, folder)
         return await self._judge(entry, answer, plan, context)
+
+    async def _values(self, asked: Mapping[str, Any]) -> bytes:
+        """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
+        values = asked.get("values") or {}
+        if path := values.get("file"):
+            return await asyncio.to_thread(read_own, path)
+        if (key := asked.get("again")) and values.get("in"):
+            return await values_of(self._transport, self._folder.job(key))
+        return b""
 
     async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Once | None]:
         """Make the job directory and start sbatch; else it is another agent's job."""

@@ -16,6 +16,7 @@
     ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/sweep.py); sweep.sh, sweep.script for scripts
     ROOT/CLUSTER/KEY/tasks.json          how the tasks of an array ended (services/tasks.py)
     ROOT/CLUSTER/KEY/display*.jsonl      of the runner: what a Python cell shows beside text
+    ROOT/CLUSTER/KEY/used.json           of the runner: the Python and the environment that it found
 
 Other versions of this package read these files months later: fields they do not know are kept.
 """
@@ -43,7 +44,7 @@ FORMAT = 1
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
 _DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
-_RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end|display|in|out|sweep|tasks)(\..*)?|end.*\.json")
+_RESERVED = re.compile(r"(job\.json|stdout|stderr|claim|submit|end|display|in|out|sweep|tasks|used)(\..*)?|end.*\.json")
 
 
 def is_key(text: str) -> bool:

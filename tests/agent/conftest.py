@@ -148,6 +148,11 @@ class PlumbingCore:
         self._job(cluster, ref)
         return b"#!/bin/sh\n\xff\n"
 
+    async def record(self, cluster: str, ref: str) -> dict[str, Any]:
+        self._job(cluster, ref)
+        told = {"key": "20260101-000000-00000000", "id": ref, "kind": "script", "created": 0.0, "script": "cell.sh"}
+        return {**told, "argv": ["sbatch"], "versions": {}}
+
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
         self._job(cluster, ref)
         text = b"0123456789"

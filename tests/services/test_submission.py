@@ -87,7 +87,7 @@ async def test_record_follows_its_schema_before_and_after(desk):
     assert oct(path.stat().st_mode & 0o777) == "0o600"
     assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
     # Over SSH two more tell whether an execution of sbatch was ours, and how it ended.
-    assert len(os.listdir(path.parent)) <= (10 if desk.way.is_remote else 8)
+    assert len(os.listdir(path.parent)) <= (11 if desk.way.is_remote else 9)
 
 
 async def test_unknown_fields_of_a_record_are_kept(cluster, open_desk, tmp_path):

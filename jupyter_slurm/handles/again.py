@@ -1,0 +1,162 @@
+"""What is recorded of a job, and how it is submitted again."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.errors import JobError, UsageError
+from jupyter_slurm.handles.terminal import printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.cluster import Cluster
+    from jupyter_slurm.handles.job import Job
+
+__all__ = ["Record", "Recorded"]
+
+
+class Record(dict[str, Any]):
+    """What is recorded of a job, by name: options, environment, versions, commit …, shown as a list of lines."""
+
+    def __repr__(self) -> str:
+        lines = [(name, _as_text(name, value)) for name, value in self.items() if value not in (None, [], {})]
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name.replace('_', ' '):<{width}}  {printable(text)}" for name, text in lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+def _as_text(name: str, value: Any) -> str:
+    if name in ("argv", "options", "args"):
+        return shlex.join(value)
+    if name == "created":
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    if name == "git":
+        branch = f" ({value['branch']})" if value.get("branch") else ""
+        return f"{value['commit']}{branch}{', with changes that are not committed' if value.get('dirty') else ''}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_as_text('', item)}" for key, item in value.items() if item not in (None, [], {}))
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+class Recorded:
+    """A job that knows what was submitted, and can submit it again."""
+
+    _cluster: Cluster
+    _task: int | None
+
+    def _path(self, *parts: str) -> str:
+        raise NotImplementedError
+
+    @property
+    def record(self) -> Record:
+        """What was submitted: options, arguments, environment, versions, folder, commit of the notebook's folder.
+
+        The text is in ``script`` and ``source``. It is there as long as the job's folder is.
+
+        Raises
+        ------
+        UsageError
+            The job was not submitted here.
+        """
+        return Record(self._cluster.client.get(self._path("record")))
+
+    def resubmit(self, **options: Any) -> Job:
+        """Submit the same again: text, options, arguments, environment, the values of ``in=``, from the same folder.
+
+        The environment variables are those of now. A task of an array is submitted as an array of that one task.
+
+        Parameters
+        ----------
+        **options
+            Options of sbatch to change: ``time="4:00:00"``, ``mem_per_gpu="40G"``, ``p="long"``; True for one without
+            a value, None to leave one out.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        from jupyter_slurm.handles.submitting import submit
+
+        if self._task is not None:
+            options.setdefault("array", self._task)
+        return submit(self._cluster, _same(self._cluster, self._path, self.record, options))
+
+
+def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any]) -> Any:
+    """Return the submission of a record, with changes."""
+    from jupyter_slurm.handles.submitting import Same, Submission
+
+    if record.get("options") is None:
+        raise JobError(
+            "An older version of jupyter_slurm submitted this job, and did not record what it takes to do that again.",
+            hint="job.script and job.source have the text.",
+        )
+    is_python, has_source = record["kind"] == "python", record["kind"] == "python" or bool(record.get("sweep"))
+    raw, _ = cluster.client.get_bytes(path("source" if has_source else "script"))
+    text = raw.decode("utf-8", "surrogateescape")
+    return Submission(
+        record["kind"],
+        text,
+        changed(cluster, record["options"], text, changes) if changes else record["options"],
+        record["args"],
+        python=record.get("python"),
+        filename=record.get("filename"),
+        script_name=None if is_python else record["script"],
+        values=Same(record["values"]) if record.get("values") else None,
+        again=record["key"],
+        cwd=record.get("cwd"),
+    )
+
+
+def changed(cluster: Cluster, options: Sequence[str], text: str, changes: Mapping[str, Any]) -> list[str]:
+    """Return options of sbatch with changes: each replaces what was said of it on the line.
+
+    Raises
+    ------
+    OptionError, UsageError
+        An option that sbatch does not have, or a change that cannot be made.
+    """
+    from jupyter_slurm.domain.options import HET
+    from jupyter_slurm.domain.script import header_options
+    from jupyter_slurm.handles.options import option_table
+
+    table = option_table(cluster, "sbatch")
+    said, header = table.split(options).options, table.split(header_options(text)).options
+    if any(option.name == HET for option in (*said, *header)):
+        raise UsageError(
+            "The components of a heterogeneous job have options of their own: none of them can be changed by name.",
+            hint="job.resubmit() submits it as it was.",
+        )
+    names, added = set[str](), list[str]()
+    for word, value in changes.items():
+        is_letter, is_left_out = len(word) == 1, value is None or value is False
+        plain = f"-{word}" if is_letter else "--" + word.replace("_", "-")
+        if not is_left_out and value is not True:
+            plain += _value(value) if is_letter else f"={_value(value)}"
+        name = table.split([plain, *([""] * is_left_out)]).options[0].name  # an empty value for one that needs any
+        names.add(name)
+        if not is_left_out:
+            added.append(plain)
+        elif any(option.name == name for option in header):
+            raise UsageError(
+                f"{plain} stands in the text of the job (#SBATCH), and cannot be left out.",
+                hint=f"Give it another value: {word}=…",
+            )
+    kept = [option for option in said if option.name not in names]
+    touched = {option.index for option in said} - {option.index for option in kept}
+    words: list[str] = []
+    for option in kept:
+        if option.index in touched:  # one of a bundle of letters, which is written anew
+            words.append(f"--{option.name}" if option.value is None else f"--{option.name}={option.value}")
+        else:
+            words += option.tokens
+    return [*words, *added]
+
+
+def _value(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
