@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from jupyter_slurm.embedded.packages import command_to_install, find_program, missing_packages
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
-__all__ = ["Installation"]
+__all__ = ["Installation", "refuse_missing"]
+
+
+def refuse_missing(packages: Sequence[str]) -> None:
+    """Raise MissingPackages, whose hint is the one command to type, if there are any."""
+    if packages:
+        raise MissingPackages(
+            f"The embedded cluster needs system packages that are not installed: {', '.join(packages)}.",
+            hint=command_to_install(packages),
+            packages=list(packages),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +37,7 @@ class Installation:
 
     def check(self, *, accounting: bool) -> None:
         """Raise MissingPackages, whose hint is the one command to type, unless everything needed is there."""
-        if missing := missing_packages(accounting=accounting):
-            raise MissingPackages(
-                f"The embedded cluster needs system packages that are not installed: {', '.join(missing)}.",
-                hint=command_to_install(missing),
-                packages=missing,
-            )
+        refuse_missing(missing_packages(accounting=accounting))
 
     @property
     def root(self) -> str:

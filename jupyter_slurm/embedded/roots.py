@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_slurm.embedded.installation import Installation
+from jupyter_slurm.embedded.installation import Installation, refuse_missing
 from jupyter_slurm.embedded.packages import command_to_install, find_program, missing_packages
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
@@ -46,13 +46,7 @@ class UnpackedInstallation(Installation):
         """Raise MissingPackages unless what is not Slurm is installed, EmbeddedError unless the directory has Slurm."""
         if not (self.directory / "bin" / "slurmctld").exists():
             raise EmbeddedError(f"There is no Slurm in {self.directory}.")
-        missing = [name for name in missing_packages(accounting=accounting) if not name.startswith("slurm")]
-        if missing:
-            raise MissingPackages(
-                f"The embedded cluster needs system packages that are not installed: {', '.join(missing)}.",
-                hint=command_to_install(missing),
-                packages=missing,
-            )
+        refuse_missing([name for name in missing_packages(accounting=accounting) if not name.startswith("slurm")])
 
     @property
     def root(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,28 +22,18 @@ def _job(**values: Any) -> dict[str, Any]:
     return {"id": "12", "state": "FAILED", "finished": True, "known": True, "exit_code": 3, **values}
 
 
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-
 @given(st.fixed_dictionaries(dict.fromkeys(FIELDS, NASTY)), NASTY, st.booleans())
-def test_nothing_becomes_markup(values: dict[str, str], log: str, finished: bool) -> None:
+def test_nothing_becomes_markup(
+    read_html: Callable[[str], Any], values: dict[str, str], log: str, finished: bool
+) -> None:
     job = _job(**values, warnings=[log], error={"detail": log, "hint": log})
     job["finished"] = finished
     screen = Screen(50)
     screen.feed(log.encode("utf-8", "replace"))
     panes = [Pane.of("stdout", screen, 1, values["stdout"], 50)]
-    parser = _Tags()
-    parser.feed(as_html(job, panes, trouble=log))
-    assert parser.tags <= {"div", "b", "span", "pre"}
-    assert parser.attributes <= {"class", "style", "title"}
+    html = read_html(as_html(job, panes, trouble=log))
+    assert html.tags <= {"div", "b", "span", "pre"}
+    assert html.attributes <= {"class", "style", "title"}
     text = as_text(job, panes, trouble=log)
     assert "\x1b" not in text
     assert "\n" not in headline(job)
