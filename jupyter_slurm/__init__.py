@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jupyter_slurm import errors
     from jupyter_slurm.errors import JobFailed, SlurmError
     from jupyter_slurm.handles.array import ArrayJob, Task
+    from jupyter_slurm.handles.completion import as_completed, wait
     from jupyter_slurm.handles.finding import job, jobs
     from jupyter_slurm.handles.job import Job
     from jupyter_slurm.handles.joblist import JobList
@@ -29,9 +30,11 @@ __all__ = [
     "Task",
     "WaitInterrupted",
     "__version__",
+    "as_completed",
     "errors",
     "job",
     "jobs",
+    "wait",
 ]
 
 _HOME = {
@@ -43,8 +46,10 @@ _HOME = {
     "Table": "jupyter_slurm.handles.table",
     "Task": "jupyter_slurm.handles.array",
     "WaitInterrupted": "jupyter_slurm.handles.waiting",
+    "as_completed": "jupyter_slurm.handles.completion",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
+    "wait": "jupyter_slurm.handles.completion",
 }
 
 

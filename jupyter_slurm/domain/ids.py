@@ -7,7 +7,7 @@ Support" of Slurm's documentation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import total_ordering
 from typing import Final
@@ -143,6 +143,17 @@ class TaskRange:
             raise ParseError(f"Not a list of array tasks: {text[:80]!r}")
         ranges = tuple(_parse_range(piece, text) for piece in pieces)
         return cls(ranges, int(limit) if percent else None, truncated)
+
+    @classmethod
+    def of(cls, tasks: Iterable[int], limit: int | None = None) -> TaskRange:
+        """Return the shortest list that names these tasks, in ascending order."""
+        ranges: list[tuple[int, int, int]] = []
+        for task in sorted(set(tasks)):
+            if ranges and ranges[-1][1] == task - 1:
+                ranges[-1] = (ranges[-1][0], task, 1)
+            else:
+                ranges.append((task, task, 1))
+        return cls(tuple(ranges), limit)
 
     def __str__(self) -> str:
         pieces = [

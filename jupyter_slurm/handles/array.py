@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -24,9 +25,17 @@ _LATER = ("stdout", "stderr", "reason_text", "next_step")
 class Task(Job):
     """One task of an array; all that a :class:`Job` has, for this task alone."""
 
-    def __init__(self, cluster: Cluster, data: Mapping[str, Any], index: int, *, from_start: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        data: Mapping[str, Any],
+        index: int,
+        *,
+        from_start: bool = False,
+        array: ArrayJob | None = None,
+    ) -> None:
         super().__init__(cluster, data, from_start=from_start, task=index)
-        self.index = index
+        self.index, self.array = index, array
         self._parameters: dict[str, Any] | None = None
 
     @property
@@ -100,7 +109,7 @@ class ArrayJob(Job):
         if self.id is None:
             raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
         data = self._cluster.client.get(self._cluster.path("jobs", f"{self.id}_{index}"))
-        return Task(self._cluster, data, index, from_start=self._from_start)
+        return Task(self._cluster, data, index, from_start=self._from_start, array=self)
 
     def __iter__(self) -> Iterator[Task]:
         """Give all tasks, as they are now."""
@@ -109,7 +118,15 @@ class ArrayJob(Job):
     def tasks(self) -> TaskList:
         """Return all tasks, as they are now."""
         rows = _Rows(self._cluster, self._reference)
-        return TaskList(self, (self._task_of(row) for row in rows.rows))
+        return TaskList(self, (self._with_row(row) for row in rows.rows))
+
+    def update(self, tasks: Iterable[Task]) -> None:
+        """Bring handles of tasks up to date, all with one question to the agent."""
+        known = {row["task"]: row for row in _Rows(self._cluster, self._reference).rows}
+        for task in tasks:
+            if task.index in known:
+                task._data = self._of_row(known[task.index])
+                task._asked = time.monotonic()
 
     def failed(self) -> TaskList:
         """Return the tasks that are over and did not end well."""
@@ -149,13 +166,15 @@ class ArrayJob(Job):
             first = told["next"]
         return results
 
-    def _task_of(self, row: Mapping[str, Any]) -> Task:
+    def _with_row(self, row: Mapping[str, Any]) -> Task:
+        return Task(self._cluster, self._of_row(row), row["task"], from_start=self._from_start, array=self)
+
+    def _of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a row tells of a task, in the form of a job of its own."""
         whole = {name: value for name, value in self._data.items() if name not in _LATER}
-        number = f"{self._data.get('id')}_{row['task']}"
         own = {name: value for name, value in row.items() if name != "task"}
-        own |= {"id": number, "tasks": None, "array": None, "finished": _is_over(row["state"])}
-        data = {**whole, **own}
-        return Task(self._cluster, data, row["task"], from_start=self._from_start)
+        own |= {"id": f"{self._data.get('id')}_{row['task']}", "tasks": None, "array": None}
+        return {**whole, **own, "finished": _is_over(row["state"])}
 
     def _range(self) -> TaskRange | None:
         try:
@@ -165,7 +184,7 @@ class ArrayJob(Job):
 
 
 class TaskList(JobList[Task]):
-    """Some tasks of an array."""
+    """Some tasks of an array, as a table; ``job.failed()`` is one."""
 
     def __init__(self, array: ArrayJob, tasks: Iterable[Task] = ()) -> None:
         super().__init__(tasks)

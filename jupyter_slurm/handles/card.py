@@ -151,7 +151,10 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
     else:
         said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
     if data.get("tasks"):
-        said.append("Each task has its own output: job[N].stdout")
+        bad = is_finished(data) and data.get("state") != "COMPLETED"
+        said.append(
+            "Each task has its own output: job[N].stdout" + ("; job.failed() are those to look at" if bad else "")
+        )
     if not submitting and not data.get("known", True) and not is_finished(data):
         since = data.get("unknown_since")
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""

@@ -9,6 +9,7 @@ import stat
 import sys
 from collections import ChainMap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -32,7 +33,17 @@ if TYPE_CHECKING:
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "submit_cell", "submit_file"]
 
-FILE_WORDS = {"as": True, "show": False, "sweep": True, "wait": False, "zip": False}
+FILE_WORDS = {
+    "after": True,
+    "aftercorr": True,
+    "afternotok": True,
+    "afterany": True,
+    "as": True,
+    "show": False,
+    "sweep": True,
+    "wait": False,
+    "zip": False,
+}
 """Our words of ``%sbatch``, and whether each takes a value."""
 
 CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True}
@@ -85,7 +96,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         values=_parcel(parsed, namespace),
         sweep=_sweep(parsed, namespace),
     )
-    return _go(shell, cluster, parsed, submission, prefix, line)
+    return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 
 def _as_python(cell: str) -> str:
@@ -125,7 +136,8 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         _check(parsed, wrap=True)
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
-    sweep = _sweep(parsed, ChainMap(dict(local_ns), shell.user_ns))
+    namespace = ChainMap(dict(local_ns), shell.user_ns)
+    sweep = _sweep(parsed, namespace)
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
@@ -142,7 +154,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         _warn_of_ignored(text, "script")
         name = os.path.basename(path)
         submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=name, sweep=sweep)
-    return _go(shell, cluster, parsed, submission, prefix, line)
+    return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 
 def _try(cluster: Cluster, parsed: MagicLine) -> None:
@@ -174,6 +186,17 @@ def _go(
     else:
         _mention(shell, job)
     return job
+
+
+def _after(cluster: Cluster, parsed: MagicLine, submission: Submission, namespace: Mapping[str, Any]) -> Submission:
+    """Let a job wait for those that ``after=`` names."""
+    if not any(word.startswith("after") for word in parsed.words):
+        return submission
+    from jupyter_slurm.handles.dependencies import dependency_options  # few cells wait for others
+
+    table, said = option_table(cluster, "sbatch"), submission.options
+    added = dependency_options(parsed.words, namespace, cluster, table, said, submission.text)
+    return replace(submission, options=[*added, *said])  # in front: of components, the first one has it
 
 
 def _mention(shell: Any, job: Job) -> None:

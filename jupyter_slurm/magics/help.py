@@ -25,6 +25,8 @@ Words (ours have no dashes, Slurm's have):
                   one array with a task for each combination; lr, gamma and task_index are variables of a Python cell,
                   and environment variables of a script. `zip` beside it: the first with the first, and so on.
                   sweep=NAME takes a list of dicts, a DataFrame, or a dict of lists. --array=0-9%2 runs only these rows
+    after=a,b[3]  start when these jobs have ended well: variables, tasks of arrays, ids; also afterany= (ended in any
+                  way), afternotok= (ended otherwise), aftercorr= (task by task). Not beside --dependency
 
 Tasks of an array (--array, sweep=): job[3], len(job), for task in job, job.failed(), job.table(); task_index is the
 number of the task in a Python cell. Each task has its own output and values: job[3].stdout, job[3].result().
@@ -43,7 +45,7 @@ Examples:
     print(sys.argv[1:])
 
     %sbatch --array 1-{count} job.sh data.csv
-    %sbatch --dependency afterok:{job} next.sh
+    %sbatch after=job next.sh
     %sbatch --wrap "hostname; date"
     %sbatch --test-only job.sh          when could it start? submits nothing
 

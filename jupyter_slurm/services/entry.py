@@ -51,6 +51,8 @@ class Entry:
         The lock of the job directory while it is up to us to bring the submission to its end.
     unverified : bool
         True while the runner's end marker is all that tells of the end.
+    blame : str
+        Which jobs it waited for in vain (services/dependencies.py).
     tasks_read, tasks_saved : bool, float
         Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
     described : bool
@@ -80,6 +82,7 @@ class Entry:
     unknown_since: float | None = None
     error: SlurmError | None = None
     warnings: list[str] = field(default_factory=list)
+    blame: str = ""
     tasks_read: bool = False
     tasks_saved: float = 0.0
     hold: Hold | None = None
@@ -324,7 +327,7 @@ class Entry:
             "known": self.known,
             "unknown_since": self.unknown_since,
             "reason": reason,
-            "reason_text": words,
+            "reason_text": f"{words} {self.blame}".strip() if "Dependency" in reason else words,
             "next_step": step,
             "name": record.get("name") or (latest.name if latest else None),
             "partition": latest.partition if latest else None,

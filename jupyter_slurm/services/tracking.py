@@ -17,6 +17,7 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, SlurmError, TransportError
 from jupyter_slurm.services import tasks
 from jupyter_slurm.services.bus import Bus
+from jupyter_slurm.services.dependencies import note_blame
 from jupyter_slurm.services.entry import UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.slurm import SlurmClient
@@ -233,7 +234,7 @@ class Tracker:
             if entry.submitted != submitted and entry.record is not None:
                 entry.record["job"] = {"id": str(entry.id), "submit_time": entry.submitted}
                 self.save_soon(entry)
-            if differs:
+            if note_blame(entry, self.find) or differs:
                 changed = True
                 await self._after_change(entry, was_finished=was_finished)
             self._missing.pop(number, None)

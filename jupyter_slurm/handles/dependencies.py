@@ -1,0 +1,127 @@
+"""``after=train,runs[3]``: jobs that a new one waits for, by the names of their variables or by their ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.handles.array import ArrayJob, handle
+from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.job import Job
+
+__all__ = ["KINDS", "dependency_options"]
+
+KINDS: Final = {"after": "afterok", "afterany": "afterany", "afternotok": "afternotok", "aftercorr": "aftercorr"}
+"""Our words and what they are called by sbatch(1)."""
+
+_ITEM = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{1,10})\])?|(?P<id>\d{1,10}(?:_\d{1,10})?)")
+_MET = {"afterok": True, "afterany": None, "afternotok": False}  # by a job that ended well: True, otherwise: False
+
+
+def dependency_options(
+    words: Mapping[str, str | None],
+    namespace: Mapping[str, Any],
+    cluster: Cluster,
+    table: OptionTable,
+    options: Sequence[str],
+    text: str,
+) -> list[str]:
+    """Return the option of sbatch that our words stand for; nothing where none is needed any more.
+
+    Raises
+    ------
+    UsageError
+        A name is no job, or what is waited for can never happen.
+    """
+    asked = {word: words[word] or "" for word in KINDS if word in words}
+    if any(
+        option.name == "dependency" for said in (options, header_options(text)) for option in table.split(said).options
+    ):
+        word = next(iter(asked))
+        raise UsageError(f"{word}= and --dependency say two things.", hint="Put all of it into --dependency, or none.")
+    conditions = []
+    for word, named in asked.items():
+        jobs = [job for item in named.split(",") for job in _jobs(word, item.strip(), namespace, cluster)]
+        left = list(dict.fromkeys(str(job) for job in jobs if not _is_met(word, job)))
+        conditions += [":".join([KINDS[word], *left])] if left else []
+    return [f"--dependency={','.join(conditions)}"] if conditions else []
+
+
+def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) -> Iterator[Job]:
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise UsageError(f"{word}=: {item!r} is neither the name of a job nor its id.", hint=_hint(word))
+    if match["id"]:
+        yield _known(cluster, match["id"])
+        return
+    name = match["name"]
+    if name not in namespace:
+        near = get_close_matches(name, [known for known in namespace if known[0] != "_"], n=1)
+        said = f" Did you mean {near[0]}?" if near else ""
+        raise UsageError(f"{word}=: there is no variable {name}.{said}", hint=_hint(word))
+    value = namespace[name]
+    if match["task"] is not None:
+        if not isinstance(value, ArrayJob | list | tuple):
+            raise UsageError(f"{word}=: {name} has no tasks.", hint=_hint(word))
+        try:
+            value = value[int(match["task"])]
+        except IndexError:
+            raise UsageError(f"{word}=: {item}: there are only {len(value)}.", hint=_hint(word)) from None
+    for one in value if isinstance(value, list | tuple) else [value]:
+        yield _job_of(word, item, one, cluster)
+
+
+def _job_of(word: str, item: str, value: Any, cluster: Cluster) -> Job:
+    if (
+        isinstance(value, int | str)
+        and not isinstance(value, bool)
+        and re.fullmatch(r"\d{1,10}(_\d{1,10})?", str(value))
+    ):
+        return _known(cluster, str(value))
+    if not isinstance(value, Job):
+        raise UsageError(f"{word}=: {item} is a {type(value).__name__}, no job.", hint=_hint(word))
+    if value.cluster != cluster.name:
+        raise UsageError(
+            f"{word}=: {item} is a job of another cluster, {value.cluster}.", hint="Slurm knows its own only."
+        )
+    if value.id is None:
+        raise UsageError(
+            f"{word}=: {item} has no number yet, sbatch has not answered.", hint="job.refresh() asks again."
+        )
+    return value
+
+
+def _known(cluster: Cluster, number: str) -> Job:
+    return handle(cluster, cluster.client.get(cluster.path("jobs", number)))
+
+
+def _is_met(word: str, job: Job) -> bool:
+    """Tell whether a condition is met already: Slurm forgets jobs that are over, and would refuse their numbers.
+
+    Raises
+    ------
+    UsageError
+        It can never be met.
+    """
+    kind = KINDS[word]
+    if not job.is_finished or kind not in _MET:
+        return False
+    wanted, is_well = _MET[kind], job.state == "COMPLETED"
+    if wanted is None or wanted == is_well:
+        return True
+    raise UsageError(
+        f"{word}=: {job.title} ended as {job.state}, so this job would never start.",
+        hint="afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED.",
+    )
+
+
+def _hint(word: str) -> str:
+    return (
+        f"For example {word}=train,runs[3],1234. after= waits until they ended well, afterany= until they ended, "
+        "afternotok= until they ended otherwise; aftercorr= task by task."
+    )

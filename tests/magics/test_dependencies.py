@@ -1,0 +1,73 @@
+"""``after=`` and its kinds: jobs that wait for others, by variable or by id; several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+WAITS = "#!/bin/sh\nwhile [ ! -e '{gate}' ]; do sleep 0.1; done\n{then}"
+
+
+def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) -> None:
+    go = gate("go")
+    kernel.ok("%%sbatch as=good -J good\n" + WAITS.format(gate=go, then="true"))
+    kernel.ok("%%sbatch as=bad -J bad\n" + WAITS.format(gate=go, then="false"))
+    kernel.ok("%%sbatch as=pair --array=0-1\n" + WAITS.format(gate=go, then="[ $SLURM_ARRAY_TASK_ID = 0 ]"))
+    kernel.ok("both = [good, bad]")
+    kinds = {
+        "one": "after=good,pair[0]",
+        "two": "afterany=both,pair",
+        "three": "after=good afternotok=bad",
+        "never": "after=good,bad",
+        "four": "aftercorr=pair --array=0-1",
+    }
+    for name, words in kinds.items():
+        kernel.ok(f"%%sbatch {words} as={name}\n#!/bin/sh\ntrue")
+    assert kernel.value(
+        "[word for word in four.data['argv'] if 'depend' in word] == [f'--dependency=aftercorr:{pair}']"
+    ) == ("True")
+    assert kernel.value("[job.state for job in (one, two, three, never)]") == str(["PENDING"] * 4)
+    kernel.ok(
+        "import jupyter_slurm, time\ndone = jupyter_slurm.as_completed([bad, one, two, three, *pair], timeout=80)"
+    )
+    go.touch()
+    assert kernel.value("sorted({job.name for job in done if job.state == 'COMPLETED'})").startswith("['cell.sh'")
+    assert kernel.value("[job.state for job in (one, two, three)]") == str(["COMPLETED"] * 3)
+    kernel.ok(
+        "until = time.time() + 80\nwhile 'ended as' not in never.reason_text and time.time() < until: time.sleep(0.2)"
+    )
+    assert kernel.value("f'Job {bad} (bad) ended as FAILED.' in never.reason_text, never.reason") == (
+        "True DependencyNeverSatisfied"
+    )
+    # What is over needs no waiting for, or can never be waited for.
+    shown = kernel.ok("%%sbatch after=good afternotok=bad,pair[1] show\n#!/bin/sh\ntrue").result["text/plain"]
+    assert "--dependency" not in shown
+    told = kernel.run("%%sbatch after=both\n#!/bin/sh\ntrue")
+    assert "ended as FAILED, so this job would never start" in told.traceback
+    assert "afterany=" in told.traceback
+    kernel.ok("never.cancel(); four.cancel()")
+    told = kernel.run("jupyter_slurm.wait([good, bad, pair], timeout=60)")
+    assert told.error == "JobFailed"
+    assert "2 of 3 jobs did not end well" in told.traceback
+
+
+def test_what_is_no_job_is_said(kernel: Any) -> None:
+    kernel.ok("train = 'no job'")
+    cases = {
+        "after=trian": "there is no variable trian. Did you mean train?",
+        "after=train": "train is a str, no job",
+        "after=train[0]": "train has no tasks",
+        "after=4.5": "neither the name of a job nor its id",
+        "after=4000000000": "no job 4000000000",
+        "after=train --dependency=singleton": "say two things",
+        "afterany=train -d singleton": "say two things",
+        "afterall=train": "Did you mean",
+    }
+    for words, said in cases.items():
+        assert said in kernel.run(f"%%sbatch {words}\n#!/bin/sh\ntrue").traceback, words
+    assert "say two things" in kernel.run("%%sbatch after=train\n#!/bin/sh\n#SBATCH -d singleton\ntrue").traceback
