@@ -92,7 +92,7 @@ def test_the_last_lines_are_named_only_where_they_are_shown() -> None:
     assert "empty" in empty
     array = str(failure({**job, "tasks": {"FAILED": 2}}, "", None))
     assert LOOK not in array
-    assert array.endswith("job[N].stdout")
+    assert array.endswith("job[N].stdout; job.failed() are those to look at")
 
 
 def test_what_never_ran_has_no_log() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.magics.batch import CELL_WORDS
+
 pytestmark = pytest.mark.slurm
 
 
@@ -27,8 +29,8 @@ def offered(kernel: Any) -> Callable[[str], list[str]]:
     [
         ("%%sbatch --par", ["--parsable", "--partition"]),
         ("%%sbatch -n4 as=job --gpus-per-n\n#!/bin/sh\n", ["--gpus-per-node"]),
-        ("%%sbatch ", ["as=", "in=", "out=", "wait", "show", "python="]),
-        ("%%sbatch wait -n1 s", ["show"]),
+        ("%%sbatch ", [f"{word}=" if takes_value else word for word, takes_value in CELL_WORDS.items()]),
+        ("%%sbatch wait -n1 s", ["show", "sweep="]),
         ("%sbatch wa", ["wait"]),
         ("%squeue --sta", ["--start", "--states"]),
         ("%sinfo -N --part", ["--partition"]),
