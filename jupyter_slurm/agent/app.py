@@ -36,7 +36,7 @@ MAX_BODY = 16 * 1024 * 1024
 """Bytes of the largest request body: a cell, its options and an environment."""
 
 # What may stand in line for Slurm and changes nothing of ours. Others go on without their client.
-_ENDS_WITH_CLIENT = frozenset({"getJob", "getOutput", "getScript", "runCommand"})
+_ENDS_WITH_CLIENT = frozenset({"examineCluster", "getJob", "getOutput", "getScript", "runCommand"})
 
 # Nothing of ours is to be kept by a cache or guessed at by a browser.
 _HEADERS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from jupyter_slurm.agent.app import Answer, Call, Reply
@@ -31,6 +31,7 @@ CAPABILITIES = (
     "users",
     "arrays",
     "records",
+    "doctor",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -62,6 +63,9 @@ class CoreLike(Protocol):
     async def register_cluster(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> Json: ...  # noqa: D102
     async def connect(self, cluster: str) -> Json: ...  # noqa: D102
     async def disconnect(self, cluster: str) -> Json: ...  # noqa: D102
+    async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> Json: ...  # noqa: D102
+    def examination(self, cluster: str) -> Json: ...  # noqa: D102
+    async def admit(self, cluster: str, host: str) -> Json: ...  # noqa: D102
     def prompts(self) -> list[Json]: ...  # noqa: D102
     def answer(self, prompt: str, answers: list[str] | None) -> None: ...  # noqa: D102
     async def submit(self, cluster: str, submission: Json) -> Json: ...  # noqa: D102
@@ -129,6 +133,9 @@ class Routes:
             "registerCluster": self._register_cluster,
             "connectCluster": self._connect_cluster,
             "disconnectCluster": self._disconnect_cluster,
+            "examineCluster": self._examine_cluster,
+            "getExamination": self._get_examination,
+            "admitKey": self._admit_key,
             "listPrompts": self._list_prompts,
             "answerPrompt": self._answer_prompt,
             "listJobs": self._list_jobs,
@@ -183,6 +190,20 @@ class Routes:
 
     async def _disconnect_cluster(self, call: Call) -> Reply:
         return Reply(await self._core.disconnect(call.path["cluster"]))
+
+    async def _examine_cluster(self, call: Call) -> Reply:
+        asked = call.body
+        return Reply(
+            await self._core.examine(
+                call.path["cluster"], job=asked.get("job", "none"), options=asked.get("options", ())
+            )
+        )
+
+    async def _get_examination(self, call: Call) -> Reply:
+        return Reply(self._core.examination(call.path["cluster"]))
+
+    async def _admit_key(self, call: Call) -> Reply:
+        return Reply(await self._core.admit(call.path["cluster"], call.body["host"]))
 
     async def _list_prompts(self, call: Call) -> Reply:
         return Reply(self._core.prompts())

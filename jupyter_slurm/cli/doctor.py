@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
-import logging
-import os
-import queue
 import shlex
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
 if TYPE_CHECKING:
+    from jupyter_slurm.agent.client import AgentClient
     from jupyter_slurm.config import Settings
-    from jupyter_slurm.transport.ssh.prompts import Prompt
-    from jupyter_slurm.transport.ssh.survey import Hop
 
-__all__ = ["Terminal", "add_parser", "examine", "run"]
-
-_T = TypeVar("_T")
-_FAREWELL = 15.0  # seconds for work that is given up to take back what it has begun
+__all__ = ["add_parser", "examine", "run"]
 
 
 def add_parser(subparsers: Any) -> None:
@@ -35,8 +23,8 @@ def add_parser(subparsers: Any) -> None:
     doctor = subparsers.add_parser(
         "doctor",
         help="look over the way to a cluster and say what is wrong",
-        description="Log in once more, look at everything on the way to a cluster, and say what is wrong and what to "
-        "do. The exit code is 1 when something failed.",
+        description="Look at everything on the way to a cluster, and say what is wrong and what to do. Where nobody is "
+        "logged in there, it logs in, and notebooks use that from then on. The exit code is 1 when something failed.",
     )
     doctor.add_argument("cluster", metavar="CLUSTER", help="name of a site profile")
     doctor.add_argument(
@@ -66,7 +54,7 @@ def examine(
     options: Sequence[str] | None = None,
     *,
     sure: bool = False,
-    arrived: Callable[[Terminal, Sequence[Hop]], Awaitable[bool]] | None = None,
+    arrived: Callable[[AgentClient, Sequence[dict[str, str]]], None] = lambda client, keyless: None,
 ) -> int:
     """Look over the cluster of a profile, print what is found, and return 1 when something failed.
 
@@ -81,8 +69,9 @@ def examine(
     sure : bool
         The person has agreed to it before.
     arrived : callable, optional
-        Is given the hosts when all have let us in; True: it has changed something there.
+        Is given the hosts on the way that have let us in without a key of the person's, as the API tells them.
     """
+    from jupyter_slurm.agent.client import AgentClient
     from jupyter_slurm.sites.profile import load_profile
 
     try:
@@ -91,28 +80,67 @@ def examine(
         _show(Finding("failed", "profile", error.message, error.hint))
         return 1
     _show(Finding("ok", "profile", f"{name} leads to {profile.host}"))
-    from jupyter_slurm.agent.discovery import place_to_start
-    from jupyter_slurm.services import doctor
-
-    folder = os.path.join(place_to_start(settings).folder, "ssh")
-    terminal, found = Terminal(name), list[Finding]()
-
-    def tell(finding: Finding) -> None:
-        found.append(finding)
-        terminal.do(lambda: _show(finding))
-
-    async def agree(question: str) -> bool:
-        return sure or await terminal.agree(question)
-
-    async def look(hops: Sequence[Hop]) -> bool:
-        return arrived is not None and await arrived(terminal, hops)
-
-    job = None if options is None else doctor.TestJob(options, agree)
-    terminal.call(lambda: doctor.examine(profile, terminal, tell, job, look, folder=folder))
-    statuses = [finding.status for finding in found]
+    with AgentClient.connect(settings) as client:
+        client.post("/v1/clusters", json={"profile": name})
+        found = _look(client, name, {"job": "none" if options is None else "later"})
+        findings = found["findings"]
+        if found["keyless"]:
+            arrived(client, found["keyless"])
+        if options is not None and _may_try(found) and _agreed(name, options, sure=sure):
+            asked = {"job": "now", **({"options": list(options)} if options else {})}
+            findings = [*findings, *_look(client, name, asked)["findings"]]
+    statuses = [finding["status"] for finding in findings]
     failed, warnings = statuses.count("failed"), statuses.count("warning")
     print(f"{failed} failed, {warnings} to look at." if failed or warnings else "Everything is fine.")
     return 1 if failed else 0
+
+
+def _look(client: AgentClient, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """Have the agent look, and show what it finds as it finds it."""
+    from jupyter_slurm.handles.answering import answering
+
+    path, shown = f"/v1/clusters/{name}/doctor", 0
+
+    def show(found: dict[str, Any]) -> None:
+        nonlocal shown
+        for finding in found["findings"][shown:]:
+            _show(Finding(finding["status"], finding["about"], finding["said"], finding["todo"]))
+        shown = len(found["findings"])
+
+    done = answering(
+        client,
+        name,
+        lambda: client.post(path, json=asked, timeout=None),
+        meanwhile=lambda: show(client.get(path)),
+        declines=True,
+    )
+    show(done)
+    return dict(done)
+
+
+def _may_try(found: dict[str, Any]) -> bool:
+    """Whether a job can be tried: the last thing that is looked at was, and what a job needs has not failed."""
+    needed = {"Slurm", "controller", "job folder"}
+    fine = {finding["about"] for finding in found["findings"] if finding["status"] != "failed"}
+    return needed <= fine
+
+
+def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
+    from jupyter_slurm.cli.asking import yes
+    from jupyter_slurm.services.trial import LASTS
+
+    more = f" with {' '.join(options)}" if options else ""
+    what = f"a job of one task{more}, for {LASTS} minutes at the most"
+    if sure:
+        return True
+    try:
+        agreed = yes(f"Submit a test job to {name} ({what})?", default=True)
+    except SlurmError as error:
+        print(f"{error.message} {error.hint}", file=sys.stderr)
+        agreed = False
+    if not agreed:
+        _show(Finding("ok", "test job", "none was submitted"))
+    return agreed
 
 
 def _show(finding: Finding) -> None:
@@ -123,103 +151,3 @@ def _show(finding: Finding) -> None:
     lines += [f"         -> {line}" for line in printable(finding.todo).splitlines()]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
-
-
-class Terminal:
-    """The person at this terminal: who is asked by work that has an event loop in a thread of its own.
-
-    Parameters
-    ----------
-    cluster : str
-        What the work is about.
-    """
-
-    def __init__(self, cluster: str) -> None:
-        # What paramiko has to say is said by our errors, in words for people.
-        logging.getLogger("paramiko").addHandler(logging.NullHandler())
-        self._cluster = cluster
-        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-
-    def do(self, act: Callable[[], None]) -> None:
-        """Do a thing between two questions, such as to print; from any thread."""
-        self._inbox.put(act)
-
-    def say(self, text: str) -> None:
-        """Show text between two questions; from any thread."""
-        from jupyter_slurm.handles.terminal import printable
-
-        self.do(lambda: print(printable(text), flush=True))
-
-    async def ask(self, prompt: Prompt) -> Sequence[str] | None:
-        """See :class:`jupyter_slurm.transport.ssh.prompts.Prompter`."""
-        answers: Future[Sequence[str] | None] = Future()
-        self.do(lambda: self._put(prompt, answers))
-        return await asyncio.wrap_future(answers)
-
-    async def agree(self, question: str) -> bool:
-        """Ask for a yes or a no; False where nobody can be asked."""
-        from jupyter_slurm.cli.asking import yes
-
-        answer: Future[bool] = Future()
-
-        def put() -> None:
-            said = False
-            try:
-                said = yes(question, default=True)
-            except SlurmError as error:
-                print(f"{error.message} {error.hint}", file=sys.stderr)
-            finally:
-                answer.set_result(said)
-
-        self.do(put)
-        return await asyncio.wrap_future(answer)
-
-    def call(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Return what work returns, and be there for the person meanwhile.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            The person gave up; the work was told, and had a moment to put things in order.
-        """
-        done: Future[_T] = Future()
-        begun: Future[Callable[[], object]] = Future()
-
-        async def cancellable() -> _T:
-            loop, task = asyncio.get_running_loop(), asyncio.current_task()
-            assert task is not None
-            begun.set_result(lambda: loop.call_soon_threadsafe(task.cancel))
-            return await work()
-
-        def make() -> None:
-            try:
-                done.set_result(asyncio.run(cancellable()))
-            except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-                done.set_exception(error)
-            finally:
-                self._inbox.put(None)
-
-        threading.Thread(target=make, name="jupyter-slurm-work", daemon=True).start()
-        try:
-            while (act := self._inbox.get()) is not None:
-                act()
-        except KeyboardInterrupt:
-            begun.result()()
-            with contextlib.suppress(Exception, CancelledError):
-                done.exception(_FAREWELL)
-            raise
-        return done.result()
-
-    def _put(self, prompt: Prompt, answers: Future[Sequence[str] | None]) -> None:
-        from jupyter_slurm.handles.answering import ask
-
-        if answers.done():  # it is of no interest any more
-            return
-        said: Sequence[str] | None = None
-        try:
-            said = ask({**asdict(prompt), "cluster": self._cluster})
-        except SlurmError as error:
-            print(error.message, file=sys.stderr)
-        if prompt.questions:  # else it was to be read, and goes away by itself
-            with contextlib.suppress(InvalidStateError):
-                answers.set_result(said)

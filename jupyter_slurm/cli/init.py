@@ -10,12 +10,15 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.asking import asked, yes
 from jupyter_slurm.cli.known_names import host_names
-from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
+from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
+
+if TYPE_CHECKING:
+    from jupyter_slurm.config import Settings
 
 __all__ = ["add_parser", "run"]
 
@@ -66,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     profile, text = _Interview(args, name, path).text() if ready is None else _personal(args, name, path, ready)
     _write(path, text)
     print(f"Written: {path}")
+    _end_old(name, settings)
     wish = args.key or ("yes" if args.yes else None)
     bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)
     print()
@@ -73,6 +77,26 @@ def run(args: argparse.Namespace) -> int:
     if code == 0:
         print(f"`%slurm use {name}` in a notebook uses it, `--cluster {name}` in a terminal.")
     return code
+
+
+def _end_old(name: str, settings: Settings) -> None:
+    """End a log-in by an older profile of that name: what is looked over is the new one."""
+    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.handles.users import may_end, others
+
+    try:
+        client = AgentClient.connect(settings, start=False)
+    except AgentUnreachable:
+        return
+    with client:
+        known = [each for each in client.get("/v1/clusters") if each["id"] == name]
+        if not known or known[0]["connection"]["state"] == "disconnected":
+            return
+        users = others(known[0])
+        if users and not may_end(name, users):
+            print(f"The log-in to {name} stays: the new profile counts from the next one on.")
+            return
+        client.post(f"/v1/clusters/{name}/disconnect")
 
 
 def _name(args: argparse.Namespace, ready: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.cli.asking import yes
@@ -13,15 +13,14 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.sites.profile import Profile
 
 if TYPE_CHECKING:
-    from jupyter_slurm.cli.doctor import Terminal
-    from jupyter_slurm.transport.ssh.survey import Hop
+    from jupyter_slurm.agent.client import AgentClient
 
 __all__ = ["key_bearer"]
 
 
 def key_bearer(
     profile: Profile, wish: str | None, *, passphrase: bool = True
-) -> Callable[[Terminal, Sequence[Hop]], Awaitable[bool]] | None:
+) -> Callable[[AgentClient, Sequence[dict[str, str]]], None]:
     """Make a key if there is none and the person wants one; return what gives it to the hosts that lack it.
 
     Parameters
@@ -36,23 +35,24 @@ def key_bearer(
     from jupyter_slurm.services.enrolment import keys_for
 
     if wish == "no":
-        return None
-    if profile.carrier == "openssh":  # chosen where log-ins need no key, or one that only OpenSSH can use
-        print(f"`ssh-copy-id {profile.host}` gives it a key of yours, where it takes keys.")
-        return None
+        return _nothing
     try:
         keys = asyncio.run(keys_for(profile))
     except SlurmError:
-        return None  # what is wrong with the way is told when it is walked
+        return _nothing  # what is wrong with the way is told when it is walked
     if keys.has_any:
-        return lambda terminal, hops: _give(terminal, hops, wish)
+        return lambda client, keyless: _give(client, profile.name, keyless, wish)
     names = " and ".join(host.name for host in keys.way)
     question = f"You have no key. Make one ({keys.path}), and have {names} let it in from now on?"
     if keys.path is None or os.path.exists(keys.path) or not (wish == "yes" or yes(question, default=True)):
-        return None
+        return _nothing
     if not _make(keys.path, passphrase=passphrase):
-        return None
-    return lambda terminal, hops: _give(terminal, hops, "yes")
+        return _nothing
+    return lambda client, keyless: _give(client, profile.name, keyless, "yes")
+
+
+def _nothing(client: AgentClient, keyless: Sequence[dict[str, str]]) -> None:
+    """Give no host anything."""
 
 
 def _make(path: str, *, passphrase: bool) -> bool:
@@ -70,27 +70,25 @@ def _make(path: str, *, passphrase: bool) -> bool:
     return done.returncode == 0
 
 
-async def _give(terminal: Terminal, hops: Sequence[Hop], wish: str | None) -> bool:
-    """Give the hosts that lack it the key, host by host; return whether any of them has it only now."""
-    from jupyter_slurm.services.enrolment import lacking, let_in
+def _give(client: AgentClient, name: str, keyless: Sequence[dict[str, str]], wish: str | None) -> None:
+    """Give the hosts that lack it the key, host by host."""
+    from jupyter_slurm.cli.asking import yes
+    from jupyter_slurm.handles.terminal import printable
 
-    changed = False
-    for hop, public in lacking(hops):
-        name = hop.host.name
-        if wish != "yes" and not await terminal.agree(f"Have {name} let your key {public} in from now on?"):
-            continue
+    added = False
+    for lacking in keyless:
+        host, public = lacking["host"], lacking["public"]
         try:
-            is_new = await let_in(hop, public)
+            if wish != "yes" and not yes(f"Have {host} let your key {public} in from now on?", default=True):
+                continue
+            told = client.post(f"/v1/clusters/{name}/keys", json={"host": host})
         except SlurmError as error:
-            terminal.say(f"{error.message}\n{error.hint}\n{name} goes without it.")
+            print(printable(f"{error.message}\n{error.hint}\n{host} goes without it."))
             continue
-        if is_new:
-            terminal.say(f"{name} lets it in from now on.")
-        elif changed:  # the same home as that of a host before it
-            terminal.say(f"{name} knows it.")
-        else:
-            terminal.say(f"{name} knows it, and does not take it: may others write to your home or ~/.ssh there?")
-        changed = changed or is_new
-    if changed:
-        terminal.say("Once more, by the key:")
-    return changed
+        if told["is_taken"] is False:
+            print(printable(f"{host} knows it, and does not take it: may others write to your home or ~/.ssh there?"))
+        elif told["is_new"]:
+            print(printable(f"{host} lets it in from now on."))
+        else:  # the same home as that of a host before it
+            print(printable(f"{host} knows it{'' if added else ', and will ask for it the next time'}."))
+        added = added or told["is_new"]

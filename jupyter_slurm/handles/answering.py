@@ -27,7 +27,14 @@ _SURELY = 5.0  # seconds within which a signal arrives
 _INDENT = "  "
 
 
-def answering(client: AgentClient, cluster: str, call: Callable[[], _T]) -> _T:
+def answering(
+    client: AgentClient,
+    cluster: str,
+    call: Callable[[], _T],
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
+    declines: bool = False,
+) -> _T:
     """Make a call and, while it lasts, answer what hosts on the way to a cluster ask.
 
     Parameters
@@ -38,6 +45,10 @@ def answering(client: AgentClient, cluster: str, call: Callable[[], _T]) -> _T:
         Whose prompts are answered here.
     call : callable
         The call, made in a thread of its own.
+    meanwhile : callable, optional
+        Is called now and then while it lasts, never while a question is put.
+    declines : bool
+        Whether a question is declined where nobody can be asked here; else it waits for another front door.
 
     Raises
     ------
@@ -52,11 +63,12 @@ def answering(client: AgentClient, cluster: str, call: Callable[[], _T]) -> _T:
         with contextlib.suppress(TimeoutError):
             return done.result(wait)
         wait = _STEP
+        meanwhile()
         for prompt in client.get("/v1/prompts"):
             if prompt["cluster"] != cluster or prompt["id"] in read or done.done():
                 continue
             if prompt["questions"]:
-                _put(client, prompt)
+                _put(client, prompt, declines=declines)
             else:  # to be read, as "press 1 on your phone": it goes away by itself
                 read.add(prompt["id"])
                 _say(prompt)
@@ -69,7 +81,7 @@ def _make(call: Callable[[], _T], done: Future[_T]) -> None:
         done.set_exception(error)
 
 
-def _put(client: AgentClient, prompt: Mapping[str, Any]) -> None:
+def _put(client: AgentClient, prompt: Mapping[str, Any], *, declines: bool) -> None:
     """Ask the person and pass on what is said; who interrupts declines.
 
     Nobody is waited for when it is answered at another front door meanwhile, in JupyterLab's dialog perhaps. Where
@@ -79,7 +91,16 @@ def _put(client: AgentClient, prompt: Mapping[str, Any]) -> None:
     try:
         with contextlib.closing(_Bell(client, prompt["id"])) as bell:
             answers = _unless_rung(bell, lambda: ask(prompt))
-    except (KeyboardInterrupt, LoginDeclined):
+    except SlurmError as error:
+        if not declines and not isinstance(error, LoginDeclined):
+            raise
+        with contextlib.suppress(AgentError):
+            client.post(path, json={"answers": None})
+        if not declines:
+            raise
+        sys.stderr.write(f"{printable(error.message)}\n")
+        return
+    except KeyboardInterrupt:
         with contextlib.suppress(AgentError):
             client.post(path, json={"answers": None})
         raise

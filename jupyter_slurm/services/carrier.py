@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.queue import SCRUBBED_FORMATS
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.gate import personal_gate
@@ -15,8 +16,9 @@ from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept, k
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
+from jupyter_slurm.transport.ssh.walk import LogWalk, Walk
 
-__all__ = ["Carried", "carry", "control_socket", "link_of", "log_out", "over", "way_of"]
+__all__ = ["Carried", "carry", "control_socket", "log_out", "over", "way_of"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,20 @@ class Carried:
     transport: SshTransport
     hosts: Sequence[str]
     link: KeptLink
+    walk: Walk | LogWalk
 
     async def connect(self) -> None:
         """Connect now, also after a refusal."""
         await self.link.connect()
 
 
-async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool], None], folder: str) -> Carried:
+async def carry(
+    profile: Profile,
+    prompter: Prompter,
+    told: Callable[[str, bool], None],
+    folder: str,
+    found: Callable[[Finding], None] = lambda finding: None,
+) -> Carried:
     """Return the transport of a profile; nothing is connected yet.
 
     Parameters
@@ -45,6 +54,8 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
         Is given one line, and whether the link is up, when it is lost and when it is back.
     folder : str
         Private, on a local disk: for log-ins that outlive this process.
+    found : callable, optional
+        Is given what the first log-in finds on the way, host by host; from another thread.
 
     Raises
     ------
@@ -52,17 +63,19 @@ async def carry(profile: Profile, prompter: Prompter, told: Callable[[str, bool]
         The way cannot be worked out.
     """
     way = await way_of(profile)
-    link = link_of(profile, way, prompter, folder, lambda line: told(line, link.is_alive))
-    return Carried(over(link, profile), [host.name for host in way], link)
+    walk: Walk | LogWalk
+    link: KeptLink
 
+    def line(text: str) -> None:
+        told(text, link.is_alive)
 
-def link_of(
-    profile: Profile, way: Sequence[Host], prompter: Prompter, folder: str, told: Callable[[str], None]
-) -> KeptLink:
-    """Return the link of a profile, by the carrier that it names; nothing is connected yet."""
     if profile.carrier == "openssh":
-        return OpenSshLink(_target(profile), way, prompter, folder, max_age=profile.max_age, told=told)
-    return Link(way, personal_gate(prompter), told=told)
+        walk = LogWalk(way, found)
+        link = OpenSshLink(_target(profile), way, prompter, folder, max_age=profile.max_age, heard=walk.hear, told=line)
+    else:
+        walk = Walk(way, lambda opened: personal_gate(prompter, opened), found)
+        link = Link(way, walk.gate, told=line)
+    return Carried(over(link, profile), [host.name for host in way], link, walk)
 
 
 def control_socket(profile: Profile, way: Sequence[Host], folder: str) -> str | None:
@@ -109,8 +122,8 @@ async def way_of(profile: Profile) -> list[Host]:
     )
 
 
-def over(link: KeptLink, profile: Profile, *, login_shell: bool | None = None) -> SshTransport:
-    """Return the transport over a link; ``login_shell``: otherwise than the profile says."""
+def over(link: KeptLink, profile: Profile) -> SshTransport:
+    """Return the transport over a link."""
     # What a person sets for their own eyes must not change what we read.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"
-    return SshTransport(link, prelude=prelude, login_shell=profile.login_shell if login_shell is None else login_shell)
+    return SshTransport(link, prelude=prelude, login_shell=profile.login_shell)

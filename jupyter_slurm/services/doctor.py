@@ -1,29 +1,24 @@
-"""The way to a cluster looked over, step by step: what works, what does not, and what to do about it."""
+"""A cluster looked over, step by step: what works, what does not, and what to do about it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from jupyter_slurm.domain.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
-from jupyter_slurm.services.carrier import link_of, over, way_of
 from jupyter_slurm.services.looks import job_folder, node_access, ports, python
 from jupyter_slurm.services.slurm import SlurmClient, text_of
-from jupyter_slurm.services.trial import LASTS, about_node, trial
+from jupyter_slurm.services.trial import about_node, trial
 from jupyter_slurm.services.where import Where, look
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.kept import KeptLink
-from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.prompts import Prompter
-from jupyter_slurm.transport.ssh.ssh_config import Host
-from jupyter_slurm.transport.ssh.survey import Hop, Walk, count_sessions, has_sftp, look_at_shell
+from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp, look_at_shell
 
-__all__ = ["TestJob", "examine"]
+__all__ = ["Visit"]
 
 _SLOW: Final = 3.0  # seconds that a command may take by the login shell; each connection waits for it a few times
 _FEW: Final = 4  # sessions; that many commands run at once
@@ -34,129 +29,60 @@ _PLACES: Final = (
     "for d in /usr/local/bin /usr/local/slurm*/bin /opt/slurm*/bin /opt/slurm/*/bin /opt/*/slurm*/bin "
     '/cm/shared/apps/slurm/*/bin /usr/slurm*/bin; do [ ! -x "$d/sbatch" ] || printf "%s\\n" "$d"; done'
 )
-_FOUND: Final = ("/bin/sh", "-c", "command -v sbatch")
+# Whether a login shell finds it; csh takes no -c after -l.
+_FOUND: Final = (
+    'case "$SHELL" in *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source '
+    '~/.login; which sbatch" ;; *) exec "$SHELL" -l -c "command -v sbatch" ;; esac >/dev/null 2>&1 </dev/null'
+)
 
 
-@dataclass(frozen=True)
-class TestJob:
-    """A short job that may be submitted.
-
-    Attributes
-    ----------
-    options : sequence of str
-        For sbatch.
-    agree : callable
-        Asks the person whether it may be.
-    """
-
-    options: Sequence[str]
-    agree: Callable[[str], Awaitable[bool]]
-
-
-async def examine(
-    profile: Profile,
-    prompter: Prompter,
-    tell: Callable[[Finding], None],
-    job: TestJob | None = None,
-    arrived: Callable[[Sequence[Hop]], Awaitable[bool]] | None = None,
-    *,
-    folder: str,
-) -> None:
-    """Walk the way to a cluster by a log-in of its own, and end it again.
-
-    Where OpenSSH carries, it walks by itself, and its log-in is the one that notebooks use.
+class Visit:
+    """What is looked at once we are there.
 
     Parameters
     ----------
     profile : Profile
         How the cluster is reached.
+    link, transport
+        The log-in, and what runs commands over it.
     prompter : Prompter
         Who can ask the person.
     tell : callable
-        Is given each finding as soon as it is known; from any thread.
-    job : TestJob, optional
-        None: nothing is submitted.
-    arrived : callable, optional
-        Is given the hosts when all have let us in; when it says that it has changed something there, the way is walked
-        once more.
-    folder : str
-        Private, on a local disk: where the log-ins of OpenSSH are.
+        Is given each finding as soon as it is known.
+    has_job : bool
+        Whether a test job is to follow, which sees more.
     """
-    try:
-        way = await way_of(profile)
-    except SlurmError as error:
-        tell(Finding("failed", "way", error.message, error.hint))
-        return
-    tell(Finding("ok", "way", " -> ".join(["this machine", *(host.name for host in way)])))
-    if profile.carrier == "openssh":
-        await _by_openssh(profile, way, prompter, tell, job, folder)
-        return
-    while True:
-        walk = Walk(way, lambda opened: personal_gate(prompter, opened), tell)
-        link = Link(way, walk.gate)
-        try:
-            try:
-                await link.connect()
-            except SlurmError as error:
-                tell(walk.failure(error))
-                return
-            if arrived is None or not await arrived(walk.hops):
-                await _Visit(profile, link, prompter, tell, job).look_around()
-                return
-            arrived = None
-        finally:
-            link.close()
-
-
-async def _by_openssh(
-    profile: Profile,
-    way: Sequence[Host],
-    prompter: Prompter,
-    tell: Callable[[Finding], None],
-    job: TestJob | None,
-    folder: str,
-) -> None:
-    link = link_of(profile, way, prompter, folder, lambda line: None)
-    try:
-        try:
-            await link.connect()
-        except SlurmError as error:
-            tell(Finding("failed", "log-in", error.message, error.hint))
-            return
-        tell(Finding("ok", "log-in", f"OpenSSH has logged in to {way[-1].label}"))
-        await _Visit(profile, link, prompter, tell, job).look_around()
-    finally:
-        link.close(keep=True)
-
-
-class _Visit:
-    """What is looked at once we are there."""
 
     def __init__(
         self,
         profile: Profile,
         link: KeptLink,
+        transport: Transport,
         prompter: Prompter,
         tell: Callable[[Finding], None],
-        job: TestJob | None = None,
+        *,
+        has_job: bool = False,
     ) -> None:
-        self._profile, self._link, self._prompter, self._tell, self._job = profile, link, prompter, tell, job
-        self._transport: Transport = over(link, profile)
+        self._profile, self._link, self._prompter, self._tell = profile, link, prompter, tell
+        self._transport, self._has_job = transport, has_job
         self._nodes: list[str] = []
 
-    async def look_around(self) -> None:
-        """Look at one thing after the other; what needs another that failed is left out."""
+    async def arrive(self) -> None:
+        """Look at the server and its shell, before others have sessions of this log-in."""
         # A log-in of OpenSSH may be in use by others, who have some of its sessions.
         shared = self._profile.carrier == "openssh"
         steps = (("sessions", self._sessions), ("shell", self._shell), ("SFTP", self._sftp))
         for about, step in steps[shared:]:
             if not await self._step(about, step):
                 return
+
+    async def look_around(self) -> bool:
+        """Look at one thing after the other; what needs another that failed is left out. False: no job can be tried."""
         try:
             where = await look(self._transport, self._profile, 0)
         except SlurmError as error:
             self._tell(Finding("failed", "shell", error.message, error.hint))
-            return
+            return False
         client = SlurmClient(self._transport, where, _QUESTION)
         answers = await self._step("Slurm", lambda: self._slurm(client)) and await self._step(
             "controller", lambda: self._controller(client, where)
@@ -166,8 +92,11 @@ class _Visit:
             await self._step("node access", lambda: self._access(client, where))
         self._tell(ports(*self._profile.ports))
         await self._step("Python", lambda: self._python(where))
-        if self._job is not None and answers and folder:
-            await self._step("test job", lambda: self._trial(client, where))
+        return answers and folder
+
+    async def try_job(self, options: Sequence[str]) -> None:
+        """Look at a node by a short job of its own."""
+        await self._step("test job", lambda: self._trial(options))
 
     async def _step(self, about: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -243,13 +172,9 @@ class _Visit:
     async def _remedy(self) -> str:
         """Find out what would put Slurm on the PATH."""
         if not self._profile.login_shell:
-            try:
-                done = await over(self._link, self._profile, login_shell=True).run(_FOUND)
-            except SlurmError:
-                pass
-            else:
-                if done.exit_code == 0:
-                    return "A login shell has it: write `login_shell = true` under [shell] in the profile."
+            done = await self._transport.run(["/bin/sh", "-c", _FOUND])
+            if done.exit_code == 0:
+                return "A login shell has it: write `login_shell = true` under [shell] in the profile."
         done = await self._transport.run(["/bin/sh", "-c", _PLACES])
         for place in text_of(done.stdout).splitlines()[:1]:
             return f"It lies in {place}: write `prelude = 'PATH={place}:$PATH'` under [shell] in the profile."
@@ -311,34 +236,27 @@ class _Visit:
         self._tell(await job_folder(self._transport, where, self._nodes))
 
     async def _python(self, where: Where) -> None:
-        self._tell(
-            await python(self._transport, where, self._profile, self._nodes, is_asked_there=self._job is not None)
-        )
+        self._tell(await python(self._transport, where, self._profile, self._nodes, is_asked_there=self._has_job))
 
     async def _access(self, client: SlurmClient, where: Where) -> None:
         running = [job for job in await client.queue() if job.state.is_running and job.nodes]
         if running:
             job = running[0]
             await self._reach(client, where, expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job))
-        elif self._job is None:
+        elif not self._has_job:
             self._ok("node access", "not looked at, since no job of yours runs; `--job` starts a short one for that")
 
     async def _reach(self, client: SlurmClient, where: Where, node: str, job: str) -> None:
         self._tell(await node_access(self._transport, where, self._profile, client, self._prompter, node, job))
 
-    async def _trial(self, client: SlurmClient, where: Where) -> None:
-        if self._job is None:
-            return
-        options = " ".join(self._job.options)
-        what = f"a job of one task{' with ' + options if options else ''}, for {LASTS} minutes at the most"
-        if not await self._job.agree(f"Submit a test job to {self._profile.name} ({what})?"):
-            self._ok("test job", "none was submitted")
-            return
+    async def _trial(self, options: Sequence[str]) -> None:
+        where = await look(self._transport, self._profile, 0)
+        client = SlurmClient(self._transport, where, _QUESTION)
 
         def told(text: str) -> None:
             self._ok("test job", text)
 
-        async with trial(client, where, self._job.options, python=self._profile.python, told=told) as report:
+        async with trial(client, where, options, python=self._profile.python, told=told) as report:
             for finding in about_node(report):
                 self._tell(finding)
             await self._reach(client, where, report.node, str(report.job.job))

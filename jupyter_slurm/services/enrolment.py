@@ -13,12 +13,15 @@ from jupyter_slurm.domain.script import quote_argv
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.carrier import way_of
 from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.identities import identities
+from jupyter_slurm.transport.ssh.key_probe import takes_key
+from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_agent import SshAgent
 from jupyter_slurm.transport.ssh.ssh_config import Host
-from jupyter_slurm.transport.ssh.survey import Hop
+from jupyter_slurm.transport.ssh.walk import Hop
 
-__all__ = ["Keys", "keys_for", "lacking", "let_in", "public_key_of"]
+__all__ = ["Admission", "Keys", "keys_for", "lacking", "let_in", "public_key_of"]
 
 # LINE BLOB MARK. A line that is commented out does not count; a last line without an end gets one first.
 _PUT: Final = r"""
@@ -74,21 +77,34 @@ def public_key_of(host: Host) -> str | None:
     return next((f"{path}.pub" for path in host.identity_files if os.path.exists(f"{path}.pub")), None)
 
 
-async def let_in(hop: Hop, public: str) -> bool:
-    """Have a host let a key in from now on; False: it is written there already.
+@dataclass(frozen=True)
+class Admission:
+    """What became of a key: whether it ``is_new`` there, and ``is_taken`` by the host (None: that is not known)."""
+
+    is_new: bool
+    is_taken: bool | None
+
+
+async def let_in(hops: Sequence[Hop], number: int, public: str, transport: Transport) -> Admission:
+    """Have a host let a key in from now on.
 
     Parameters
     ----------
-    hop : Hop
-        The host, which has let the person in otherwise.
+    hops : sequence of Hop
+        Those of the way, which have let the person in otherwise.
+    number : int
+        Which of them.
     public : str
         File of the public key.
+    transport : Transport
+        To the last one.
 
     Raises
     ------
     TransportError
         It cannot be written there.
     """
+    hop = hops[number]
     line = await asyncio.to_thread(_first_line, public)
     words = line.split()
     if len(words) < 2:
@@ -97,11 +113,16 @@ async def let_in(hop: Hop, public: str) -> bool:
         )
     mark = secrets.token_hex(8)
     script = f"set -- {quote_argv([line, words[1], mark])}\n{_PUT}"
-    code, said = await asyncio.to_thread(hop.run, script)
+    if hop.transport is None and hop is hops[-1]:
+        done = await transport.run(["/bin/sh", "-s"], stdin=script.encode("utf-8", "surrogateescape"))
+        code, said = done.exit_code, printable(done.stdout + done.stderr, 4000)
+    else:
+        code, said = await asyncio.to_thread(hop.run, script)
     if code == 0:
         for answer, is_new in ((f"{mark} added", True), (f"{mark} there", False)):
             if answer in said:
-                return is_new
+                before = hops[number - 1] if number else None
+                return Admission(is_new, await asyncio.to_thread(takes_key, hop, before, line))
     reason = said.replace(mark, "").strip()[-500:] or f"exit code {code}"
     raise TransportError(
         f"~/.ssh/authorized_keys on {hop.host.name} could not be written: {reason}",
@@ -114,7 +135,7 @@ def _first_line(path: str) -> str:
         return file.readline().strip()
 
 
-def lacking(hops: Sequence[Hop]) -> list[tuple[Hop, str]]:
-    """Return the hosts that take keys, but none of the person's, each with the public key for it, if there is one."""
-    found = [(hop, public_key_of(hop.host)) for hop in hops if hop.refused_keys]
-    return [(hop, public) for hop, public in found if public is not None]
+def lacking(hops: Sequence[Hop]) -> list[tuple[int, str]]:
+    """Return the numbers of hosts that take keys, but none of the person's, each with the public key for it."""
+    found = [(number, public_key_of(hop.host)) for number, hop in enumerate(hops) if hop.refused_keys]
+    return [(number, public) for number, public in found if public is not None]

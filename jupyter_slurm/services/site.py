@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import NotConnected, SlurmError
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
@@ -70,7 +71,8 @@ class Site:
         self.profile, self.desk = profile, Desk(profile.name, bus, clock=clock)
         self._new_cluster, self._bus, self._users = new_cluster, bus, users
         self._folder, self._poll_shortest, self._clock = folder, poll_shortest, clock
-        self._carried: Carried | None = None
+        self.carried: Carried | None = None
+        self.arrival: list[Finding] = []  # what the last log-in has found on its way; grows in another thread
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
         self._expiry: asyncio.TimerHandle | None = None
@@ -80,6 +82,11 @@ class Site:
     def is_connected(self) -> bool:
         """Whether a person is logged in; the link itself may be down for the moment."""
         return self._cluster is not None
+
+    @property
+    def since(self) -> float | None:
+        """When the person logged in, in seconds since the epoch; None: nobody is."""
+        return None if self._cluster is None or self.carried is None else self.carried.link.since or self._since
 
     @property
     def is_idle(self) -> bool:
@@ -97,8 +104,13 @@ class Site:
             )
         return self._cluster
 
-    async def connect(self) -> Cluster:
+    async def connect(self, first: Callable[[Carried], Awaitable[None]] | None = None) -> Cluster:
         """Log in, unless it is done; all who call meanwhile wait for the same log-in.
+
+        Parameters
+        ----------
+        first : callable, optional
+            Is given the log-in, when this call begins it, before anybody else uses it.
 
         Raises
         ------
@@ -108,11 +120,11 @@ class Site:
             It failed; whoever asks again tries again.
         """
         if self._cluster is not None:
-            if self._carried is not None:
-                await self._carried.connect()  # at once when the link is up
+            if self.carried is not None:
+                await self.carried.connect()  # at once when the link is up
             return self._cluster
         if self._connecting is None:
-            self._connecting = asyncio.create_task(self._log_in(), name=f"log in to {self.profile.name}")
+            self._connecting = asyncio.create_task(self._log_in(first), name=f"log in to {self.profile.name}")
             self._connecting.add_done_callback(self._over)
         connecting = self._connecting
         try:
@@ -131,7 +143,7 @@ class Site:
         if self._expiry is not None:
             self._expiry.cancel()
         cluster, self._cluster = self._cluster, None
-        carried, self._carried = self._carried, None
+        carried, self.carried = self.carried, None
         if cluster is not None:
             await cluster.stop()
         if carried is not None:
@@ -154,25 +166,32 @@ class Site:
         return {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY, **self._reached()}
 
     def _reached(self) -> dict[str, Any]:
-        hosts = list(self._carried.hosts) if self._carried else [self.profile.host]
+        hosts = list(self.carried.hosts) if self.carried else [self.profile.host]
         connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
         users = self._users() if self._cluster is not None else []
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
 
-    async def _log_in(self) -> Cluster:
+    async def _log_in(self, first: Callable[[Carried], Awaitable[None]] | None) -> Cluster:
         from jupyter_slurm.services.carrier import carry  # paramiko takes a while, and who stays here needs none
 
         self._become("connecting", "")
-        carried = await carry(self.profile, self.desk, self._told, self._folder)
+        self.arrival = arrival = list[Finding]()
+        carried = await carry(self.profile, self.desk, self._told, self._folder, arrival.append)
         try:
-            await carried.connect()
+            try:
+                await carried.connect()
+            except SlurmError as error:
+                arrival.append(carried.walk.failure(error))
+                raise
+            if first is not None:
+                await first(carried)
             where = await look(carried.transport, self.profile, self._poll_shortest)
             await make_own(carried.transport, where.folder)  # before what lies there is taken for our jobs
             cluster = await self._new_cluster(where, carried.transport)
         except BaseException:
             carried.transport.close()
             raise
-        self._carried, self._cluster = carried, cluster
+        self.carried, self._cluster = carried, cluster
         cluster.reached = self._reached
         if self.profile.max_age is not None:
             since = carried.link.since or self._clock()  # it may be older than this process

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,18 @@ class PlumbingCore:
 
     async def disconnect(self, cluster: str) -> dict[str, Any]:
         return self._cluster()
+
+    async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> dict[str, Any]:
+        return self.examination(cluster)
+
+    def examination(self, cluster: str) -> dict[str, Any]:
+        self._job(cluster, "1")
+        found = {"status": "ok", "about": "way", "said": "this machine", "todo": ""}
+        return {"findings": [found], "failed": False, "keyless": [{"host": "login", "public": "/k.pub"}]}
+
+    async def admit(self, cluster: str, host: str) -> dict[str, Any]:
+        self._job(cluster, "1")
+        return {"host": host, "public": "/k.pub", "is_new": True, "is_taken": None}
 
     def prompts(self) -> list[dict[str, Any]]:
         return self.desk.waiting()

@@ -6,7 +6,10 @@ import contextlib
 import json
 import os
 import pwd
+import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -102,3 +105,18 @@ def laptop(new_user: Callable[..., str], user_python: tuple[list[str], dict[str,
     yield person
     with contextlib.suppress(subprocess.TimeoutExpired):
         person.printed("agent", "stop")
+
+
+@pytest.fixture
+def own_agent(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Return an environment with settings and an agent of its own, which ends with the test; profiles are in ``sites``."""
+    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short: Unix sockets live there
+    places = {"state_dir": str(tmp_path / "state"), "runtime_dir": runtime, "job_root": str(tmp_path / "jobs")}
+    settings = {"sites": [str(tmp_path / "sites")], **places}
+    (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
+    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path)}
+    env.pop("SSH_AUTH_SOCK", None)
+    yield env
+    argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "agent", "stop"]
+    subprocess.run(argv, env=env, capture_output=True, timeout=60, check=False)
+    shutil.rmtree(runtime, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -48,7 +47,7 @@ class Said:
 
 
 @pytest.fixture
-def doctor(tmp_path: Path) -> Callable[..., Said]:
+def doctor(tmp_path: Path, own_agent: dict[str, str]) -> Callable[..., Said]:
     """``doctor(profile, answer=None)``: write the profile ``far`` and look it over; nobody is there without answers."""
 
     def run(
@@ -56,12 +55,10 @@ def doctor(tmp_path: Path) -> Callable[..., Said]:
     ) -> Said:
         (tmp_path / "sites").mkdir(exist_ok=True)
         (tmp_path / "sites" / "far.toml").write_text(profile)
-        settings = {"sites": [str(tmp_path / "sites")]}
-        (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
-        env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path)}
-        env.pop("SSH_AUTH_SOCK", None)
         argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "doctor", name, *options]
-        return _at_terminal(argv, env, answer) if answer else _alone(argv, env)
+        said = _at_terminal(argv, own_agent, answer) if answer else _alone(argv, own_agent)
+        _alone([*argv[:3], "agent", "stop"], own_agent)  # and with it the log-in
+        return said
 
     return run
 
@@ -320,14 +317,14 @@ def test_no_job_is_submitted_without_a_yes(doctor: Callable[..., Said], ssh_site
 
 
 @pytest.mark.slurm
-def test_a_job_that_nobody_waits_for_any_more_goes(laptop: Any, ssh_site: Site) -> None:
+def test_a_job_that_nobody_waits_for_any_more_goes(laptop: Any, ssh_site: Site, wait_for: Callable[..., Any]) -> None:
     laptop.knows(ssh_site)
     laptop.write("sites/far.toml", '[login]\nhost = "login"\n')
     dialogue = [("erification code", ssh_site.codes.next), ("yes/no.*yes\\]", ""), ("is submitted", "\x03")]
     said = laptop.slurm("doctor", "far", "--job", "--sbatch=--hold", dialogue=dialogue)
     assert said.code == 130, said.text
     question = ("squeue", "--noheader", "--name=jupyter-slurm-doctor", "--states=PD,R", "--format=%A")
-    assert ssh_site.slurm.run(*question).stdout == ""
+    wait_for(lambda: ssh_site.slurm.run(*question).stdout == "", "the agent to cancel it")
 
 
 @pytest.mark.slurm
@@ -360,7 +357,7 @@ def test_the_key_of_a_node_is_asked_about(laptop: Any, ssh_site: Site) -> None:
     options = ("--submit", "--sbatch=--nodelist=node2")
     said = laptop.slurm("doctor", "far", *options, dialogue=[code, ("node2(.*\n)*.*remember this key", "no")])
     assert "warning  node access: node2 is reached by a step of the job" in said.text
-    said = laptop.slurm("doctor", "far", *options, dialogue=[code, ("node2(.*\n)*.*remember this key", "yes")])
+    said = laptop.slurm("doctor", "far", *options, dialogue=[("node2(.*\n)*.*remember this key", "yes")])
     assert "ok       node access: node2 is reached by ssh" in said.text
     assert ssh_site.nodes["node2"].known_hosts_lines().split()[2] in known.read_text()
 
@@ -371,13 +368,44 @@ def test_a_log_in_of_openssh_is_the_one_that_notebooks_use(laptop: Any, ssh_site
     laptop.write("sites/far.toml", '[login]\nhost = "login"\ncarrier = "openssh"\n')
     said = laptop.slurm("doctor", "far", "--submit", dialogue=[("erification code", ssh_site.codes.next)])
     assert said.code == 0, said.text
-    assert "ok       log-in: OpenSSH has logged in to login" in said.text
+    assert re.search(r"ok +gateway, reached: gateway .* answers after", said.text)
+    known = laptop.ssh / "known_hosts"
+    for number, host in ((1, "gateway"), (3, "login")):
+        assert f"{host}, host key: known ({known}, line {number}): ED25519 SHA256:" in said.text
+    key = f"{ssh_site.user} is let in by key {laptop.ssh / 'key'}"
+    assert f"gateway, log-in: {key} and questions of the host (OpenSSH_" in said.text
+    assert f"login, log-in: {key} (OpenSSH_" in said.text
     assert "is reached by ssh" in said.text
     assert laptop.printed("connect", "far").returncode == 0, "nobody is asked again"
     assert laptop.printed("disconnect", "far").returncode == 0
     declined = laptop.printed("doctor", "far")
     assert declined.returncode == 1
-    assert "failed   log-in: " in declined.stdout
+    assert "failed   gateway, log-in: " in declined.stdout
+    assert "ok       gateway, host key: " in declined.stdout
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
+def test_one_log_in_serves_it_and_what_follows(laptop: Any, ssh_site: Site, carrier: str) -> None:
+    laptop.knows(ssh_site)
+    laptop.write("sites/far.toml", f'[login]\nhost = "login"\ncarrier = "{carrier}"\n')
+    said = laptop.slurm("doctor", "far", dialogue=[("erification code", ssh_site.codes.next)])
+    assert said.code == 0, said.text
+    again = laptop.printed("doctor", "far")
+    assert again.returncode == 0, "nobody is asked"
+    assert "ok       log-in: that of 2" in again.stdout
+    assert "ok       gateway, log-in: " in again.stdout, "what was found then"
+    assert laptop.printed("jobs", "--cluster", "far").returncode == 0
+    assert laptop.printed("disconnect", "far").returncode == 0
+
+
+def test_openssh_says_at_which_host_it_ended(doctor: Callable[..., Said], tmp_path: Path) -> None:
+    """Hosts that do not answer, or are not known by name."""
+    (tmp_path / "config").write_text("Host login\n    HostName nowhere.invalid\n")
+    said = doctor(profile_of(tmp_path / "config", more='carrier = "openssh"\n'))
+    (failed,) = said.lines("failed")
+    assert failed.startswith("login, reached: ")
+    assert "nowhere.invalid" in failed
 
 
 @pytest.mark.slurm

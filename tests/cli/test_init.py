@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import stat
@@ -24,17 +23,13 @@ Script = list[tuple[str, Any]]
 
 
 @pytest.fixture
-def init(tmp_path: Path) -> Callable[..., Said]:
+def init(own_agent: dict[str, str]) -> Callable[..., Said]:
     """``init(dialogue, *words)``: answer questions in their order; return what was said."""
 
     def run(dialogue: Script, *words: str) -> Said:
-        settings = {"sites": [str(tmp_path / "sites")]}
-        (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
-        env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path)}
-        env.pop("SSH_AUTH_SOCK", None)
         argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "init", *words]
         # ssh-keygen asks at the controlling terminal
-        return converse(["setsid", "--ctty", "--wait", *argv], env, dialogue, timeout=60)
+        return converse(["setsid", "--ctty", "--wait", *argv], own_agent, dialogue, timeout=60)
 
     return run
 
@@ -59,7 +54,6 @@ def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) ->
         ("Enter passphrase", passphrase),
         ("Enter same passphrase again", passphrase),
         *[("remember this key", "yes"), ("Password for", site.password)] * 2,
-        *[("Passphrase for", passphrase)] * 2,
     ]
     said = laptop.slurm("init", dialogue=dialogue, timeout=150)
     assert said.code == 0, said.text
@@ -68,8 +62,11 @@ def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) ->
     assert f"{gateway} lets it in from now on" in said.text
     assert "login knows it" in said.text, "homes are shared here"
     key = laptop.ssh / "id_ed25519"
+    assert laptop.printed("jobs", "--cluster", "far").returncode == 0, "that log-in serves what follows"
+    laptop.printed("disconnect", "far")
+    again = laptop.slurm("doctor", "far", dialogue=[("Passphrase for", passphrase)] * 2)
     for host in (gateway, "login"):
-        assert f"{host}, log-in: {site.user} is let in by key {key}" in said.text
+        assert f"{host}, log-in: {site.user} is let in by key {key}" in again.text
     jump = [f"{site.user}@{gateway}"]
     written = tomllib.loads((laptop.home / "sites" / "far.toml").read_text())
     assert written == {"login": {"host": "login", "user": site.user, "jump": jump}}
@@ -92,6 +89,8 @@ def test_who_has_all_of_it_answers_three_questions_and_the_host(laptop: Any, ssh
     said = laptop.slurm("init", dialogue=dialogue)
     assert said.code == 0, said.text
     assert said.text.count("erification code") == 1
+    after = [laptop.printed(*words).returncode for words in (("doctor", "far"), ("connect", "far"))]
+    assert after == [0, 0], "one code serves all of it"
     assert "(yes/no)" not in said.text.partition("Is that right")[2].partition("\n")[2], "nobody is offered a key"
     assert tomllib.loads((laptop.home / "sites" / "far.toml").read_text()) == {"login": {"host": "login"}}
 
@@ -116,7 +115,6 @@ def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
     said = laptop.slurm("init", "far", *options, dialogue=[*passwords, *offers])
     assert "gateway goes without it" in said.text
     assert "login lets it in from now on" in said.text
-    assert f"login, log-in: {site.user} is let in by key {laptop.ssh / 'key'}" in said.text
     assert keys.read_text().splitlines()[1:] == ["ssh-rsa AAAA x", (laptop.ssh / "key.pub").read_text().strip()]
 
     # Once more: it is there, but others may write to it, so that sshd does not take it.
@@ -233,3 +231,23 @@ def test_hosts_are_those_that_the_configuration_names(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(text)
     assert host_names(str(tmp_path / "config")) == ["a", "b", "arandu", "gate way"]
     assert host_names(str(tmp_path / "none")) == []
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_openssh_gives_the_login_node_a_key(laptop: Any, ssh_host: Callable[..., SshHost]) -> None:
+    """By the log-in that it has made, which stays."""
+    host = ssh_host(name="far-host", options={"PasswordAuthentication": "yes", "UsePAM": "no"}, users=[laptop.user])
+    (host.etc / "authorized_keys.d" / laptop.user).unlink()
+    laptop.write(".ssh/known_hosts", host.known_hosts_lines())
+    password = secrets.token_hex(8)
+    subprocess.run(["chpasswd"], input=f"{laptop.user}:{password}", text=True, check=True)
+    ready = laptop.write("ready.toml", f'[login]\nhost = "{host.address}"\ncarrier = "openssh"\n')
+    dialogue: Script = [("Password for", password)]
+    options = ("--profile", str(ready), "--user", laptop.user, "--key", "yes", "--no-passphrase")
+    said = laptop.slurm("init", "far", *options, dialogue=dialogue)
+    assert f"{host.address} lets it in from now on" in said.text
+    assert laptop.printed("disconnect", "far").returncode == 0
+    again = laptop.printed("doctor", "far")
+    key = laptop.ssh / "id_ed25519"
+    assert f"log-in: {laptop.user} is let in by key {key} (OpenSSH_" in again.stdout

@@ -25,7 +25,7 @@ from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.stream import ChannelStream
 
-__all__ = ["PACKET", "WINDOW", "Chain", "Gate"]
+__all__ = ["PACKET", "WINDOW", "Chain", "Gate", "tcp"]
 
 WINDOW = 4 << 20  # bytes: long links are filled; more makes the far sshd burn its processor
 PACKET = 32 << 10  # bytes
@@ -79,7 +79,7 @@ class Chain:
     """
 
     def __init__(self, way: Sequence[Host], gate: Gate, reach: Callable[[Host, float], Any] | None = None) -> None:
-        self._way, self._gate, self._reach = tuple(way), gate, reach or _tcp
+        self._way, self._gate, self._reach = tuple(way), gate, reach or tcp
         self._hops: list[paramiko.Transport] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
@@ -221,7 +221,8 @@ class Chain:
         return ours
 
 
-def _tcp(host: Host, timeout: float) -> socket.socket:
+def tcp(host: Host, timeout: float) -> socket.socket:
+    """Return a connection from here to a host, as its entry in ``~/.ssh/config`` wants it."""
     wanted = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(host.address_family, socket.AF_UNSPEC)
     reason: OSError | None = None
     for family, kind, protocol, _, address in socket.getaddrinfo(host.hostname, host.port, wanted, socket.SOCK_STREAM):

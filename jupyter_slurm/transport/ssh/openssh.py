@@ -54,13 +54,21 @@ class Master:
         Private, on a local disk: where the control sockets of our own masters are.
     max_age : float or None
         Seconds after which a log-in ends.
+    heard : callable
+        Is given what OpenSSH says while it logs in.
     """
 
     def __init__(
-        self, target: Target, way: Sequence[Host], asker: Asker, folder: str, max_age: float | None = None
+        self,
+        target: Target,
+        way: Sequence[Host],
+        asker: Asker,
+        folder: str,
+        max_age: float | None = None,
+        heard: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._target, self._way, self._asker, self._max_age = target, tuple(way), asker, max_age
-        self._own = os.path.join(folder, _stem(target, way))
+        self._own, self._heard = os.path.join(folder, _stem(target, way)), heard
         self._path, self._process, self._is_closed = "", 0, False
         self._login: Login | None = None
         self._watch: Control | None = None
@@ -123,7 +131,7 @@ class Master:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._own)
             idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
-            self._login = login = Login(self._target, self._way, self._asker, self._own, idle)
+            self._login = login = Login(self._target, self._way, self._asker, self._own, idle, self._heard)
             if self._has_left():
                 login.close()
             login.run()
@@ -330,6 +338,8 @@ class OpenSshLink(KeptLink):
         Private, on a local disk, with a short name.
     max_age : float, optional
         Seconds after which a log-in ends, also one that was made by an earlier process of ours.
+    heard : callable, optional
+        Is given what OpenSSH says while it logs in; from another thread.
     **options
         As for :class:`KeptLink`.
     """
@@ -344,16 +354,18 @@ class OpenSshLink(KeptLink):
         folder: str,
         *,
         max_age: float | None = None,
+        heard: Callable[[str], None] = lambda text: None,
         **options: Any,
     ) -> None:
         super().__init__(way[-1].name, **options)
+        self._heard = heard
         self._target, self._way, self._folder, self._max_age = target, tuple(way), folder, max_age
         self._prompter = prompter
 
     def new_connection(self) -> Master:
         """Return a master that is not open yet."""
         asker = Asker(self._prompter, asyncio.get_running_loop())
-        return Master(self._target, self._way, asker, self._folder, self._max_age)
+        return Master(self._target, self._way, asker, self._folder, self._max_age, self._heard)
 
 
 def kept_path(target: Target, way: Sequence[Host], folder: str) -> str:

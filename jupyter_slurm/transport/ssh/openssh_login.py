@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from importlib import resources
@@ -90,11 +90,21 @@ class Login:
         The control socket that there will be; its folder is private, and files beside it with that name are ours.
     idle : float
         Seconds after which a master that nobody uses ends by itself.
+    heard : callable, optional
+        Is given what OpenSSH says with ``-v``, as it says it.
     """
 
-    def __init__(self, target: Target, way: Sequence[Host], asker: Asker, path: str, idle: float) -> None:
+    def __init__(
+        self,
+        target: Target,
+        way: Sequence[Host],
+        asker: Asker,
+        path: str,
+        idle: float,
+        heard: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._target, self._way, self._asker = target, tuple(way), asker
-        self._path, self._idle = path, idle
+        self._path, self._idle, self._heard, self._told = path, idle, heard, 0
         self._log, self._desk_path = f"{path}.log", os.path.join(os.path.dirname(path), secrets.token_hex(5))
         self._questions = Questions(way)
         self._lock = threading.Lock()
@@ -195,6 +205,8 @@ class Login:
                 before, size = size, os.stat(self._log).st_size
                 if size != before or self._open:
                     changed = time.monotonic()
+                if size != before:
+                    self._pass_on()
                 quiet = time.monotonic() - changed
                 if quiet > _SILENCE:
                     raise self._failure("no answer")
@@ -204,9 +216,18 @@ class Login:
                     self._declined.set()
         finally:
             notice.end()
+            self._pass_on()
         self._give_up_if_told()
         if process.returncode != 0:
             raise self._failure("")
+
+    def _pass_on(self) -> None:
+        """Let others hear what was said since the last time."""
+        with open(self._log, "rb") as file:
+            file.seek(self._told)
+            data = file.read(1 << 20)
+        self._told += len(data)
+        self._heard(data.decode("utf-8", "replace"))
 
     def _give_up_if_told(self) -> None:
         if self._broken is not None:

@@ -21,7 +21,9 @@ __all__ = ["Asked", "Questions", "failure", "said_in"]
 
 Meaning = Literal["secret", "host-key", "confirm", "notice"]
 
-_DEBUG: Final = re.compile(r"debug[123]: .*|Authenticated to .*|Transferred: .*|Bytes per second: .*|OpenSSH_.*")
+_DEBUG: Final = re.compile(
+    r"debug[123]: .*|Authenticated (?:to|using|with) .*|Transferred: .*|Bytes per second: .*|OpenSSH_.*"
+)
 _AGAIN: Final = "That was not accepted. Try again."
 _KEY: Final = re.compile(r"(\S+) key fingerprint is ((?:SHA256|MD5):[^\s]+?)\.?$", re.MULTILINE)
 _TYPED: Final = re.compile(r"^debug1: Next authentication method: (?:password|keyboard-interactive)", re.MULTILINE)

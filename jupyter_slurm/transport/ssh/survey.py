@@ -1,4 +1,4 @@
-"""A connection looked at while it is made, and what its server and the login shell there are like."""
+"""What the server of a connection and the login shell there are like."""
 
 from __future__ import annotations
 
@@ -7,147 +7,22 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import paramiko
 
-from jupyter_slurm.domain.findings import Finding
-from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
-from jupyter_slurm.transport.ssh.chain import Gate
 from jupyter_slurm.transport.ssh.kept import KeptLink
-from jupyter_slurm.transport.ssh.known_hosts import judge
 from jupyter_slurm.transport.ssh.prompts import printable
-from jupyter_slurm.transport.ssh.ssh_config import Host
 
-__all__ = ["Hop", "ShellLook", "Walk", "count_sessions", "has_sftp", "look_at_shell"]
+__all__ = ["ShellLook", "count_sessions", "has_sftp", "look_at_shell"]
 
 _CHANNEL: Final = 30.0  # seconds
 _PATIENCE: Final = 10.0
 _NOISE: Final = 1 << 20  # bytes
-
-
-class Walk:
-    """Watch how a way is walked, and tell of each step: the host is reached, it is the right one, it lets us in.
-
-    Parameters
-    ----------
-    way : sequence of Host
-        The hosts.
-    new_gate : callable
-        Given what hears how a host was entered, returns who decides; its calls are passed on.
-    tell : callable
-        Is given what was found; from another thread.
-    clock : callable, optional
-        Seconds.
-
-    Attributes
-    ----------
-    hops : list of Hop
-        The hosts that have let us in so far.
-    """
-
-    def __init__(
-        self,
-        way: Sequence[Host],
-        new_gate: Callable[[Callable[[Host, tuple[str, ...]], None]], Gate],
-        tell: Callable[[Finding], None],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._way, self._tell, self._clock = tuple(way), tell, clock
-        self._hop, self._step, self._since = 0, "reached", clock()
-        self._opened: dict[Host, tuple[str, ...]] = {}
-        self._inner = new_gate(self._opened.__setitem__)
-        self.gate = Gate(self._verify, self._login, self._inner.key_types)
-        self.hops: list[Hop] = []
-
-    def failure(self, error: SlurmError) -> Finding:
-        """Return what it means that the walk ended with an error."""
-        host, todo = self._way[min(self._hop, len(self._way) - 1)], error.hint
-        if isinstance(error.__cause__, socket.gaierror):
-            todo = (
-                "Is the name right (`host` in the profile, HostName in ~/.ssh/config)? Is this machine on line, and in "
-                "the VPN where the site wants that?"
-            )
-        return Finding("failed", f"{host.name}, {self._step}", error.message, todo)
-
-    def _verify(self, host: Host, key: paramiko.PKey) -> None:
-        self._ok(host, f"{host.label} answers after {self._clock() - self._since:.2f} s")
-        self._step = "host key"
-        certificate = getattr(key, "public_blob", None)
-        before = judge(host, certificate.key_blob if certificate is not None else key.asbytes())
-        self._inner.verify(host, key)
-        where = f"{before.entry.file}, line {before.entry.line}" if before.entry else "known_hosts from now on"
-        self._ok(host, f"known ({where}): {before.key_type} {before.fingerprint}")
-        self._step = "log-in"
-
-    def _login(self, host: Host, transport: paramiko.Transport) -> None:
-        self._inner.login(host, transport)
-        hop = Hop(host, self._opened.get(host, ()), transport)
-        how = f" by {' and '.join(hop.accepted)}" if hop.accepted else ""
-        self._ok(host, f"{host.user} is let in{how} ({printable(transport.remote_version, 100)})")
-        if self._hop < len(self._way):
-            self.hops.append(hop)
-        self._hop, self._step, self._since = self._hop + 1, "reached", self._clock()
-
-    def _ok(self, host: Host, said: str) -> None:
-        if self._hop < len(self._way):  # a connection that breaks later and is made again is another matter
-            self._tell(Finding("ok", f"{host.name}, {self._step}", said))
-
-
-@dataclass(frozen=True)
-class Hop:
-    """A host of a way that has let us in.
-
-    Attributes
-    ----------
-    host : Host
-    tried : tuple of str
-        What it was shown, and what became of it: ``key PATH: accepted`` …
-    transport : paramiko.Transport
-        The connection to it.
-    """
-
-    host: Host
-    tried: tuple[str, ...]
-    transport: paramiko.Transport
-
-    @property
-    def accepted(self) -> list[str]:
-        """What it accepted: ``key PATH``, ``certificate PATH``, ``password`` …"""
-        return [line.removesuffix(": accepted") for line in self.tried if line.endswith(": accepted")]
-
-    @property
-    def refused_keys(self) -> bool:
-        """Whether it takes keys, and took none of the person's."""
-        shown = [line for line in self.tried if line.startswith(("key ", "certificate "))]
-        return any(": refused" in line for line in shown) and not any(line.endswith(": accepted") for line in shown)
-
-    def run(self, script: str, timeout: float = 30.0) -> tuple[int, str]:
-        """Run text in ``/bin/sh`` there, whatever the login shell; return the exit code and what was printed. Blocks.
-
-        Raises
-        ------
-        TransportError
-            No command runs there, or it does not end in time.
-        """
-        out = b""
-        try:
-            with contextlib.closing(self.transport.open_session(timeout=timeout)) as channel:
-                channel.settimeout(timeout)
-                channel.set_combine_stderr(True)
-                channel.exec_command("exec /bin/sh -s")
-                channel.sendall(script.encode("utf-8", "surrogateescape"))
-                channel.shutdown_write()
-                while len(out) < _NOISE and (data := channel.recv(1 << 16)):
-                    out += data
-                code = channel.recv_exit_status() if channel.status_event.wait(timeout) else -1
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            raise TransportError(f"no command runs on {self.host.label}: {printable(str(error), 300)}") from error
-        return code, printable(out, 4000).strip()
 
 
 @dataclass(frozen=True)
