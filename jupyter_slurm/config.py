@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from traitlets import Bool, Enum, Float, Integer, List, TraitError, Unicode, default
+from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
 
@@ -71,6 +71,9 @@ class Settings(Configurable):
         268_435_456,
         min=0,
         help="Bytes of variables that may travel with a cell (in=), and of each one that comes back.",
+    ).tag(config=True)
+    environments = Dict(
+        help="Environments of jobs on this machine's Slurm by name (env=NAME), as [env.NAME] of a profile has them."
     ).tag(config=True)
     live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
 

@@ -191,7 +191,7 @@ def _header_word(text: str, number: int) -> tuple[str, int]:
     return "".join(word), at
 
 
-def job_script(argv: Sequence[str], *, header: str = "") -> str:
+def job_script(argv: Sequence[str], *, header: str = "", environment: str = "") -> str:
     """Return the batch script that runs a program with the script's own arguments.
 
     Parameters
@@ -200,13 +200,18 @@ def job_script(argv: Sequence[str], *, header: str = "") -> str:
         The interpreter (a path or a name) and its first arguments.
     header : str
         Text whose ``#SBATCH`` lines are taken over.
+    environment : str
+        Shell text (bash) that makes the environment; see :class:`jupyter_slurm.domain.environments.Environment`.
 
     Returns
     -------
     str
-        A POSIX shell script. Where the node does not have the interpreter, it says so in plain words and exits 127.
+        A shell script: POSIX, of bash where there is an environment. Where the node does not have the interpreter, it
+        says so in plain words and exits 127.
     """
-    lines = ["#!/bin/sh", *header_lines(header)]
+    lines = ["#!/bin/bash" if environment else "#!/bin/sh", *header_lines(header)]
+    if environment:
+        lines.append(f"{{\n{environment}}} >&2")  # what it prints is no output of the cell
     python = quote_argv(argv[:1])
     lines += [
         f"if ! command -v {python} >/dev/null 2>&1; then",

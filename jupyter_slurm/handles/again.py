@@ -105,6 +105,8 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
         changed(cluster, record["options"], text, changes) if changes else record["options"],
         record["args"],
         python=record.get("python"),
+        env=record.get("env"),
+        default_python=record.get("default_python"),
         filename=record.get("filename"),
         script_name=None if is_python else record["script"],
         values=Same(record["values"]) if record.get("values") else None,

@@ -47,6 +47,10 @@ class Submission:
         The variables that travel with a Python cell.
     sweep : Sweep or None
         The parameters of the tasks of an array.
+    env : str or None
+        The environment of the job, by name or folder.
+    default_python : str or None
+        With ``env``: the interpreter where neither ``python`` nor the environment names one.
     again : str or None
         Key of the job that is repeated.
     cwd : str or None
@@ -62,6 +66,8 @@ class Submission:
     script_name: str | None = None
     values: Parcel | Same | None = None
     sweep: Sweep | None = None
+    env: str | None = None
+    default_python: str | None = None
     again: str | None = None
     cwd: str | None = None
 
@@ -79,6 +85,8 @@ class Submission:
             "script_name": self.script_name,
             "values": values,
             "sweep": self.sweep.as_dict() if self.sweep else None,
+            "env": self.env,
+            "default_python": self.default_python if self.env else None,
             "again": self.again,
         }
         around = context(cluster)

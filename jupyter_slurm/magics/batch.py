@@ -39,6 +39,7 @@ FILE_WORDS = {
     "afternotok": True,
     "afterany": True,
     "as": True,
+    "env": True,
     "show": False,
     "sweep": True,
     "wait": False,
@@ -91,7 +92,8 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         cell,
         parsed.options,
         parsed.args,
-        python=_python(parsed, cluster) if kind == "python" else None,
+        **(_pythons(parsed, cluster) if kind == "python" else {}),
+        env=parsed.words.get("env"),
         filename=_cell_name(shell) if kind == "python" else None,
         values=_parcel(parsed, namespace),
         sweep=_sweep(parsed, namespace),
@@ -137,7 +139,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
-    sweep = _sweep(parsed, namespace)
+    sweep, env = _sweep(parsed, namespace), parsed.words.get("env")
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
@@ -145,7 +147,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
                 f"--wrap is the script already; {parsed.rest[0]!r} would be another one.", hint="Leave one out."
             )
         text = _WRAPPER.format(wrapped[-1])
-        submission = Submission("script", text, _without_wrap(parsed), script_name="wrap", sweep=sweep)
+        submission = Submission("script", text, _without_wrap(parsed), script_name="wrap", sweep=sweep, env=env)
     elif not parsed.rest:
         raise UsageError("There is no script.", hint="%sbatch [options] job.sh [arguments]; for a cell: %%sbatch")
     else:
@@ -153,7 +155,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         text = _read(path)
         _warn_of_ignored(text, "script")
         name = os.path.basename(path)
-        submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=name, sweep=sweep)
+        submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=name, sweep=sweep, env=env)
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 
@@ -224,6 +226,13 @@ def _check(parsed: MagicLine, *, wrap: bool = False) -> None:
     name = parsed.words.get("as")
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
+
+
+def _pythons(parsed: MagicLine, cluster: Cluster) -> dict[str, str]:
+    """Return the interpreter for a Python cell; with ``env=``, what is not named is the environment's to say."""
+    python = _python(parsed, cluster)
+    is_open = "env" in parsed.words and "python" not in parsed.words
+    return {"default_python" if is_open else "python": python}
 
 
 def _python(parsed: MagicLine, cluster: Cluster) -> str:

@@ -21,6 +21,7 @@ Words (ours have no dashes, Slurm's have):
     in=x,f        send variables, functions and classes along with a Python cell
     out=y         bring variables back, with `wait` or job.wait(); job.result() and job.outputs give them, too
     python=PATH   the Python of the node that runs a Python cell
+    env=NAME      the environment of the job: a name of the profile ([env.NAME]), or the folder of a venv or of conda
     sweep=lr:1e-4,1e-3;gamma:0.9,1
                   one array with a task for each combination; lr, gamma and task_index are variables of a Python cell,
                   and environment variables of a script. `zip` beside it: the first with the first, and so on.

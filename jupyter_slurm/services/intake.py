@@ -14,6 +14,7 @@ from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, 
 from jupyter_slurm.services import submission
 from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.environments import Environments
 from jupyter_slurm.services.jobdir import dump, is_key
 from jupyter_slurm.services.origin import Origins
 from jupyter_slurm.services.ownership import read_own
@@ -61,6 +62,7 @@ class Intake:
         self._shelf, self._settler, self._tracker = shelf, settler, tracker
         self._folder, self._transport = tracker.folder, client.transport
         self._origins = Origins(tracker)
+        self._environments = Environments(where, client.transport, tracker.clock)
         self._is_prepared = False
         self._hosts: list[str] | None = None
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
@@ -94,10 +96,15 @@ class Intake:
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
-        plan = submission.make_plan(self._folder, runner, table, asked, context, self._tracker.clock(), version)
+        prepared = None
+        if asked.get("env"):
+            prepared = await self._environments.prepare(asked, context)
+            context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
+        now = self._tracker.clock()
+        plan = submission.make_plan(self._folder, runner, table, asked, context, now, version, prepared)
         plan.record["user"] = self._where.user
         plan = replace(plan, values=await self._values(asked))
-        warnings = await self._doubts(asked.get("python")) if asked["kind"] == "python" else []
+        warnings = await self._doubts((plan.record.get("cell") or {}).get("python"))
         if asked.get("dry_run"):
             return {
                 "argv": plan.argv,

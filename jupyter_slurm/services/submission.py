@@ -21,6 +21,7 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services import sweeping
+from jupyter_slurm.services.environments import Prepared, is_failure
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
 from jupyter_slurm.transport.base import Context, Once, Transport
@@ -53,6 +54,7 @@ class Plan:
     script: bytes
     record: dict[str, Any]
     values: bytes = b""
+    wrapper: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -98,6 +100,7 @@ def make_plan(
     context: Context,
     now: float,
     version: tuple[int, int] | None = None,
+    prepared: Prepared | None = None,
 ) -> Plan:
     """Work out what a submission means.
 
@@ -117,6 +120,8 @@ def make_plan(
         Seconds since the epoch.
     version : (major, minor), optional
         Of sbatch there.
+    prepared : Prepared, optional
+        The environment of the job, where one was asked for.
 
     Raises
     ------
@@ -129,10 +134,11 @@ def make_plan(
     python = asked["kind"] == "python"
     header = header_options(asked["text"])
     if python:
-        interpreter = asked.get("python")
+        interpreter = prepared.python if prepared else asked.get("python")
         if not interpreter:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        script = job_script([interpreter, "-u", runner, job.path], header=asked["text"])
+        activation = prepared.environment.activation() if prepared else ""
+        script = job_script([interpreter, "-u", runner, job.path], header=asked["text"], environment=activation)
         name = script_name(asked.get("label"), "cell.py")
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
@@ -141,6 +147,9 @@ def make_plan(
     script = sweep.script or script
     defaults, outputs = _outputs(job, chosen)
     defaults += sweep.options
+    if prepared:
+        prepared.check(chosen.get("export") or (context.env or {}).get("SBATCH_EXPORT"), asked["kind"])
+        defaults += prepared.options(chosen)
     argv = ["sbatch", "--parsable", *defaults, *options, job.file(name), *args]
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -153,7 +162,7 @@ def make_plan(
         "script": name,
         "argv": argv,
         "work_dir": _work_dir(context.cwd, chosen.get("chdir")),
-        "asked": {"options": options, "args": args, "cwd": context.cwd, "python": asked.get("python")},
+        "asked": {"options": options, "args": args, "cwd": context.cwd, **_environment_asked(asked)},
         "notebook": (asked.get("origin") or {}).get("notebook"),
         "resubmitted_from": asked.get("again"),
         "slurm_version": list(version) if version else None,
@@ -170,12 +179,22 @@ def make_plan(
         record["cell"] = {
             "source": asked["text"],
             "filename": asked.get("filename") or "<cell>",
-            "python": asked["python"],
+            "python": interpreter,
         }
         if asked.get("values"):
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
     record |= sweep.record
-    return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record, files=sweep.files)
+    wrapper: tuple[str, ...] = ()
+    if prepared:
+        record["environment"] = prepared.environment.as_dict()
+        wrapper = () if python else prepared.wrapper()
+    return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record, wrapper=wrapper, files=sweep.files)
+
+
+def _environment_asked(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said of the environment, which is looked for anew when the job is submitted again."""
+    names = ("python", "env", "default_python") if asked.get("env") else ("python",)
+    return {name: asked.get(name) for name in names}
 
 
 def _check_text(words: Sequence[str]) -> None:
@@ -263,7 +282,7 @@ def _literal(path: str) -> str:
 async def execute(transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float) -> Answer | None:
     """Execute sbatch once more; None when its answer is not known within ``timeout`` seconds (it may still come)."""
     try:
-        once = await transport.start_once(plan.folder.answer(attempt), plan.argv, context=context)
+        once = await transport.start_once(plan.folder.answer(attempt), [*plan.wrapper, *plan.argv], context=context)
     except FileExistsError:
         return None  # it was executed before, by us or by another agent: what it left is looked at
     return await answer_of(once, plan, timeout)
@@ -274,7 +293,7 @@ async def begin(transport: Transport, plan: Plan, context: Context) -> Once:
     files = {plan.record["script"]: plan.script, "job.json": dump(plan.record), **plan.files}
     if plan.values:
         files["in.values"] = plan.values
-    return await transport.start_once(plan.folder.answer(1), plan.argv, files=files, context=context)
+    return await transport.start_once(plan.folder.answer(1), [*plan.wrapper, *plan.argv], files=files, context=context)
 
 
 async def answer_of(once: Once, plan: Plan, timeout: float) -> Answer | None:
@@ -301,6 +320,8 @@ def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) 
 def refusal(answer: Answer, argv: Sequence[str]) -> SlurmError:
     """Return what sbatch's own no means for the person."""
     said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
+    if is_failure(answer.exit_code, said):
+        return UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
     return SubmitRefused(
         f"sbatch refused the job: {said}",

@@ -8,12 +8,13 @@ import posixpath
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment import submission_environment
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.about import cluster_id
-from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.sites.profile import Profile, check_environments
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Where", "at_site", "here", "look"]
@@ -41,6 +42,8 @@ class Where:
         Seconds between two looks at the queue.
     is_far : bool
         It is reached over SSH: environments are additions to that of the far shell.
+    environments : mapping
+        Those of jobs that have names, as they are described.
     """
 
     id: str
@@ -53,6 +56,7 @@ class Where:
     path: str | None = None
     poll_shortest: float = 10.0
     is_far: bool = False
+    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
@@ -75,6 +79,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
         slurm_conf,
         path,
         settings.poll_shortest,
+        environments=check_environments(settings.environments, "c.Settings.environments"),
     )
 
 
@@ -95,6 +100,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         None,
         max(profile.poll_shortest, poll_shortest),
         is_far=True,
+        environments=profile.environments,
     )
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -16,10 +16,11 @@ import fastjsonschema
 
 from jupyter_slurm.errors import ConfigError
 
-__all__ = ["Profile", "list_profiles", "load_profile", "parse_profile"]
+__all__ = ["Profile", "check_environments", "list_profiles", "load_profile", "parse_profile"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LARGEST = 1_000_000
+_ENVIRONMENT = 'The README, "Environments", shows what one may have.'
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Profile:
         What people call it.
     python : str
         What runs Python cells on the nodes.
+    environments : mapping
+        Environments of jobs by name, as they are described.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Profile:
     unproven: bool = False
     title: str = ""
     python: str = "python3"
+    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -165,11 +169,33 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         **({"python": data["python"]["path"]} if "path" in data.get("python", {}) else {}),
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
+        "environments": check_environments(data.get("env", {}), path),
         "unproven": tunnels.get("unproven", False),
     }
     return Profile(
         name, login["host"], slurm_conf=slurm.get("conf"), ports=(first, last), title=data.get("title", name), **chosen
     )
+
+
+def check_environments(told: Mapping[str, Any], path: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return environments of jobs as they are described; ``path`` is for what is told when that is wrong.
+
+    Raises
+    ------
+    ConfigError
+        One cannot be.
+    """
+    if not told:
+        return {}
+    try:
+        _checker()({"login": {"host": "any"}, "env": told})
+    except fastjsonschema.JsonSchemaValueException as error:
+        where = ".".join(str(part) for part in error.path[1:])
+        raise ConfigError(f"{path}: {where} {error.message.partition(' ')[2]}", hint=_ENVIRONMENT) from None
+    for name, one in told.items():
+        if "venv" in one and "conda" in one:
+            raise ConfigError(f"{path}: env.{name} cannot be a venv and of conda.", hint=_ENVIRONMENT)
+    return told
 
 
 @functools.cache

@@ -67,6 +67,31 @@ def test_the_example_of_the_readme_is_right():
     assert profile.prelude == "module load slurm"
 
 
+def test_environments_of_jobs_are_what_the_readme_shows():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[env.torch]" in text]
+    everything = re.sub(r"^# (?=\w+ = )", "", example, flags=re.M)
+    profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + everything.encode(), "README")
+    assert set(profile.environments["torch"]) == {"modules", "venv", "variables", "work_dir", "python"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[env.a]\nvenv = 'relative/path'", "env.a.venv"),
+        ("[env.a]\nvenv = '/v'\nconda = 'c'", "env.a cannot be a venv and of conda"),
+        ("[env.a]\nmodules = ['--version']", "env.a.modules.0"),
+        ('[env.a]\nmodules = ["a\\u0001"]', "env.a.modules.0"),
+        ("[env.a]\nvariables = { 'A=B' = 'x' }", "env.a.variables"),
+        ("[env.a]\ncontainer = 'x'", "env.a"),
+        ("[env.'a/b']\nconda = 'x'", "env"),
+    ],
+)
+def test_an_environment_that_cannot_be_is_refused(text, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        parse_profile("c", f"[login]\nhost = 'h'\n{text}\n".encode(), "c.toml")
+
+
 def test_a_host_is_enough():
     profile = parse_profile("c", b'[login]\nhost = "c.example.org"\n', "c.toml")
     assert (profile.host, profile.jump, profile.carrier, profile.ports) == (

@@ -1,0 +1,220 @@
+"""``env=``: the environment of a job. Real virtual environments, Pythons of other minors and Modules."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+WORDS = 'it\'s a "quoted" $HOME `date`'
+
+
+def _pythons() -> dict[str, str]:
+    """Return Pythons of this machine by their minor version."""
+    found = {"{}.{}".format(*sys.version_info[:2]): sys.executable}
+    for minor in range(8, 15):
+        kept = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3"))
+        path = str(kept[-1]) if kept else shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin")
+        if path:
+            found.setdefault(f"3.{minor}", path)
+    return found
+
+
+PYTHONS = _pythons()
+OTHERS = [version for version in PYTHONS if version != "{}.{}".format(*sys.version_info[:2])]
+
+
+def _environments(folder: Path) -> dict[str, Any]:
+    """Make environments below a folder and return what describes them."""
+    work = folder / "work dir"
+    work.mkdir(parents=True)
+    for version, python in PYTHONS.items():
+        subprocess.run([python, "-m", "venv", "--without-pip", str(folder / f"it's {version}")], check=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "greet").write_text("#!/bin/sh\necho from the module\n")
+    (folder / "bin" / "greet").chmod(0o755)
+    # A PATH of its own: what a module has is found on it.
+    (folder / "greeter").write_text(f"#%Module\nprepend-path PATH {folder / 'bin'}\nsetenv GREETED {{two words}}\n")
+    prefix = folder / "conda" / "envs" / "deep"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "conda-meta").mkdir()
+    (prefix / "conda-meta" / "state").write_text(json.dumps({"env_vars": {"KEPT_BY_CONDA": WORDS}}))
+    (prefix / "etc" / "conda" / "activate.d").mkdir(parents=True)
+    (prefix / "etc" / "conda" / "activate.d" / "z.sh").write_text("if [[ 1 == 1 ]]; then export ACTIVATED=yes; fi\n")
+    os.symlink(os.path.realpath(next(iter(PYTHONS.values()))), prefix / "bin" / "python")
+    return {
+        "other": {"venv": str(folder / f"it's {OTHERS[0] if OTHERS else next(iter(PYTHONS))}")},
+        "tools": {"modules": [str(folder / "greeter")]},
+        "nothing": {"modules": ["no/such/module"]},
+        "deep": {"conda": str(prefix)},
+        "lost": {"venv": str(folder / "lost")},
+        "full": {"variables": {"GIVEN": WORDS}, "work_dir": str(work), "python": "/usr/bin/python3"},
+    }
+
+
+def _as_toml(told: dict[str, Any]) -> str:
+    lines = []
+    for name, one in told.items():
+        lines.append(f"[env.{name}]")
+        for key, value in one.items():
+            said = ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items()) if isinstance(value, dict) else ""
+            lines.append(f"{key} = {f'{{ {said} }}' if said else json.dumps(value)}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def made(short_tmp: Path, way: Any) -> Path:
+    return short_tmp / f"env-{way.carrier}"
+
+
+@pytest.fixture(scope="module")
+def environment(environment: dict[str, str], home: Path, made: Path, way: Any) -> dict[str, str]:
+    """The environment of the kernel, on a cluster that has environments for jobs."""
+    told = _environments(made)
+    if way.is_remote:
+        profile = home / "sites" / "far.toml"
+        profile.write_text(profile.read_text() + _as_toml(told))
+    else:
+        settings = home / "config" / "jupyter_slurm_config.json"
+        chosen = json.loads(settings.read_text())
+        chosen["Settings"]["environments"] = told
+        settings.write_text(json.dumps(chosen))
+    return environment
+
+
+@pytest.fixture
+def modules(unavailable: Callable[[str], None]) -> None:
+    if not os.path.exists("/usr/share/modules/init/bash"):
+        unavailable("environment-modules is not installed")
+
+
+def test_a_virtual_environment_runs_a_cell_and_is_recorded(kernel: Any, made: Path) -> None:
+    kernel.ok(
+        "%%sbatch env=other out=found as=cell\nimport os, shutil, sys\nfound = sys.prefix, os.environ['VIRTUAL_ENV'], shutil.which('python')"
+    )
+    folder = kernel.value("cell.record['environment']['venv']")
+    assert kernel.value("cell.result()") == repr((folder, folder, f"{folder}/bin/python"))
+    assert kernel.value("cell.record['used']['prefix']") == folder
+    kernel.ok("again = cell.resubmit()")
+    assert kernel.value("again.result() == cell.result(), again.record['env']") == "True other"
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_values_travel_to_pythons_of_other_minors_and_back(kernel: Any, made: Path, version: str) -> None:
+    """Neither IPython nor cloudpickle is there, and what cannot be made there is said by name."""
+    kernel.ok(
+        "import decimal\nx = {'a': [1, 2.5, 'é', None, b'\\xff', decimal.Decimal('1.1')]}\n"
+        "def double(n):\n    return 2 * n\n\nclass Box:\n    def __init__(self, n):\n        self.n = n\n\nbox = Box(3)"
+    )
+    kernel.ok(
+        f'%%sbatch "env={made}/it\'s {version}" in=x,double,box out=y,late,bad as=other\n'
+        "import sys, asyncio\nawait asyncio.sleep(0)\n"
+        "y = [x, double(box.n), '{}.{}'.format(*sys.version_info[:2])]\nlate = lambda: 1\nbad = open('/dev/null')\nprint('ran')\ny[1]"
+    )
+    kernel.ok("other.wait()")
+    assert kernel.value(f"other.outputs['y'] == [x, 6, {version!r}]") == "True", kernel.value("other.stderr")
+    assert kernel.value("other.stdout") == "ran\n6\n"
+    assert kernel.value(f"other.record['versions']['python'].startswith('{version}.')") == "True"
+    assert kernel.value("other.record['versions']['ipython']") == "None"
+    assert kernel.value("sorted(other.outputs.errors)") == "['bad', 'late']"
+
+
+@pytest.mark.skipif(not OTHERS, reason="there is no other Python")
+def test_what_another_python_lacks_is_named(kernel: Any, made: Path) -> None:
+    kernel.ok("import numpy as np\nvector = np.zeros(3)")
+    ran = kernel.run("%%sbatch env=other wait in=vector\nvector")
+    assert ran.error == "JobFailed"
+    assert "vector needs the module numpy" in ran.traceback
+    ran = kernel.run("%%sbatch env=other wait\n%time 1")
+    assert "magics and !commands need IPython" in ran.traceback
+
+
+def test_a_script_runs_in_it_byte_for_byte(kernel: Any, made: Path) -> None:
+    text = "#!/bin/sh\nprintf '%s\\n' \"$VIRTUAL_ENV\"; command -v python\n"
+    kernel.ok(f"%%sbatch env=other as=script\n{text}")
+    kernel.ok("script.wait()")
+    folder = kernel.value("script.record['environment']['venv']")
+    assert kernel.value("script.stdout") == f"{folder}\n{folder}/bin/python\n"
+    assert kernel.value("script.script") == text
+    ran = kernel.run(f"%%sbatch env=other --export=NONE\n{text}")
+    assert ran.error == "UsageError"
+    assert "--export=NONE would keep the environment other from the job" in ran.traceback
+    kernel.ok(f"%%sbatch env=other --export=ALL,A=1 wait\n{text}")
+
+
+@pytest.mark.usefixtures("modules")
+def test_modules_are_loaded_for_cells_and_scripts(kernel: Any, made: Path) -> None:
+    kernel.ok(
+        "%%sbatch env=tools as=cell out=said\nimport os, subprocess\nsaid = subprocess.check_output('greet'), os.environ['GREETED']"
+    )
+    assert kernel.value("cell.result()") == "(b'from the module\\n', 'two words')"
+    assert kernel.value("cell.record['used']['modules']") == f"['{made}/greeter']"
+    assert kernel.value("cell.stdout") == ""
+    kernel.ok("%%sbatch env=tools as=script\n#!/bin/sh\ngreet; echo $GREETED")
+    assert kernel.value("script.wait().stdout") == "from the module\ntwo words\n"
+
+
+@pytest.mark.usefixtures("modules")
+@pytest.mark.parametrize("cell", ["1", "#!/bin/sh\ntrue"])
+def test_a_module_that_is_not_there_is_said_before_submission(kernel: Any, cell: str) -> None:
+    before = kernel.value("len(__import__('jupyter_slurm').jobs())")
+    ran = kernel.run(f"%%sbatch env=nothing\n{cell}")
+    assert ran.error == "UsageError"
+    assert "module load no/such/module failed" in ran.traceback
+    assert "module avail" in ran.traceback
+    assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
+
+
+def test_what_is_not_there_is_said_before_submission(kernel: Any, made: Path) -> None:
+    ran = kernel.run("%%sbatch env=othr\n1")
+    assert "There is no environment 'othr'. Did you mean other?" in ran.traceback
+    ran = kernel.run("%%sbatch env=lost\n#!/bin/sh\ntrue")
+    assert "The environment lost is not there" in ran.traceback
+    assert f"{made}/lost/pyvenv.cfg" in ran.traceback
+    ran = kernel.run(f"%%sbatch env={made}/bin\n1")
+    assert "is no environment on" in ran.traceback
+    assert ran.error == "UsageError"
+
+
+def test_what_a_node_does_not_have_is_said_at_the_end(kernel: Any, made: Path) -> None:
+    """It went away between submission and start."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made / "going")], check=True)
+    kernel.ok(f"%%sbatch --hold env={made}/going as=gone\n1")
+    shutil.rmtree(made / "going")
+    kernel.ok("%scontrol release {gone}")
+    ran = kernel.run("gone.wait()")
+    assert ran.error == "JobFailed"
+    assert f"there is no {made}/going" in ran.traceback
+
+
+def test_variables_working_directory_and_python(kernel: Any, made: Path) -> None:
+    kernel.ok(
+        "%%sbatch env=full as=cell out=got\nimport os, sys\ngot = os.environ['GIVEN'], os.getcwd(), sys.executable"
+    )
+    assert kernel.value("cell.result()") == repr((WORDS, str(made / "work dir"), "/usr/bin/python3"))
+    assert kernel.value("cell.record['work_dir']") == str(made / "work dir")
+    kernel.ok(f'%%sbatch env=full -D {made} as=script\n#!/bin/sh\nprintf \'%s\\n\' "$GIVEN" "$PWD"')
+    assert kernel.value("script.wait().stdout") == f"{WORDS}\n{made}\n"
+
+
+def test_a_folder_that_is_laid_out_by_conda(kernel: Any, made: Path) -> None:
+    """What conda's own activation does, on a folder as conda lays it out; conda itself is not here."""
+    prefix = f"{made}/conda/envs/deep"
+    kernel.ok(
+        "%%sbatch env=deep as=cell out=got\nimport os, sys\ngot = [os.environ[n] for n in ('CONDA_PREFIX', 'CONDA_DEFAULT_ENV', 'ACTIVATED', 'KEPT_BY_CONDA')]"
+    )
+    assert kernel.value("cell.result()") == repr([prefix, "deep", "yes", WORDS])
+    assert kernel.value("cell.record['used']['conda']") == prefix
+    kernel.ok(
+        f'%%sbatch env={prefix} as=script\n#!/bin/sh\nprintf \'%s\\n\' "$ACTIVATED" "$KEPT_BY_CONDA"; command -v python'
+    )
+    assert kernel.value("script.wait().stdout") == f"yes\n{WORDS}\n{prefix}/bin/python\n"
