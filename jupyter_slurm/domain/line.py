@@ -187,7 +187,7 @@ class _Reader:
 def parse_cell_line(
     line: str,
     table: OptionTable,
-    words: Mapping[str, bool],
+    words: Mapping[str, bool | None],
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
@@ -200,7 +200,7 @@ def parse_cell_line(
     table : OptionTable
         The options of the Slurm command.
     words : mapping
-        Our words, and whether each takes a value.
+        Our words, and whether each takes a value; None: it may.
     lookup, variables : optional
         As for :func:`tokenize`.
 
@@ -230,7 +230,7 @@ def parse_cell_line(
 def parse_line_magic(
     line: str,
     table: OptionTable,
-    words: Mapping[str, bool],
+    words: Mapping[str, bool | None],
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
@@ -329,13 +329,13 @@ def _ours(token: Token) -> re.Match[str] | None:
     return match if match and token.typed >= min(len(token.text), match.end("word") + 1) else None
 
 
-def _looks_ours(token: Token, words: Mapping[str, bool]) -> bool:
+def _looks_ours(token: Token, words: Mapping[str, bool | None]) -> bool:
     """Whether the first words of a line magic go on: a word of ours, or one with a value that is nearly one."""
     match = _ours(token)
     return match is not None and (match["word"] in words or bool(match["value"] and _near(match["word"], words)))
 
 
-def _check_order(token: Token, line: str, words: Mapping[str, bool]) -> None:
+def _check_order(token: Token, line: str, words: Mapping[str, bool | None]) -> None:
     match = _ours(token)
     if match and match["word"] in words and words[match["word"]] == (match["value"] is not None):
         raise UsageError(
@@ -345,7 +345,9 @@ def _check_order(token: Token, line: str, words: Mapping[str, bool]) -> None:
         )
 
 
-def _check_glued(table: OptionTable, tokens: Sequence[Token], at: int, line: str, words: Mapping[str, bool]) -> None:
+def _check_glued(
+    table: OptionTable, tokens: Sequence[Token], at: int, line: str, words: Mapping[str, bool | None]
+) -> None:
     """Refuse the value of ``--nice 5``: an option whose value is optional has it behind an equals sign."""
     token, before = tokens[at], tokens[at - 1].text if at else ""
     match = _ours(token)
@@ -357,13 +359,13 @@ def _check_glued(table: OptionTable, tokens: Sequence[Token], at: int, line: str
         )
 
 
-def _near(name: str, words: Mapping[str, bool]) -> str | None:
+def _near(name: str, words: Mapping[str, bool | None]) -> str | None:
     from difflib import get_close_matches  # only who has mistyped waits for it
 
     return next(iter(get_close_matches(name, list(words), n=1)), None)
 
 
-def _own_word(token: Token, line: str, words: Mapping[str, bool], ours: dict[str, str | None]) -> None:
+def _own_word(token: Token, line: str, words: Mapping[str, bool | None], ours: dict[str, str | None]) -> None:
     """Note a word of ours."""
     span = [token.start, token.end]
     match = _ours(token)
@@ -381,8 +383,8 @@ def _own_word(token: Token, line: str, words: Mapping[str, bool], ours: dict[str
     name, value = match["word"], match["value"]
     if name in ours:
         raise UsageError(f"{name} is there twice", hint="Say it once.", span=span)
-    if words[name] and not value:
-        raise UsageError(f"{name} needs a value", hint=f"Say {name}=…, without blanks around the =.", span=span)
-    if not words[name] and value is not None:
+    if words[name] is False and value is not None:
         raise UsageError(f"{name} takes no value", hint=f"Say just {name}.", span=span)
+    if not value and (words[name] or value is not None):
+        raise UsageError(f"{name} needs a value", hint=f"Say {name}=…, without blanks around the =.", span=span)
     ours[name] = value

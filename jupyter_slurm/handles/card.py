@@ -109,6 +109,8 @@ def facts(data: Mapping[str, Any]) -> list[str]:
         said.append(f"running for {duration(now - start)}")
     elif submitted:
         said.append(f"waiting for {duration(now - submitted)}")
+    if data.get("restarts"):
+        said.append(f"restarts: {data['restarts']}")
     if data.get("time_limit") and not is_finished(data):
         said.append(f"limit {duration(data['time_limit'])}")
     if data.get("tasks"):

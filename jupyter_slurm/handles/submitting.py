@@ -55,6 +55,8 @@ class Submission:
         Key of the job that is repeated.
     cwd : str or None
         Where sbatch runs; by default the working directory of this process.
+    resume : int or None
+        How often a Python cell begins anew at most after preemption, time limit or node failure; None: not at all.
     """
 
     kind: str
@@ -70,6 +72,7 @@ class Submission:
     default_python: str | None = None
     again: str | None = None
     cwd: str | None = None
+    resume: int | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
@@ -88,6 +91,7 @@ class Submission:
             "env": self.env,
             "default_python": self.default_python if self.env else None,
             "again": self.again,
+            "resume": self.resume,
         }
         around = context(cluster)
         if self.cwd is not None and not cluster.is_remote:

@@ -47,8 +47,11 @@ FILE_WORDS = {
 }
 """Our words of ``%sbatch``, and whether each takes a value."""
 
-CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True}
+CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "resume": None}
 """Our words of ``%%sbatch``."""
+
+_RESTARTS = 20  # of `resume` without a number
+_MOST_RESTARTS = 1000
 
 # Options that turn sbatch into something else than the submission of this cell.
 _REFUSED = {
@@ -83,8 +86,9 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     header_options(cell)  # a quote left open is refused here, not by the node
     if kind == "script" and "python" in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
-    if kind == "script" and (both := [word for word in ("in", "out") if word in parsed.words]):
-        raise UsageError(f"{both[0]}= is for Python cells; this one is a script.", hint="Give it arguments: -- {x}")
+    if kind == "script" and (both := [word for word in ("in", "out", "resume") if word in parsed.words]):
+        hint = "--requeue and --open-mode=append do it." if both == ["resume"] else "Give it arguments: -- {x}"
+        raise UsageError(f"{both[0]} is for Python cells; this one is a script.", hint=hint)
     _warn_of_ignored(cell, kind)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     submission = Submission(
@@ -97,6 +101,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         filename=_cell_name(shell) if kind == "python" else None,
         values=_parcel(parsed, namespace),
         sweep=_sweep(parsed, namespace),
+        resume=_restarts(parsed) if "resume" in parsed.words else None,
     )
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
@@ -124,6 +129,15 @@ def _sweep(parsed: MagicLine, namespace: Mapping[str, Any]) -> Sweep | None:
     from jupyter_slurm.handles.sweeping import sweep_of  # few cells have one
 
     return sweep_of(parsed.words, namespace)
+
+
+def _restarts(parsed: MagicLine) -> int:
+    """Return how often the job may begin anew."""
+    text = parsed.words["resume"] or str(_RESTARTS)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST_RESTARTS):
+        hint = f"How often the job may begin anew, 1 to {_MOST_RESTARTS}: resume={_RESTARTS}, the same as resume."
+        raise UsageError(f"resume={text}: that is no number of restarts.", hint=hint)
+    return int(text)
 
 
 def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyter_slurm.domain.options import OptionTable
@@ -64,6 +64,6 @@ def _valued(table: OptionTable, words: Sequence[str], last: str) -> str | None:
     return None
 
 
-def _own(ours: dict[str, bool], words: Sequence[str]) -> list[str]:
+def _own(ours: Mapping[str, bool | None], words: Sequence[str]) -> list[str]:
     used = {word.partition("=")[0] for word in words}
     return [word + ("=" if takes_value else "") for word, takes_value in ours.items() if word not in used]

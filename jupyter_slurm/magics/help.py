@@ -20,6 +20,8 @@ Words (ours have no dashes, Slurm's have):
     show          show the exact command line and script, submit nothing
     in=x,f        send variables, functions and classes along with a Python cell
     out=y         bring variables back, with `wait` or job.wait(); job.result() and job.outputs give them, too
+    resume        begin a Python cell anew after preemption, time limit, node failure, at most 20 times (resume=50: 50);
+                  in it, interrupted() and checkpoint_dir() of the module jupyter_slurm_job
     python=PATH   the Python of the node that runs a Python cell
     env=NAME      the environment of the job: a name of the profile ([env.NAME]), or the folder of a venv or of conda
     sweep=lr:1e-4,1e-3;gamma:0.9,1

@@ -41,7 +41,7 @@ class Place:
         """Return the id of the job that has the directory: ours (also after a requeue), or whose came first."""
         path = os.path.join(self.folder, "claim")
         draft = f"{path}.{self.job_id}{self.suffix}"
-        self._write(draft, self.job_id)
+        self.write(draft, self.job_id)
         try:
             os.link(draft, path)  # in one step and with its content; exclusive on NFS too
         except OSError:
@@ -78,14 +78,14 @@ class Place:
             "container": env("APPTAINER_CONTAINER") or env("SINGULARITY_CONTAINER"),
         }
         with contextlib.suppress(OSError):
-            self._write(path, json.dumps(used))
+            self.write(path, json.dumps(used))
 
     def tell(self, event: str) -> None:
         """Leave a sign in the events folder; never a reason to fail. Tasks leave none: there may be thousands."""
         folder = self.job.get("events")
         try:
             if folder and self.task is None:
-                self._write(os.path.join(folder, self.job["key"] + "." + event), self.job_id)
+                self.write(os.path.join(folder, self.job["key"] + "." + event), self.job_id)
         except OSError:
             pass
 
@@ -96,16 +96,33 @@ class Place:
         end = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code, "time": time.time()}
         end["restarts"] = restart
         try:
-            self._write(path + ".tmp", json.dumps(end))
+            self.write(path + ".tmp", json.dumps(end))
             os.replace(path + ".tmp", path)
         except OSError as error:
             sys.stderr.write(f"the end of this job could not be recorded: {error}\n")
         self.tell("ended")
 
+    def offer(self) -> None:
+        """Let the cell, and what it starts, find what is theirs (``job.py``)."""
+        os.environ["JUPYTER_SLURM_CHECKPOINT_DIR"] = os.path.join(self.folder, f"checkpoint{self.suffix}")
+        sys.meta_path.append(JobModule())  # type: ignore[arg-type, unused-ignore]
+
     @staticmethod
-    def _write(path: str, text: str) -> None:
+    def write(path: str, text: str) -> None:
+        """Write a file that only this user can read."""
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
+
+
+class JobModule:
+    """Finds ``jupyter_slurm_job`` for a cell that imports it; others pay nothing for it."""
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> Any:
+        """Return where it is."""
+        if name != "jupyter_slurm_job":
+            return None
+        return importlib.util.spec_from_file_location(name, __file__[: -len("cell.py")] + "job.py")
 
 
 def beside(name: str) -> types.ModuleType:
@@ -261,11 +278,14 @@ def main() -> int:
         sys.stderr.write(f"job {owner} runs this cell already; this one ({place.job_id}) does nothing\n")
         return 0
     result = {"exit_code": 1}
+    # In a job with resume, who started this process knows what its end means.
     # Registered first, so it runs last: after the cell's threads and its own atexit functions.
     # Only here: a child that the cell forks has the same functions at its exit, and is not the job.
     job_process = os.getpid()
-    atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)
+    if not place.job.get("resume"):
+        atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)
     place.tell("started")
+    place.offer()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

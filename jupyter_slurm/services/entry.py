@@ -336,6 +336,7 @@ class Entry:
             "nodes": latest.nodes if latest else None,
             # Before the first look at the queue, and where that tells none: what was asked for.
             "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
+            "restarts": self.restarts,
             "submit_time": self.submit_time,
             "start_time": self.start_time,
             "estimated_start": latest.start_time if latest and self.state.is_pending else None,

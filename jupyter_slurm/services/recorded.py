@@ -66,6 +66,7 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
             "ipython": used.get("ipython"),
         },
         "used": used or None,
+        "resume": record.get("resume"),
         "resubmitted_from": record.get("resubmitted_from"),
     }
 

@@ -20,7 +20,7 @@ from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
-from jupyter_slurm.services import sweeping
+from jupyter_slurm.services import resuming, sweeping
 from jupyter_slurm.services.environments import Prepared, is_failure
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
@@ -137,8 +137,9 @@ def make_plan(
         interpreter = prepared.python if prepared else asked.get("python")
         if not interpreter:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
+        started = resuming.runner(runner) if asked.get("resume") else runner
         activation = prepared.environment.activation() if prepared else ""
-        script = job_script([interpreter, "-u", runner, job.path], header=asked["text"], environment=activation)
+        script = job_script([interpreter, "-u", started, job.path], header=asked["text"], environment=activation)
         name = script_name(asked.get("label"), "cell.py")
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
@@ -150,6 +151,9 @@ def make_plan(
     if prepared:
         prepared.check(chosen.get("export") or (context.env or {}).get("SBATCH_EXPORT"), asked["kind"])
         defaults += prepared.options(chosen)
+    limit = _time_limit(chosen.get("time"))
+    if asked.get("resume"):
+        defaults += resuming.with_resume(chosen, limit, defaults)
     argv = ["sbatch", "--parsable", *defaults, *options, job.file(name), *args]
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -168,7 +172,7 @@ def make_plan(
         "slurm_version": list(version) if version else None,
         "array": "array" in chosen,
         "array_tasks": chosen.get("array"),
-        "time_limit": _time_limit(chosen.get("time")),
+        "time_limit": limit,
         "events": folder.events,
         "outputs": outputs,
         "attempts": 1,
@@ -181,6 +185,8 @@ def make_plan(
             "filename": asked.get("filename") or "<cell>",
             "python": interpreter,
         }
+        if asked.get("resume"):
+            record["resume"] = asked["resume"]
         if asked.get("values"):
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
     record |= sweep.record
@@ -234,6 +240,7 @@ def _chosen(
                 ("output", "SBATCH_OUTPUT"),
                 ("error", "SBATCH_ERROR"),
                 ("array", "SBATCH_ARRAY_INX"),
+                ("signal", "SBATCH_SIGNAL"),
             ):
                 if env.get(variable):
                     chosen[name] = env[variable]

@@ -1,0 +1,68 @@
+"""``jupyter_slurm_job``: for a cell, and for what it starts, to go on where an earlier run of the job was ended.
+
+Each run of a job with ``resume`` is told before its end (preemption, time limit), if Slurm tells it::
+
+    from jupyter_slurm_job import checkpoint_dir, interrupted
+
+    saved = checkpoint_dir() / "epoch"
+    for epoch in range(int(saved.read_text()) if saved.exists() else 0, 100):
+        ...
+        (checkpoint_dir() / "new").write_text(str(epoch + 1))
+        (checkpoint_dir() / "new").replace(saved)  # in one step: it is whole, whatever happens
+        if interrupted():
+            break
+
+Python 3.8+, standard library only. Without ``resume`` nothing ever interrupts, and the directory is there.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+
+__all__ = ["checkpoint_dir", "interrupted"]
+
+_EVERY = 0.5  # seconds between two looks: a training loop may ask after every batch
+_looked = 0.0
+_is_interrupted = False
+
+
+def interrupted() -> bool:
+    """Tell whether this run of the job is about to be ended: save what is needed, and let the cell end.
+
+    A cell that was told so and ends without an error is requeued and runs again from its first line. A cell that
+    does not ask is ended by Slurm, and runs again too.
+
+    Returns
+    -------
+    bool
+        True from the warning on, in all processes of the job; always False in a job without ``resume``.
+    """
+    global _looked, _is_interrupted
+    folder = os.environ.get("JUPYTER_SLURM_RESUME_DIR")
+    now = time.monotonic()
+    if not _is_interrupted and folder and now - _looked >= _EVERY:
+        _looked = now
+        run = os.environ.get("SLURM_RESTART_COUNT") or "0"
+        try:
+            # Listing, not a look at the file: NFS has forgotten by then that it was not there.
+            _is_interrupted = f"warned.{run}" in os.listdir(folder)
+            if _is_interrupted:
+                os.close(os.open(os.path.join(folder, f"told.{run}"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        except OSError:
+            pass  # a full or distant disk must not end a training
+    return _is_interrupted
+
+
+def checkpoint_dir() -> pathlib.Path:
+    """Return a directory of this job, or array task, alone; what lies in it is there after every requeue.
+
+    It is removed with the job directory, days after the job's end.
+    """
+    folder = os.environ.get("JUPYTER_SLURM_CHECKPOINT_DIR")
+    if not folder:
+        raise RuntimeError("not within a job of jupyter_slurm: JUPYTER_SLURM_CHECKPOINT_DIR is not set")
+    path = pathlib.Path(folder)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path

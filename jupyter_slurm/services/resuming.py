@@ -1,0 +1,55 @@
+"""What a Python cell with ``resume`` is submitted with, so that it begins anew after preemption and time limit."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+
+from jupyter_slurm.errors import OptionError
+
+__all__ = ["runner", "with_resume"]
+
+_WARNING = 120  # seconds before the time limit, at most; Slurm may send the signal a minute earlier
+_SHORTEST = 10
+
+
+def runner(cell: str) -> str:
+    """Return the path of what a job starts in place of the runner for cells, beside which it lies."""
+    folder, name = posixpath.split(cell)
+    return posixpath.join(folder, name.removesuffix("cell.py") + "resume.py")
+
+
+def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added: Sequence[str]) -> list[str]:
+    """Return the options to add, where the person is silent.
+
+    Parameters
+    ----------
+    chosen : mapping
+        The options in force, by their long names.
+    time_limit : int or None
+        Seconds asked for.
+    added : sequence of str
+        What has been added already.
+
+    Raises
+    ------
+    OptionError
+        The options forbid it.
+    """
+    if "no-requeue" in chosen:
+        raise OptionError(
+            "resume has the job requeued, which --no-requeue forbids",
+            hint="Leave one of them out.",
+            option="no-requeue",
+        )
+    options = {
+        "requeue": "--requeue",
+        "open-mode": "--open-mode=append",
+        "signal": f"--signal=B:USR1@{_lead(time_limit)}",
+    }
+    return [word for name, word in options.items() if name not in chosen and word not in added]
+
+
+def _lead(time_limit: int | None) -> int:
+    """Return how long before the time limit the cell is told, in seconds: not most of the time it has."""
+    return _WARNING if time_limit is None else max(_SHORTEST, min(_WARNING, time_limit // 4))

@@ -1,0 +1,192 @@
+"""A training loop that loses no epoch, whatever ends its job."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster, load_description
+from jupyter_slurm.embedded.description import Partition, Preemption
+from jupyter_slurm.errors import OptionError
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+LOOP = """
+import pathlib, time
+from jupyter_slurm_job import checkpoint_dir, interrupted
+
+go, saved = pathlib.Path({go!r}), checkpoint_dir() / "epoch"
+for epoch in range(int(saved.read_text()) if saved.exists() else 0, 6):
+    while epoch == 3 and not go.exists() and not ({asks} and interrupted()):
+        time.sleep(0.05)
+    print("epoch", epoch)
+    (checkpoint_dir() / "new").write_text(str(epoch + 1))
+    (checkpoint_dir() / "new").replace(saved)
+    if {asks} and interrupted():
+        break
+else:
+    print("all done")
+"""
+
+
+@pytest.fixture(scope="module")
+def preempting(short_tmp: Path) -> Iterator[EmbeddedCluster]:
+    """A cluster of two nodes and two partitions; jobs of one make room for those of the other, after a grace time."""
+    arandu = load_description()
+    nodes = dataclasses.replace(arandu.nodes[1], names=("c4aiscw1", "c4aiscw2"))
+    low = Partition("low", nodes.names, default=True, priority_tier=1, preempt_mode="requeue", grace_time=16)
+    high = Partition("high", nodes.names, priority_tier=10, preempt_mode="off")
+    description = dataclasses.replace(
+        arandu,
+        nodes=(nodes,),
+        partitions=(low, high),
+        preemption=Preemption("partition", "requeue"),
+        extra=(*arandu.extra, "SlurmdTimeout=3"),
+    )
+    with EmbeddedCluster(description, directory=short_tmp / "resume") as running:
+        yield running
+
+
+def begun(job: dict[str, Any]) -> Callable[[], bool]:
+    """Whether a job waits in its fourth epoch."""
+    output = Path(job["folder"], "stdout")
+    return lambda: output.exists() and "epoch 2\n" in output.read_text()
+
+
+def start_now(cluster: EmbeddedCluster, job: dict[str, Any]) -> bool:
+    """Have a requeued job begin without the two minutes for which the credentials of its last run are good."""
+    cluster.run("scontrol", "update", f"jobid={job['id']}", "excnodelist=", "starttime=now", check=False)
+    shown = cluster.run("squeue", "-h", "-j", job["id"], "-O", "state,restartcnt").stdout.split()
+    return shown == ["RUNNING", "1"]
+
+
+async def ended_well(desk: Any, job: dict[str, Any], *, lost: int = 0) -> str:
+    """Follow a job to its end: every epoch is there, in order; return what was said beside it."""
+    ended = await desk.finished(job["key"])
+    said = await desk.text(job["key"], "stderr")
+    assert (ended["state"], ended["restarts"]) == ("COMPLETED", 1), said
+    epochs = [int(number) for number in re.findall("epoch ([0-9])", await desk.text(job["key"]))]
+    assert epochs == [0, 1, 2, 3, 4, 5]
+    assert (await desk.text(job["key"])).endswith("all done\n")
+    assert json.loads(Path(job["folder"], "end.json").read_text())["restarts"] == 1
+    assert "restart 1 of 5" in said
+    return said
+
+
+async def preempt(desk: Any, cluster: EmbeddedCluster, job: dict[str, Any], node: str) -> None:
+    """Have a job of higher priority take the node of one that runs there; come back when that waits again."""
+    cluster.run("sbatch", "-p", "high", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
+    waits = await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING")
+    assert not waits["finished"]
+
+
+async def preempted(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for: Any, node: str, asks: bool) -> str:
+    """Run a loop that has to make room; return what was said beside it."""
+    options = ["-p", "low", "-w", node, "--exclusive", "-t", "10"]
+    job = await desk.submit(LOOP.format(go=str(go), asks=asks), *options, resume=5)
+    await asyncio.to_thread(wait_for, begun(job), "the fourth epoch")
+    cluster.run("sbatch", "-p", "high", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
+    waits = await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING")
+    assert not waits["finished"]
+    go.touch()
+    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
+    return await ended_well(desk, job)
+
+
+async def test_preempted_it_goes_on_whether_or_not_it_asks(preempting, open_desk, tmp_path, wait_for):
+    async with open_desk(preempting, tmp_path) as desk:
+        saves, goes_on = await asyncio.gather(
+            preempted(desk, preempting, tmp_path / "go1", wait_for, "c4aiscw1", asks=True),
+            preempted(desk, preempting, tmp_path / "go2", wait_for, "c4aiscw2", asks=False),
+        )
+    for said in (saves, goes_on):
+        assert "this run is to end: a job of higher priority takes the nodes; " in said
+        assert "the run before ended: a job of higher priority takes the nodes" in said
+    assert "ended for the time being" in saves
+    assert "goes on, and this run is at its end" in goes_on
+
+
+async def at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
+    options = ["-t", "1", "--signal=B:USR1@59", "-p", "high", "-w", "c4aiscw2"]
+    job = await desk.submit(LOOP.format(go=str(folder / "go1"), asks=True), *options, resume=5)
+    await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING", timeout=120)
+    (folder / "go1").touch()
+    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
+    said = await ended_well(desk, job)
+    assert "this run is to end: the time limit is near; " in said
+    assert "ended for the time being" in said
+
+
+async def on_a_node_that_fails(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
+    job = await desk.submit(LOOP.format(go=str(folder / "go2"), asks=True), "--exclude=c4aiscw2", resume=5)
+    await asyncio.to_thread(wait_for, begun(job), "the fourth epoch")
+    cluster.kill_node("c4aiscw1")
+    cluster.run("scontrol", "update", "nodename=c4aiscw1", "state=down", "reason=test")  # noticed at once
+    try:
+        await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING")
+        (folder / "go2").touch()
+        await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run, elsewhere")
+        assert "without a warning" in await ended_well(desk, job)
+    finally:
+        cluster.start_node("c4aiscw1")
+        cluster.run("scontrol", "update", "nodename=c4aiscw1", "state=resume")
+
+
+@pytest.mark.here_only("nothing of it depends on the way there")
+async def test_it_outlives_its_time_limit_and_its_node(preempting, open_desk, tmp_path, wait_for):
+    async with open_desk(preempting, tmp_path) as desk:
+        await asyncio.gather(
+            at_its_time_limit(desk, preempting, tmp_path, wait_for),
+            on_a_node_that_fails(desk, preempting, tmp_path, wait_for),
+        )
+
+
+@pytest.mark.here_only("nothing of it depends on the way there")
+async def test_what_fails_or_is_cancelled_stays_so(desk, tmp_path, wait_for):
+    job = await desk.submit("from jupyter_slurm_job import interrupted\nassert not interrupted()\n1 / 0", resume=5)
+    ended = await desk.finished(job["key"])
+    assert (ended["state"], ended["exit_code"], ended["restarts"]) == ("FAILED", 1, 0)
+    job = await desk.submit("import time\nprint('here')\ntime.sleep(1000)", resume=5)
+    output = Path(job["folder"], "stdout")
+    await asyncio.to_thread(wait_for, lambda: output.exists() and output.read_text(), "the cell to run")
+    await desk.core.cancel(desk.id, job["key"], None)
+    ended = await desk.finished(job["key"])
+    assert (ended["state"], ended["restarts"]) == ("CANCELLED", 0)
+    assert not Path(job["folder"], "end.json").exists()
+
+
+def test_it_is_restarted_as_often_as_was_said(tmp_path):
+    cell = {"source": "print('ran')", "filename": "<cell>"}
+    record = {"key": "k", "events": str(tmp_path), "cell": cell, "resume": 1}
+    (tmp_path / "job.json").write_text(json.dumps(record))
+    runner = str(resources.files("jupyter_slurm.runner").joinpath("resume.py"))
+    env = {"PATH": "/nowhere", "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}
+    argv = [sys.executable, "-u", runner, str(tmp_path)]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no more restarts: resume=N allows more" in done.stderr
+    assert json.loads((tmp_path / "end.json").read_text())["exit_code"] == 1
+
+
+async def test_what_is_submitted_with_it_and_what_contradicts_it(desk):
+    def options(*given, **more):
+        return desk.core.submit(desk.id, desk.asked("1", *given, dry_run=True, resume=3, **more))
+
+    argv = (await options())["argv"]
+    assert {"--requeue", "--open-mode=append", "--signal=B:USR1@120"} <= set(argv)
+    argv = (await options("-t", "2", "-o", "there.txt"))["argv"]
+    assert {"--open-mode=append", "--signal=B:USR1@30"} <= set(argv)
+    argv = (await options("--signal=B:USR2@7", "--open-mode=truncate"))["argv"]
+    assert not {"--open-mode=append", "--signal=B:USR1@120"} & set(argv)
+    with pytest.raises(OptionError, match="resume has the job requeued, which --no-requeue forbids"):
+        await options("--no-requeue")
