@@ -13,7 +13,7 @@ from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept, kept_path
-from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.walk import LogWalk, Walk
@@ -75,7 +75,7 @@ async def carry(
     else:
         walk = Walk(way, lambda opened: personal_gate(prompter, opened), found)
         link = Link(way, walk.gate, told=line)
-    return Carried(over(link, profile), [host.name for host in way], link, walk)
+    return Carried(over(link, profile, prompter, way[-1].label), [host.name for host in way], link, walk)
 
 
 def control_socket(profile: Profile, way: Sequence[Host], folder: str) -> str | None:
@@ -122,8 +122,14 @@ async def way_of(profile: Profile) -> list[Host]:
     )
 
 
-def over(link: KeptLink, profile: Profile) -> SshTransport:
-    """Return the transport over a link."""
+def over(link: KeptLink, profile: Profile, prompter: Prompter, label: str) -> SshTransport:
+    """Return the transport over a link; ``label``: what the host at its end is called."""
+    said = "The start-up files of your login shell there (.bashrc, .zshrc, …) are taking long"
+    notice = Prompt(label, "keyboard-interactive", "", f"{said}: waiting for up to {profile.patience:g} s.")
+
+    async def slow() -> None:
+        await prompter.ask(notice)
+
     # What a person sets for their own eyes must not change what we read.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"
-    return SshTransport(link, prelude=prelude, login_shell=profile.login_shell)
+    return SshTransport(link, prelude=prelude, login_shell=profile.login_shell, patience=profile.patience, slow=slow)

@@ -118,13 +118,14 @@ class Visit:
     # The server and its shell ------------------------------------------------------------------------------------
 
     async def _shell(self) -> None:
-        seen = await look_at_shell(self._link)
+        seen = await look_at_shell(self._link, self._profile.patience)
         if not seen.answered:
             said = f": {seen.noise}" if seen.noise else ""
             self._warn(
                 "shell",
                 f"the login shell ran no command in {seen.seconds:.0f} s{said}",
-                "Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for input?",
+                "Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they "
+                "are slow, `patience` under [shell] in the profile says for how many seconds they are waited for.",
             )
             return
         self._ok("shell", f"{seen.shell} runs a command after {seen.seconds:.1f} s")

@@ -48,6 +48,8 @@ class Profile:
         Shell text before every command.
     login_shell : bool
         Whether the environment is that of a login shell.
+    patience : float
+        That the start-up files of the login shell may take.
     slurm_conf : str or None
         SLURM_CONF there.
     job_root : str
@@ -78,6 +80,7 @@ class Profile:
     max_age: float | None = None
     prelude: str = ""
     login_shell: bool = False
+    patience: float = 120.0
     slurm_conf: str | None = None
     job_root: str = "~/.local/share/jupyter_slurm/jobs"
     poll_shortest: float = 10.0
@@ -165,7 +168,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         "jump": tuple(login["jump"]) if "jump" in login else None,
         "ssh_config": os.path.expanduser(login["ssh_config"]) if "ssh_config" in login else None,
         **{key: login[key] for key in ("user", "port", "carrier", "max_age") if key in login},
-        **{key: shell[key] for key in ("prelude", "login_shell") if key in shell},
+        **{key: shell[key] for key in ("prelude", "login_shell", "patience") if key in shell},
         **({"python": data["python"]["path"]} if "path" in data.get("python", {}) else {}),
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),

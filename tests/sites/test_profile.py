@@ -24,6 +24,7 @@ max_age = 3600
 [shell]
 prelude = "module load slurm"
 login_shell = true
+patience = 300
 [slurm]
 conf = "/opt/slurm/slurm.conf"
 job_root = "/scratch/ana/jobs"
@@ -47,6 +48,7 @@ def test_every_key_arrives():
         3600,
         "module load slurm",
         True,
+        300,
         "/opt/slurm/slurm.conf",
         "/scratch/ana/jobs",
         60,

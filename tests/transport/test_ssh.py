@@ -15,6 +15,7 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh import kept as kept_module
+from jupyter_slurm.transport.ssh import pool as pool_module
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
@@ -94,6 +95,29 @@ async def test_any_login_shell_and_whatever_its_files_print(shell_host, connect,
         ["sh", "-c", "cat; echo $JUPYTER_SLURM_SHELL >&2; exit 5"], stdin=bytes(range(256)) * 1000
     )
     assert done == Completed(5, bytes(range(256)) * 1000, b"\n")
+
+
+async def test_start_up_files_that_take_long_are_waited_for_and_told_of(ssh_host, new_user, connect, monkeypatch):
+    """Longer than the command itself may take; not for ever."""
+    monkeypatch.setattr(pool_module, "_SLOW", 0.2)
+    user = new_user(files={".bashrc": "until [ -e ~/go ]; do sleep 0.05; done"})
+    host, told = ssh_host(name="slow", users=[user]), asyncio.Event()
+
+    async def slow():
+        told.set()
+        await asyncio.Event().wait()
+
+    impatient = connect(host, user=user, patience=0.5).transport
+    with pytest.raises(TransportError, match=r"did not come up within 0\.5 s") as refused:
+        await impatient.run(["true"])
+    assert "patience" in refused.value.hint
+    transport = connect(host, user=user, slow=slow).transport
+    running = asyncio.create_task(transport.run(["echo", "x"], timeout=2))
+    await told.wait()
+    await asyncio.sleep(2.5)
+    assert not running.done()
+    Path(f"~{user}/go").expanduser().touch()
+    assert (await running).stdout == b"x\n"
 
 
 @pytest.mark.parametrize("shell", LOGIN_FILES)

@@ -143,7 +143,7 @@ def open_command(
     try:
         session = _in_loop(link, link.open_session(timeout), deadline)
         shell = new_shell(session)
-        shell.start(max(1.0, deadline - time.monotonic()))
+        shell.start()
         session.sendall(line_of(["js_here", *context_words(Context(env=env)), *argv]))
     except BaseException as error:
         if shell is not None:

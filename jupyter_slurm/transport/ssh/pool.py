@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import paramiko
 
@@ -20,7 +20,7 @@ __all__ = ["Pool"]
 
 log = logging.getLogger(__name__)
 
-_START: float = 60.0  # seconds that start-up files may take
+_SLOW: float = 10.0  # seconds after which a person is told what is waited for
 
 
 class Pool:
@@ -34,10 +34,18 @@ class Pool:
         Makes a shell of a channel; it is started here.
     limit : int
         How many there may be; the server may allow fewer (MaxSessions), which is found out.
+    slow : callable, optional
+        Tells the person that the start-up files of the first one take long; it is cancelled when it has started.
     """
 
-    def __init__(self, link: KeptLink, make: Callable[[Session], Shell], limit: int) -> None:
-        self._link, self._make, self._limit = link, make, limit
+    def __init__(
+        self,
+        link: KeptLink,
+        make: Callable[[Session], Shell],
+        limit: int,
+        slow: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self._link, self._make, self._limit, self._slow = link, make, limit, slow
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and being opened
         self._generation = 0
@@ -157,7 +165,12 @@ class Pool:
             shell.generation = generation
             ready = shell
             ghosts, self._ghosts = self._ghosts, []
-            await self._link.threads.call(lambda: _start(self._link, ready, ghosts))
+            notice = asyncio.create_task(self._tell_slow())
+            try:
+                await self._link.threads.call(lambda: _start(self._link, ready, ghosts))
+            finally:
+                notice.cancel()
+            self._slow = None
             self._alive.add(shell)
             return shell
         except paramiko.ChannelException as error:
@@ -173,6 +186,11 @@ class Pool:
             if shell is not None:
                 self._drop(shell)
             raise
+
+    async def _tell_slow(self) -> None:
+        await asyncio.sleep(_SLOW)
+        if self._slow is not None:
+            await self._slow()
 
     def _learn(self, error: paramiko.ChannelException) -> None:
         if self._count == 0:
@@ -207,6 +225,7 @@ class Pool:
             self._ghosts.append(shell)
             self._drop(shell)
         else:
+            shell.took = 0.0
             self._idle.append(shell)
         self._wake()
 
@@ -239,9 +258,10 @@ def _left(deadline: float | None) -> float | None:
 def _start(link: KeptLink, shell: Shell, ghosts: Sequence[Shell]) -> None:
     """Start a shell; it ends those of a broken connection first, which may still live there and hold files."""
     with link.told_apart(shell.channel.get_transport()):
-        shell.start(_START)
+        shell.start()
         if ghosts:
-            shell.call(["js_reap", *(f"{ghost.pid}:{ghost.group}:{ghost.token}" for ghost in ghosts)], timeout=_START)
+            words = ["js_reap", *(f"{ghost.pid}:{ghost.group}:{ghost.token}" for ghost in ghosts)]
+            shell.call(words, timeout=shell.patience)
 
 
 def _close(shell: Shell) -> None:

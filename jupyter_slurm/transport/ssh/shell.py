@@ -112,12 +112,16 @@ class Shell:
         What its environment says there (``JUPYTER_SLURM_SHELL`` in ``/proc/PID/environ``).
     usable : bool
         Whether the next call will find it in order.
+    patience, took : float
+        Seconds that start-up files may take; that they took, for who is the first to use it.
     """
 
     channel: Session
     prelude: str = ""
     login: bool = False
+    patience: float = 120.0
     generation: int = 0
+    took: float = 0.0
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     pid: int = 0
     group: int = 0
@@ -129,7 +133,7 @@ class Shell:
         self._out, self._err = bytearray(), bytearray()
         self._starts = True
 
-    def start(self, timeout: float) -> None:
+    def start(self) -> None:
         """Start it, wait until start-up files have had their say, and teach it our functions.
 
         Raises
@@ -142,7 +146,8 @@ class Shell:
         ready = secrets.token_hex(16)
         inner = (_LOGIN if self.login else _PLAIN).format(ready=ready)
         start = _START.format(token=self.token, inner=inner)
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
+        deadline = begun + self.patience
         self.channel.settimeout(_SLICE)
         try:
             self.channel.exec_command(start)
@@ -161,7 +166,7 @@ class Shell:
             raise self._ended("or the cluster's prelude ended the shell") from None
         pid, _, group = answer.value.partition(".")
         self.pid, self.group = number(pid), number(group)
-        self._starts = False
+        self._starts, self.took = False, time.monotonic() - begun
 
     def call(self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None) -> Answer:
         """Call one of our functions; ``js_feed`` reads to the end of ``stdin``, and is the last call.
@@ -201,7 +206,7 @@ class Shell:
             self._limit_noise()
             if time.monotonic() > deadline:
                 self.usable = False
-                raise self._silent("did not come up")
+                raise self._silent(f"did not come up within {self.patience:g} s,")
             if time.monotonic() > nudge:
                 nudge = deadline
                 self._send(again)
@@ -224,7 +229,8 @@ class Shell:
         said = bytes(self._err[-400:]).decode("utf-8", "replace").strip()
         return TransportError(
             f"the login shell {what} before it ran a command" + (f": {said}" if said else ""),
-            hint="Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for input?",
+            hint="Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they "
+            "are slow, `patience` under [shell] in the profile says for how many seconds they are waited for.",
         )
 
     def _receive(self) -> bool:

@@ -47,7 +47,7 @@ class ShellLook:
     noise: str
 
 
-async def look_at_shell(link: KeptLink, timeout: float = 15.0) -> ShellLook:
+async def look_at_shell(link: KeptLink, timeout: float) -> ShellLook:
     """Run one plain command by the login shell, as ``ssh HOST echo …`` does.
 
     Raises

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import paramiko
@@ -42,6 +42,10 @@ class SshTransport:
         Text of a profile for the far shell, such as ``module load slurm``; it is run once in each.
     login_shell : bool
         Whether PATH and the like are those of a login shell.
+    patience : float
+        Seconds that the start-up files of the login shell may take.
+    slow : callable, optional
+        Tells the person that they take long; it is cancelled when they are done.
     shells : int
         How many commands may run at once; fewer where the server allows fewer sessions.
     """
@@ -52,11 +56,13 @@ class SshTransport:
         *,
         prelude: str = "",
         login_shell: bool = False,
+        patience: float = 120.0,
+        slow: Callable[[], Awaitable[object]] | None = None,
         shells: int = 4,
     ) -> None:
         self._link = link
-        self._new_shell = lambda session: Shell(session, prelude, login_shell)
-        self._pool = Pool(link, self._new_shell, shells)
+        self._new_shell = lambda session: Shell(session, prelude, login_shell, patience)
+        self._pool = Pool(link, self._new_shell, shells, slow)
         self._files = RemoteFiles(self._ask)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -140,7 +146,7 @@ class SshTransport:
             words = once_words(prefix, token, drafts[-1], wait, files, large, [*context_words(context), *argv])
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
-                    answer = await self._in_shell(shell, words, _left(deadline))
+                    answer = await self._in_shell(shell, words, _left(deadline, shell))
                     _judge(answer, argv, context)
                     holder, done = started(answer, prefix)
                     hold = self._hold(shell, holder)
@@ -222,7 +228,7 @@ class SshTransport:
         while True:
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
-                    answer = await self._in_shell(shell, ["js_hold", path], _left(deadline))
+                    answer = await self._in_shell(shell, ["js_hold", path], _left(deadline, shell))
                     _judge(answer, ["flock"], None)
                     code, _, process = answer.value.partition(" ")
                     if code == "1":
@@ -279,7 +285,7 @@ class SshTransport:
             try:
                 async with self._pool.lend(_left(deadline)) as shell:
                     sent = True
-                    return await self._in_shell(shell, words, _left(deadline), stdin)
+                    return await self._in_shell(shell, words, _left(deadline, shell), stdin)
             except LinkLost:
                 if (sent and not again) or tries >= _TRIES or self._is_over(deadline):
                     raise
@@ -366,5 +372,7 @@ def _judge(answer: Answer, argv: Sequence[str], context: Context | None) -> None
         )
 
 
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
+def _left(deadline: float | None, shell: Shell | None = None) -> float | None:
+    """Return the seconds that are left; what a fresh shell took to start does not count."""
+    extra = 0.0 if shell is None else shell.took
+    return None if deadline is None else max(0.0, deadline + extra - time.monotonic())
