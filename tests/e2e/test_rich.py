@@ -1,0 +1,98 @@
+"""What a Python cell shows beside text: in the browser, as if it had run there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slurm]
+
+RICH = """%%sbatch -p devwork as=job
+import os, struct, time, zlib
+from IPython.display import HTML, Image, clear_output, display
+
+def png(width, height):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = (b"\\0" + bytes([40, 90, 200]) * width) * height
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\\x89PNG\\r\\n\\x1a\\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+display(Image(png(160, 90)))
+display(HTML("<table class='made-there'><tr><td>a table</td></tr></table>"))
+shown = display("before", display_id=True)
+print("\\033[31mred\\033[0m")
+while not os.path.exists(GO):
+    time.sleep(0.1)
+shown.update("after")
+{"last": "value"}
+"""
+
+
+def _notebook(path: Path, *cells: str) -> None:
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(made, path)
+
+
+def _open(page: Page, url: str) -> None:
+    page.goto(url)
+    page.wait_for_function("window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+    page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready")
+
+
+def _run(page: Page, number: int) -> None:
+    page.evaluate(
+        """number => {
+            window.jupyterapp.shell.currentWidget.content.activeCellIndex = number;
+            void window.jupyterapp.commands.execute('notebook:run-cell');
+        }""",
+        number,
+    )
+
+
+def _output(page: Page, number: int) -> Locator:
+    return page.locator(".jp-CodeCell").nth(number).locator(".jp-OutputArea").first
+
+
+def _expect_pictures(shown: Locator) -> None:
+    picture = shown.locator("img")
+    expect(picture).to_have_count(1)
+    size = picture.evaluate(
+        "async image => { await image.decode(); return [image.naturalWidth, image.naturalHeight]; }"
+    )
+    assert size == [160, 90]
+    expect(shown.locator("table.made-there td")).to_have_text("a table")
+
+
+@pytest.mark.timeout(300)
+def test_figures_and_tables_are_there_also_when_the_tab_was_closed(
+    page: Page, lab: Any, screenshot: Callable[[Page, str], None]
+) -> None:
+    go = lab.home / "go"
+    _notebook(lab.home / "rich.ipynb", "%load_ext jupyter_slurm", RICH.replace("GO", repr(str(go))), "job")
+    page.set_viewport_size({"width": 1400, "height": 1600})
+    url = f"{lab.url}lab/tree/rich.ipynb"
+    _open(page, url)
+    _run(page, 0)
+    _run(page, 1)
+    live = _output(page, 1)
+    expect(live).to_contain_text("before", timeout=90_000)  # as it is made: the job goes on
+    _expect_pictures(live)
+    page.goto("about:blank")
+    go.touch()
+    _open(page, url)
+    _run(page, 2)
+    again = _output(page, 2)
+    expect(again).to_contain_text("COMPLETED", timeout=90_000)
+    expect(again).to_contain_text("after")
+    expect(again).not_to_contain_text("before")
+    expect(again).to_contain_text("{'last': 'value'}")
+    expect(again.locator("span", has_text="red").first).to_be_visible()
+    _expect_pictures(again)
+    screenshot(page, "rich")
