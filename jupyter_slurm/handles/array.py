@@ -9,7 +9,7 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import JobNotFound, ParseError, SlurmError
+from jupyter_slurm.errors import JobNotFound, ParseError, SlurmError, UsageError
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
@@ -189,6 +189,25 @@ class TaskList(JobList[Task]):
     def __init__(self, array: ArrayJob, tasks: Iterable[Task] = ()) -> None:
         super().__init__(tasks)
         self.array = array
+
+    def resubmit(self, **options: Any) -> Job:
+        """Submit these tasks again, and no others: the same text and parameters; see :meth:`Job.resubmit`.
+
+        Returns
+        -------
+        ArrayJob
+            A new array, with tasks of the same numbers; ``job.record["resubmitted_from"]`` is the first.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        if not self:
+            raise UsageError("There is no task to submit again.", hint="job.failed() is empty when all ended well.")
+        known = self.array._range()
+        tasks = TaskRange.of((task.index for task in self), limit=known.limit if known else None)
+        return self.array.resubmit(array=str(tasks), **options)
 
 
 class _Rows:

@@ -31,8 +31,9 @@ Words (ours have no dashes, Slurm's have):
     after=a,b[3]  start when these jobs have ended well: variables, tasks of arrays, ids; also afterany= (ended in any
                   way), afternotok= (ended otherwise), aftercorr= (task by task). Not beside --dependency
 
-Tasks of an array (--array, sweep=): job[3], len(job), for task in job, job.failed(), job.table(); task_index is the
-number of the task in a Python cell. Each task has its own output and values: job[3].stdout, job[3].result().
+Tasks of an array (--array, sweep=): job[3], len(job), for task in job, job.table(), job.failed(),
+job.failed().resubmit(); task_index is the number of the task in a Python cell. Each task has its own output and
+values: job[3].stdout, job[3].result().
 
 Python values: {name}, {job.id}, {runs[0]}, $name. Where Python has no such name, $NAME, ${NAME} and a leading ~ are
 what a shell makes of them here: -o $HOME/%j.txt, -o ~/%j.txt. What nobody knows stays as typed; so does everything in

@@ -42,8 +42,8 @@ class Entry:
         The content of job.json; None for a job that was not submitted by us.
     latest : JobRecord or None
         What Slurm said last; for an array, of the part that the state is taken from.
-    tasks : dict
-        Array tasks by index, as last seen.
+    tasks, rest : dict, list
+        Array tasks by index, as last seen; ``rest`` are the rows that stood for several at the last look.
     submitted : int or None
         Slurm's own time of submission. With the id it says which job this is: ids begin again when a controller has
         lost its state. None until the queue has shown the job.
@@ -68,6 +68,7 @@ class Entry:
     state: JobState = SUBMITTING
     latest: JobRecord | None = None
     tasks: dict[int, JobRecord] = field(default_factory=dict)
+    rest: list[JobRecord] = field(default_factory=list)
     submitted: int | None = None
     submit_time: float | None = None
     start_time: float | None = None
@@ -170,6 +171,7 @@ class Entry:
                 before_it = self.tasks.get(record.id.task)
                 self.tasks[record.id.task] = _with_what_was_told(record, before_it) if before_it else record
         self.known, self.unknown_since = True, None
+        self.rest = [record for record in records if record.id.task is None and record.tasks is not None]
         chosen = _representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
         if chosen is not None:
             self._take(chosen, now)
@@ -247,18 +249,18 @@ class Entry:
     def counts(self) -> dict[str, int]:
         """Array tasks by state, pending ones by their number."""
         counts = Counter(task.state.name for task in self.tasks.values())
-        latest = self.latest
-        if latest is not None and latest.id.task is None and latest.tasks is not None:
-            known = self.all_tasks if latest.tasks.truncated else None
-            counts[latest.state.name] += known.count() - len(self.tasks) if known else latest.tasks.count()
+        for record in self.rest:
+            if record.tasks is not None:
+                known = self.all_tasks if record.tasks.truncated else None
+                counts[record.state.name] += known.count() - len(self.tasks) if known else record.tasks.count()
         return dict(counts)
 
     @property
     def is_array(self) -> bool:
         """Whether it is an array of jobs, or a task of one."""
         latest = self.latest
-        seen = latest is not None and (latest.tasks is not None or latest.id.task is not None)
-        return bool(self.tasks or seen or (self.record or {}).get("array"))
+        seen = latest is not None and latest.id.task is not None
+        return bool(self.tasks or self.rest or seen or (self.record or {}).get("array"))
 
     @property
     def all_tasks(self) -> TaskRange | None:
@@ -290,19 +292,24 @@ class Entry:
             return self.paths()[stream]
         return runner_path(stream, self.id, self.folder, self.kind, is_array=self.is_array)
 
+    def rest_of(self, task: int) -> JobRecord | None:
+        """Return the row that stands for a task among others; one whose list Slurm cut may stand for any."""
+        rows = (record for record in self.rest if record.tasks is not None)
+        return next((row for row in rows if row.tasks and (row.tasks.truncated or task in row.tasks)), None)
+
     def of_task(self, task: int | None) -> Entry:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
         if task is None or self.id is None:
             return self
         seen = self.tasks.get(task)
-        waiting = self.latest if self.latest and self.latest.tasks and task in self.latest.tasks else None
-        latest = seen or waiting
+        latest = seen or self.rest_of(task)
         return replace(
             self,
             id=JobId(self.id.job, task),
             state=latest.state if latest else UNKNOWN if self.is_finished else self.state,
             latest=latest,
             tasks={},
+            rest=[],
             start_time=seen.start_time if seen else None,
             end_time=seen.end_time if seen and seen.state.is_finished else None,
             exit_code=seen.exit_code if seen else None,

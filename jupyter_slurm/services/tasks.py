@@ -57,17 +57,16 @@ def _indices(entry: Entry) -> list[int]:
     known = entry.all_tasks
     if known is not None and not known.truncated:
         return sorted(set(known.tasks()))
-    latest = entry.latest
-    waiting = latest.tasks.tasks(MAX_EXPANDED_TASKS) if latest is not None and latest.tasks is not None else ()
+    waiting = (task for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS))
     return sorted({*entry.tasks, *waiting})
 
 
 def _row(entry: Entry, task: int) -> list[Any]:
-    record = entry.tasks.get(task)
+    record = entry.tasks.get(task) or entry.rest_of(task)
     if record is None or (entry.is_finished and not record.state.is_finished):
-        waits = not entry.is_finished and entry.id is not None
-        reason = entry.latest.reason if waits and entry.latest is not None and entry.latest.tasks is not None else ""
-        return [task, "PENDING" if waits else UNKNOWN.name, None, None, None, None, "", reason]
+        # Slurm forgets at once a task that is cancelled before it begins. One that it has not shown yet waits.
+        waits = entry.latest is None and not entry.is_finished
+        return [task, "PENDING" if waits else UNKNOWN.name, None, None, None, None, "", ""]
     has_ended = record.state.is_finished
     begun = record.start_time if not record.state.is_pending else None
     end = record.end_time if has_ended else None

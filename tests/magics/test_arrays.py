@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,6 +61,14 @@ def test_a_sweep_of_a_script_sets_variables(done: Any) -> None:
     )
     assert done.value("script.source.startswith('#!/bin/bash'), script.name") == "True named"
     assert "JobFailed" in done.run("script[1].wait()").traceback
+
+
+def test_tasks_that_failed_run_again_and_no_others(done: Any, wait_for: Callable[..., Any]) -> None:
+    done.ok("again = script.failed().resubmit()")
+    assert done.value("again.data['array'], len(again), again.record['resubmitted_from'] == script.key") == "1%2 1 True"
+    wait_for(lambda: done.value("again[1].stdout.strip()") == "1|$HOME|2.5|argument", "the task that runs again")
+    assert done.value("again[1].parameters, again.name") == "{'a': '$HOME', 'n': 2.5} named"
+    assert done.run("sweep.failed().resubmit()").error == "UsageError"
 
 
 def test_the_index_of_an_array_is_in_the_cell(done: Any) -> None:

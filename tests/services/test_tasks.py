@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -62,3 +65,36 @@ async def test_a_job_that_is_no_array_has_no_tasks(desk):
     assert job["array"] is None
     assert (await desk.core.tasks(desk.id, job["key"], parameters=True))["rows"] == []
     assert (await desk.core.values(desk.id, job["key"], 0)) == {"values": [], "next": None}
+
+
+def slurm(desk, *argv):
+    return subprocess.run(argv, env={**os.environ, **desk.env}, check=True, capture_output=True, text=True).stdout
+
+
+async def test_ten_thousand_tasks_are_told_at_once_and_in_one_row(desk, monkeypatch):
+    """Half of them are records of their own, since something was said of them alone."""
+    table = {"names": ["n", "text"], "rows": [[str(n), repr(f"row {n}")] for n in range(10_000)]}
+    job = await desk.submit("#!/bin/sh\ntrue\n", "-n1", "--hold", sweep=table)
+    await asyncio.to_thread(slurm, desk, "scontrol", "update", f"JobId={job['id']}_[0-4999]", "Nice=2")
+    await asyncio.to_thread(slurm, desk, "scancel", f"{job['id']}_[9000-9999]")
+    client, asked = desk.core._cluster(desk.id).client, []
+    ask = client.ask
+
+    async def counted(argv):
+        asked.append(argv[0])
+        return await ask(argv)
+
+    monkeypatch.setattr(client, "ask", counted)
+    seen = await desk.until(job["key"], lambda job: (job["tasks"] or {}).get("PENDING") == 9_000)
+    assert (seen["state"], seen["array"]) == ("PENDING", "0-9999")
+    for _ in range(3):
+        told = await desk.core.tasks(desk.id, job["key"], parameters=True)
+    assert set(asked) == {"squeue"}
+    # Slurm does not tell of a task any more that was cancelled before it began.
+    assert [told["rows"][task][:2] for task in (0, 8999, 9000)] == [
+        [0, "PENDING"],
+        [8999, "PENDING"],
+        [9000, "UNKNOWN"],
+    ]
+    assert (len(told["rows"]), told["parameters"][9_999]) == (10_000, ["9999", "'row 9999'"])
+    await desk.core.cancel(desk.id, job["key"])
