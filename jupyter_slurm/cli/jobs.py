@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _TIMES = ("submit_time", "start_time", "end_time", "estimated_start", "state_since", "unknown_since")
-_COLUMNS = ("JOB", "STATE", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
+_COLUMNS = ("JOB", "STATE", "TASKS", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -58,7 +58,9 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(jobs, indent=2))
     elif jobs:
-        _print_table([_COLUMNS, *(_row(job) for job in jobs)])
+        rows = [_COLUMNS, *(_row(job) for job in jobs)]
+        has_tasks = any(row[2] for row in rows[1:])
+        _print_table(rows if has_tasks else [[*row[:2], *row[3:]] for row in rows])
     elif not trouble:
         print("No jobs." if args.all else "No jobs that are not over; --all shows the others.")
     if trouble:
@@ -68,9 +70,19 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _row(job: dict[str, Any]) -> list[str]:
+    from jupyter_slurm.handles.card import tally
+
     state = str(job["state"]) + ("" if job["known"] else "?")
     submitted = _when(job["submit_time"]) if job.get("submit_time") else ""
-    values = (job["id"] or job["key"], state, job.get("name"), job.get("partition"), job.get("nodes"), submitted)
+    values = (
+        job["id"] or job["key"],
+        state,
+        tally(job),
+        job.get("name"),
+        job.get("partition"),
+        job.get("nodes"),
+        submitted,
+    )
     return [str(value or "") for value in (*values, job.get("reason"))]
 
 

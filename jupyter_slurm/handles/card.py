@@ -22,6 +22,7 @@ __all__ = [
     "is_finished",
     "notes",
     "sentences",
+    "tally",
 ]
 
 _GOOD, _BAD, _BUSY, _CALM = "success-color1", "error-color1", "info-color1", "ui-font-color2"
@@ -114,8 +115,13 @@ def facts(data: Mapping[str, Any]) -> list[str]:
     if data.get("time_limit") and not is_finished(data):
         said.append(f"limit {duration(data['time_limit'])}")
     if data.get("tasks"):
-        said.append("tasks: " + ", ".join(f"{count} {state}" for state, count in sorted(data["tasks"].items())))
+        said.append("tasks: " + tally(data))
     return said
+
+
+def tally(data: Mapping[str, Any]) -> str:
+    """Return how many tasks of an array are in which state; empty for what is none."""
+    return ", ".join(f"{count} {state}" for state, count in sorted((data.get("tasks") or {}).items()))
 
 
 def _end(data: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from jupyter_slurm.handles.card import tally
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.table import Table, escape
 from jupyter_slurm.handles.terminal import printable
@@ -30,9 +31,14 @@ class JobList(list[_J]):
         self.trouble = trouble
 
     def table(self) -> Table:
-        """Return what is known of each as a table."""
+        """Return what is known of each as a table: an array has one row, and how many tasks are in which state."""
         columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "SUBMITTED", "EXIT", "REASON"]
-        return Table(columns, [_row(job._data) for job in self])
+        rows, tallies = [_row(job._data) for job in self], [tally(job._data) for job in self]
+        if any(tallies):
+            columns.insert(3, "TASKS")
+            for row, said in zip(rows, tallies, strict=True):
+                row.insert(3, said)
+        return Table(columns, rows)
 
     def __repr__(self) -> str:
         return "\n".join([repr(self.table()), *([printable(self.trouble)] if self.trouble else [])])

@@ -49,7 +49,9 @@ async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[
         return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
     await _load(transport, entry)
     names, table = await _parameters(transport, entry) if parameters else ([], [])
-    rows = [_row(entry, task) for task in _indices(entry)]
+    waiting = {task: row for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
+    rest = next((row for row in entry.rest if row.tasks and row.tasks.truncated), None)  # Slurm cut it: it may be any
+    rows = [_row(entry, task, waiting.get(task, rest)) for task in _indices(entry)]
     return {"columns": list(COLUMNS), "rows": rows, "names": names, "parameters": table}
 
 
@@ -61,8 +63,8 @@ def _indices(entry: Entry) -> list[int]:
     return sorted({*entry.tasks, *waiting})
 
 
-def _row(entry: Entry, task: int) -> list[Any]:
-    record = entry.tasks.get(task) or entry.rest_of(task)
+def _row(entry: Entry, task: int, waiting: JobRecord | None = None) -> list[Any]:
+    record = entry.tasks.get(task) or waiting
     if record is None or (entry.is_finished and not record.state.is_finished):
         # Slurm forgets at once a task that is cancelled before it begins. One that it has not shown yet waits.
         waits = entry.latest is None and not entry.is_finished

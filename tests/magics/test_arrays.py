@@ -39,6 +39,8 @@ def test_a_sweep_of_a_python_cell_is_one_array_with_a_table(done: Any) -> None:
         "(4, True, 'ArrayJob', 'COMPLETED')"
     )
     assert "4 COMPLETED" in done.value("repr(sweep)")
+    listed = "[row['TASKS'] for row in jupyter_slurm.jobs().table() if row['JOBID'] == sweep.id]"
+    assert done.ok(f"import jupyter_slurm\nprint({listed})").stdout == "['4 COMPLETED']\n"
     assert done.value("sweep[2].stdout") == "2 0.001 adam\n"
     assert done.value("sweep[3].parameters") == "{'lr': 0.001, 'opt': True}"
     assert done.value("sweep[0].result()") == "0.001"
