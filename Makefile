@@ -21,7 +21,8 @@ TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do comm
   command -v ssh >/dev/null || echo openssh-client; command -v rsync >/dev/null || echo rsync; [ -e /usr/share/modules/init/bash ] || echo environment-modules; [ -e /usr/sbin/sshd ] || echo openssh-server; \
   command -v ip >/dev/null || echo iproute2; command -v nft >/dev/null || [ -e /usr/sbin/nft ] || echo nftables; \
   for shell in zsh fish tcsh; do command -v $$shell >/dev/null || echo $$shell; done; \
-  [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator)
+  [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator; \
+  [ -x /usr/sbin/krb5kdc ] || echo krb5-kdc; command -v kinit >/dev/null || echo krb5-user; [ -x /usr/sbin/kadmin.local ] || echo krb5-admin-server)
 NPM = npm --prefix labextension --no-audit --no-fund --no-update-notifier --loglevel=error
 # Runs a command, and shows what it said only if it fails.
 QUIET = ./.ci/quiet

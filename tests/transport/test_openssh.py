@@ -20,6 +20,7 @@ from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh import openssh
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept
+from jupyter_slurm.transport.ssh.openssh_login import Login
 from jupyter_slurm.transport.ssh.ssh_config import way_to
 from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport
@@ -284,6 +285,23 @@ async def test_passwords_are_asked_again_as_ssh_does(asking, config, log_in):
     assert ["Try again" in prompt.instruction for prompt in person.asked] == [False, True, True]
     assert person.asked[0].host == f"{host.name} ({user}@{host.address})"
     assert not person.asked[0].questions[0].echo
+
+
+async def test_an_ssh_older_than_ssh_askpass_require_asks_too(asking, config, log_in, tmp_path, monkeypatch):
+    """Before 8.4 a display, and no terminal, is what makes it ask a program: no difference to the person."""
+    environment = Login._environment
+
+    def older(self, program):
+        return {name: value for name, value in environment(self, program).items() if name != "SSH_ASKPASS_REQUIRE"}
+
+    monkeypatch.setattr(Login, "_environment", older)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    host, user = asking
+    known = ("StrictHostKeyChecking ask", f"UserKnownHostsFile {tmp_path / 'none'}")
+    person = Person("yes", "right horse")
+    transport = await log_in(by_password(config, host, *known), host.name, person)
+    assert (await transport.run(["id", "-un"])).stdout.decode().strip() == user
+    assert [prompt.kind for prompt in person.asked] == ["host-key", "password"]
 
 
 async def test_wrong_passwords_end(asking, config, log_in, folder):

@@ -209,7 +209,10 @@ def _let_in(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
 
 def _hint(host: Host, methods: Sequence[str], tried: Sequence[str], *, typed: bool) -> str:
     if any("gssapi" in method for method in methods) and not {"password", "keyboard-interactive"} & {*methods}:
-        return f"It takes Kerberos tickets: `kinit`, and try again; `klist` shows what you have. ({host.name})"
+        return (
+            "It takes Kerberos tickets: `kinit`, and try again; `klist` shows what you have. Where ~/.ssh/config does "
+            f"not say `GSSAPIAuthentication yes` for Host {host.name}, ssh may show none."
+        )
     if host.batch_mode and {"password", "keyboard-interactive"} & {*methods}:
         return "BatchMode in ~/.ssh/config forbids to ask you: take it out for this host."
     named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
