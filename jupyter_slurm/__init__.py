@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.job import Job
     from jupyter_slurm.handles.joblist import JobList
     from jupyter_slurm.handles.table import Table
+    from jupyter_slurm.handles.tunnel import Tunnel, tunnel
     from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = [
@@ -28,12 +29,14 @@ __all__ = [
     "SlurmError",
     "Table",
     "Task",
+    "Tunnel",
     "WaitInterrupted",
     "__version__",
     "as_completed",
     "errors",
     "job",
     "jobs",
+    "tunnel",
     "wait",
 ]
 
@@ -45,10 +48,12 @@ _HOME = {
     "SlurmError": "jupyter_slurm.errors",
     "Table": "jupyter_slurm.handles.table",
     "Task": "jupyter_slurm.handles.array",
+    "Tunnel": "jupyter_slurm.handles.tunnel",
     "WaitInterrupted": "jupyter_slurm.handles.waiting",
     "as_completed": "jupyter_slurm.handles.completion",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
+    "tunnel": "jupyter_slurm.handles.tunnel",
     "wait": "jupyter_slurm.handles.completion",
 }
 

@@ -1,4 +1,4 @@
-"""``jupyter slurm tunnel``: ports of running jobs, here."""
+"""``jupyter slurm tunnel``: ports of running jobs, and of hosts on the way, here."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "tunnel",
-        help="bring a port of a running job here",
+        help="bring a port of a running job, or of a host on the way, here",
         description="Open a port of 127.0.0.1, for you only, that leads to a port on which a running job of yours "
-        "listens. It is kept by the agent until the job ends, also over broken connections.",
+        "listens, or a program of yours on the login node or a gateway before it. It is kept by the agent until the "
+        "job ends, also over broken connections. If somebody else has the local port after a restart, the list says "
+        "so; the same command again opens another one.",
     )
-    parser.add_argument("job", nargs="?", metavar="JOB", help="Slurm id (12, 12_3), key of a submission, or `login`")
-    parser.add_argument("port", nargs="?", type=int, metavar="PORT", help="on which the job listens")
+    parser.add_argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        help="Slurm id (12, 12_3), key of a submission, `login`, or the name of a host on the way",
+    )
+    parser.add_argument("port", nargs="?", type=int, metavar="PORT", help="on which it listens there")
     parser.add_argument("--local", type=int, metavar="PORT", help="local port; by default one of the profile's")
     parser.add_argument("--socket", action="store_true", help="a Unix socket instead of a port")
     parser.add_argument("--node", metavar="NODE", help="which of the job's nodes; by default the first")
@@ -32,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.handles.cluster import current, every, use
     from jupyter_slurm.handles.terminal import printable
-    from jupyter_slurm.handles.tunnel import open_tunnel, tunnels
+    from jupyter_slurm.handles.tunnel import of_host, open_tunnel, tunnels
 
     if args.list == bool(args.close) and (args.job is None or args.port is None or args.list):
         raise UsageError(
@@ -50,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
                 return 0
         raise UsageError(f"There is no tunnel on {args.close}.", hint="`jupyter slurm tunnel --list` shows them.")
     cluster = use(args.cluster) if args.cluster else current()
-    job = None if args.job == "login" else args.job
-    made = open_tunnel(cluster, job, args.port, local_port=args.local, node=args.node, socket=args.socket)
+    made = of_host(cluster, args.job, args.port, local_port=args.local, socket=args.socket)
+    if made is None:
+        made = open_tunnel(cluster, args.job, args.port, local_port=args.local, node=args.node, socket=args.socket)
     print(printable(repr(made)))
     return 0

@@ -8,6 +8,8 @@ from jupyter_slurm.domain.line import tokenize
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles import cluster as clusters
 from jupyter_slurm.handles.table import CommandText
+from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.handles.tunnel import tunnels
 from jupyter_slurm.handles.users import lines
 
 __all__ = ["run"]
@@ -37,4 +39,6 @@ def run(line: str) -> CommandText | None:
     if action == "disconnect":
         done = clusters.disconnect(words[1])
         return CommandText(f"Disconnected from {words[1]}. Jobs go on.\n" if done else "Nothing was done.\n")
-    return CommandText("".join(f"{name}  {state}\n{lines(users)}" for name, state, users in clusters.overview()))
+    opened = [printable(repr(one)) for each in clusters.every() for one in tunnels(each)]
+    told = [f"{name}  {state}\n{lines(users)}" for name, state, users in clusters.overview()]
+    return CommandText("".join([*told, *(f"{one}\n" for one in opened)]))

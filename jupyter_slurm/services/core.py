@@ -291,7 +291,8 @@ class Core:
         )
         await cluster.start()
         site = self._sites.get(where.id) if where.is_far else None
-        self.tunnels.know(cluster, transport, where, site.profile if site is not None else None)
+        profile, desk = (None, None) if site is None else (site.profile, site.desk)
+        self.tunnels.know(cluster, transport, where, profile, desk)
         return cluster
 
     def _ports(self, cluster: str) -> tuple[int, int]:

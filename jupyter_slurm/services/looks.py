@@ -63,7 +63,7 @@ async def node_access(
     """Try how the node of a running job is reached."""
     about, reach, goal = "node access", Reach(transport, where, profile, client, prompter), Goal(node, job)
     try:
-        await reach.way(goal)
+        await reach.way(goal, asked=True)
     except TunnelError as error:
         return Finding("failed", about, error.message, error.hint)
     finally:

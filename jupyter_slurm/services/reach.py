@@ -5,58 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from jupyter_slurm.errors import SlurmError, TransportError, TunnelError, TunnelUnproven
+from jupyter_slurm.errors import (
+    HostKeyUnknown,
+    SlurmError,
+    TransportError,
+    TunnelError,
+    TunnelUnproven,
+    UsageError,
+)
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.base import Stream, Transport
-from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.base import Stream, Transport, Way
+from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
+from jupyter_slurm.transport.ssh.threads import Threads
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
-__all__ = ["Goal", "Reach", "Way"]
+__all__ = ["Goal", "Reach"]
 
 log = logging.getLogger(__name__)
 
 _START = 60.0  # seconds that a log-in or a step may take to come up
-
-
-class Way(Protocol):
-    """A way to the ports of one machine. Its methods block, and may be called from any thread."""
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it was not seen to be broken; a broken one is made anew."""
-        ...
-
-    def find(self, port: int) -> str:
-        """Return the address there under which the person's own program is reached.
-
-        Raises
-        ------
-        TunnelUnproven
-            Somebody else listens there, or it cannot be said who does.
-        TunnelError
-            Nothing listens there.
-        """
-        ...
-
-    def dial(self, address: str, port: int, timeout: float) -> Stream:
-        """Connect; see :meth:`jupyter_slurm.transport.base.Transport.dial`."""
-        ...
-
-    def close(self) -> None:
-        """Let it go."""
-        ...
+_ANSWER = 120.0  # seconds in which a person compares a fingerprint
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Where a tunnel leads: a node of a job, or (no job) the login node."""
+    """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node."""
 
     node: str = ""
     job: str = ""
@@ -66,6 +45,7 @@ class _Login:
     """The ports of the login node itself."""
 
     is_alive = True
+    proof_lasts = False
 
     def __init__(self, transport: Transport, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._name, self._loop = transport, name, loop
@@ -73,7 +53,7 @@ class _Login:
 
     def find(self, port: int) -> str:
         mark, generation = secrets.token_hex(16), self._transport.generation
-        asking = self._transport.run(["/bin/sh", "-c", proof_command(mark)], timeout=_START)
+        asking = self._transport.run(["/bin/sh", "-c", proof_command(mark, port)], timeout=_START)
         done = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
         address = proven_address(done.stdout, mark, self._name, port)
         self._found[port] = generation
@@ -94,6 +74,7 @@ class _Direct:
     """From the login node over the cluster's own network. Nobody says whose program answers."""
 
     is_alive = True
+    proof_lasts = False
 
     def __init__(self, transport: Transport, node: str, address: str) -> None:
         self._transport, self._node, self._address = transport, node, address
@@ -121,6 +102,22 @@ class _Place:
     kind: str = ""
     way: Way | None = None
     failed: dict[str, str] = field(default_factory=dict)
+    lacks_key: bool = False  # ssh failed, since nobody had said yes to the key of the node
+    before: list[Way] = field(default_factory=list)  # that a better one took the place of; connections go on there
+
+
+class _Once:
+    """Asks a person about the key of a node, for a while: there are other ways."""
+
+    def __init__(self, prompter: Prompter) -> None:
+        self._prompter = prompter
+
+    async def ask(self, prompt: Prompt) -> Sequence[str] | None:
+        try:
+            async with asyncio.timeout(_ANSWER):
+                return await self._prompter.ask(prompt)
+        except TimeoutError:
+            return None
 
 
 class Reach:
@@ -135,7 +132,7 @@ class Reach:
     client : SlurmClient
         Knows the addresses of nodes.
     prompter : Prompter, optional
-        Who is asked about the key of a node that is not known; None: nobody.
+        Who is asked about the key of a node that is not known, once; None: nobody.
     """
 
     def __init__(
@@ -147,9 +144,11 @@ class Reach:
         prompter: Prompter | None = None,
     ) -> None:
         self._transport, self._where, self._profile, self._client = transport, where, profile, client
-        self._prompter = prompter
+        self._prompter = None if prompter is None else _Once(prompter)
+        self._asked: set[str] = set()  # about the keys of these nodes
         self._places: dict[Goal, _Place] = {}
         self._addresses: dict[str, str] = {}
+        self._threads = Threads()  # of its own: log-ins may wait for a person
 
     @property
     def trusts_unproven(self) -> bool:
@@ -164,8 +163,14 @@ class Reach:
         """Return the ways that do not work, each with why not."""
         return dict(self._places[goal].failed) if goal in self._places else {}
 
-    async def way(self, goal: Goal) -> Way:
+    async def way(self, goal: Goal, *, asked: bool = False) -> Way:
         """Return a way that works; the one that worked last is tried first.
+
+        Parameters
+        ----------
+        asked : bool
+            Whether a person waits for it, who may be asked about the key of the node: now, or by hand since a way was
+            found without.
 
         Raises
         ------
@@ -173,27 +178,23 @@ class Reach:
             None does; says why, one by one.
         """
         place = self._places.setdefault(goal, _Place())
+        if place.way is not None and place.way.is_alive and not (asked and place.lacks_key):
+            return place.way
         async with place.lock:
-            if place.way is not None:
-                if place.way.is_alive:
-                    return place.way
+            if place.way is not None and not place.way.is_alive:
                 await asyncio.to_thread(place.way.close)
                 place.way = None
-            if not goal.job:
-                place.kind = "login"
-                place.way = _Login(self._transport, self._where.host, asyncio.get_running_loop())
+            if place.way is not None:
+                if asked and place.lacks_key and await self._try("ssh", goal, place, asked=asked) is not None:
+                    log.info("%s is reached by ssh from now on", goal.node)
+            elif not goal.job:
+                place.kind, place.way = self._on_the_way(goal.node)
+            else:
+                for kind in sorted(self._kinds(), key=lambda kind: kind != place.kind):
+                    if await self._try(kind, goal, place, asked=asked) is not None:
+                        break
+            if place.way is not None:
                 return place.way
-            place.failed.clear()
-            kinds = sorted(self._kinds(), key=lambda kind: kind != place.kind)
-            for kind in kinds:
-                try:
-                    place.way = await self._try(kind, goal)
-                except SlurmError as error:
-                    log.info("%s is not reached by %s: %s", goal.node, kind, error.message)
-                    place.failed[kind] = error.message
-                else:
-                    place.kind = kind
-                    return place.way
         reasons = "; ".join(f"{kind}: {why}" for kind, why in place.failed.items())
         raise TunnelError(
             f"no way leads to {goal.node}: {reasons}",
@@ -204,25 +205,60 @@ class Reach:
     def forget(self, goal: Goal) -> None:
         """Let a way go that nobody needs any more."""
         place = self._places.pop(goal, None)
-        if place is not None and place.way is not None:
-            place.way.close()
+        for way in [] if place is None else [*place.before, place.way]:
+            if way is not None:
+                way.close()
 
     def close(self) -> None:
         """Let all ways go."""
         for goal in tuple(self._places):
             self.forget(goal)
+        self._threads.close()
 
     # Trying -----------------------------------------------------------------------------------------------------
 
     def _kinds(self) -> Sequence[str]:
         return self._profile.ways if self._profile is not None else ("ssh", "step", "direct")
 
-    async def _try(self, kind: str, goal: Goal) -> Way:
-        ways: dict[str, Callable[[Goal], object]] = {"ssh": self._ssh, "step": self._step, "direct": self._direct}
-        made: Way = await ways[kind](goal)  # type: ignore[misc]
-        return made
+    def _on_the_way(self, name: str) -> tuple[str, Way]:
+        """Return the kind of way, and the way, to the login node or a host before it."""
+        if not name:
+            return "login", _Login(self._transport, self._where.host, asyncio.get_running_loop())
+        hops = self._transport.hops()
+        if name not in hops:
+            raise UsageError(
+                f"{name} is no host on the way to {self._where.id}",
+                hint=f"There are: {', '.join(hops)}." if hops else "There is none before the login node.",
+            )
+        return "hop", hops[name]()
 
-    async def _ssh(self, goal: Goal) -> Way:
+    async def _try(self, kind: str, goal: Goal, place: _Place, *, asked: bool) -> Way | None:
+        """Go one way, if it works; else its reason is noted."""
+        prompter = self._prompter if asked and goal.node not in self._asked else None
+        ways: dict[str, Callable[[], Awaitable[Way]]] = {
+            "ssh": lambda: self._ssh(goal, prompter),
+            "step": lambda: self._step(goal),
+            "direct": lambda: self._direct(goal),
+        }
+        if kind == "ssh":
+            place.lacks_key = False
+        try:
+            way = await ways[kind]()
+        except SlurmError as error:
+            log.info("%s is not reached by %s: %s", goal.node, kind, error.message)
+            place.failed[kind] = error.message
+            if isinstance(error, HostKeyUnknown):
+                place.lacks_key = True
+                if prompter is not None:
+                    self._asked.add(goal.node)  # that was a no
+            return None
+        place.failed.pop(kind, None)
+        if place.way is not None:
+            place.before.append(place.way)
+        place.kind, place.way = kind, way
+        return way
+
+    async def _ssh(self, goal: Goal, prompter: Prompter | None) -> Way:
         from jupyter_slurm.transport.ssh.node import NodeBySsh, node_host  # paramiko takes a while
 
         login, config_file, dial, cluster = None, None, None, ""
@@ -233,9 +269,9 @@ class Reach:
             cluster = self._profile.name
         address = await self._address(goal.node)
         host = await node_host(goal.node, address, self._where.user, login, config_file, cluster)
-        node = NodeBySsh(host, dial, self._prompter)
+        node = NodeBySsh(host, dial, prompter)
         try:
-            await asyncio.to_thread(node.open)
+            await self._threads.call(node.open)
         except BaseException:
             node.close()
             raise
@@ -250,7 +286,7 @@ class Reach:
             stream = self._transport.pipe(argv, _START, env=self._where.environment)
             return Multiplex(stream, mark, goal.node)
 
-        return await asyncio.to_thread(work)
+        return await self._threads.call(work)
 
     async def _direct(self, goal: Goal) -> Way:
         return _Direct(self._transport, goal.node, await self._address(goal.node))

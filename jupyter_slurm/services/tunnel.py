@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotInTime
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from jupyter_slurm.domain.cluster import expand_hosts
@@ -22,8 +23,9 @@ from jupyter_slurm.errors import (
     UsageError,
 )
 from jupyter_slurm.services.cluster import Cluster
-from jupyter_slurm.services.reach import Goal, Reach, Way
-from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.services.reach import Goal, Reach
+from jupyter_slurm.transport.base import Stream, Way
+from jupyter_slurm.transport.ssh.threads import Threads
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
 __all__ = ["Asked", "There", "Tunnel"]
@@ -50,11 +52,11 @@ class Asked:
     ----------
     id, cluster : str
     job : str
-        Key or Slurm id; empty: the login node.
+        Key or Slurm id; empty: a host on the way.
     submitted : float or None
         When the job was: ids come again.
     node : str
-        One of the job's nodes; empty: the first.
+        One of the job's nodes (empty: the first), or the host on the way (empty: the login node).
     port : int
         There.
     local_port : int or None
@@ -91,37 +93,57 @@ class Tunnel:
     Parameters
     ----------
     asked : Asked
-    listener : socket
+    listener : socket or TunnelError
+        The error says why there is none now; :meth:`listen` gives it one.
     there : callable
         Returns the cluster; raises NotConnected while nobody is logged in.
     """
 
-    def __init__(self, asked: Asked, listener: Any, there: Callable[[], There]) -> None:
+    def __init__(self, asked: Asked, listener: socket.socket | TunnelError, there: Callable[[], There]) -> None:
         self.asked, self._there = asked, there
         self._loop = asyncio.get_running_loop()
-        self._preparing = asyncio.Lock()
+        self._preparing, self._threads = asyncio.Lock(), Threads()
         self._ready: _Ready | None = None
         self._era = object()
         self._error: SlurmError | None = None
         self._is_proven = False
         self._is_closed = False
         self.goal = Goal(asked.node, asked.job)
+        self._forwarder: Forwarder | None = None
+        if isinstance(listener, TunnelError):
+            self._error = listener
+        else:
+            self.listen(listener)
+
+    def listen(self, listener: socket.socket) -> None:
+        """Carry the connections of a listener from now on."""
+        if self.asked.socket is None:
+            self.asked = replace(self.asked, local_port=listener.getsockname()[1])
+        self._error = None
         self._forwarder = Forwarder(listener, self._dial, told=self._told, left=self._left)
 
+    @property
+    def listens(self) -> bool:
+        """Whether the local port is ours, or somebody else has it for now."""
+        return self._forwarder is not None
+
     async def prepare(self) -> None:
-        """Find the way and who answers at its end.
+        """Find the way and who answers at its end, for a person who waits for it and may be asked.
 
         Raises
         ------
         SlurmError
             It cannot be used now; says why.
         """
-        await self._prepare(None)
+        await self._prepare(None, asked=True)
+        self._era = object()  # by the time that somebody connects, it may be another program
 
     def close(self) -> None:
         """Give the port up and break off the connections."""
         self._is_closed = True
-        self._forwarder.close()
+        if self._forwarder is not None:
+            self._forwarder.close()
+        self._threads.close()
 
     @property
     def is_open(self) -> bool:
@@ -147,37 +169,38 @@ class Tunnel:
             "proven": self._is_proven,
             "state": "closed" if self._is_closed else "open" if self._error is None else "broken",
             "message": "" if self._error is None else self._error.message,
-            "connections": self._forwarder.connections,
+            "connections": self._forwarder.connections if self._forwarder is not None else 0,
         }
 
     # In the loop ------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, stale: _Ready | None) -> _Ready:
-        asked = time.monotonic()
+    async def _prepare(self, stale: _Ready | None, *, asked: bool = False) -> _Ready:
+        began = time.monotonic()
         async with self._preparing:  # all connections that wait are served by one log-in and one proof
             ready = self._ready
-            if ready is not None and ready is not stale and (self._holds(ready) or ready.since > asked):
+            is_known = ready is not None and ready is not stale and (self._holds(ready) or ready.since > began)
+            if ready is not None and is_known and not asked:
                 return ready
             try:
-                return await self._find()
+                return await self._find(asked)
             except SlurmError as error:
                 self._ready, self._error, self._is_proven = None, error, False
                 raise
 
-    async def _find(self) -> _Ready:
+    async def _find(self, asked: bool) -> _Ready:
         cluster, reach = self._there()
         goal = await self._goal(cluster)
         if goal != self.goal:  # requeued, to another node
             self.goal, self._ready = goal, None
-        way = await reach.way(goal)
+        way = await reach.way(goal, asked=asked)
         since, era = time.monotonic(), self._era
         try:
-            address = await asyncio.to_thread(way.find, self.asked.port)
+            address = await self._threads.call(lambda: way.find(self.asked.port))
             self._is_proven = True
         except TunnelUnproven as error:
             if error.details.get("why") != "unproven" or not reach.trusts_unproven:
                 raise
-            address, self._is_proven = "", False
+            address, self._is_proven = "127.0.0.1", False
         self._ready = _Ready(goal, way, address, since, era)
         self._error = None
         return self._ready
@@ -185,7 +208,7 @@ class Tunnel:
     async def _goal(self, cluster: Cluster) -> Goal:
         asked = self.asked
         if not asked.job:
-            return Goal()
+            return Goal(asked.node)
         entry = await cluster.one(asked.job)
         if not entry.is_finished and (entry.latest is None or not entry.known):
             await cluster.watcher.fresh()  # this agent is new, and the queue tells where the job is
@@ -204,12 +227,13 @@ class Tunnel:
 
     def _holds(self, ready: _Ready) -> bool:
         """Whether what was found is taken for true still."""
-        return ready.way.is_alive and ready.era is self._era and time.monotonic() < ready.since + _PROVEN
+        is_fresh = ready.era is self._era and time.monotonic() < ready.since + _PROVEN
+        return ready.way.is_alive and (is_fresh or ready.way.proof_lasts)
 
     # In threads -------------------------------------------------------------------------------------------------
 
     def _left(self) -> None:
-        """Hear that the far side ended a connection: perhaps its program has, and anybody may take the port."""
+        """Hear that the program may have ended, or may end unseen: anybody may take the port then."""
         self._era = object()
 
     def _dial(self) -> Stream:
@@ -218,16 +242,31 @@ class Tunnel:
         while True:
             ready, is_known = self._ready, False
             try:
-                if ready is None or ready is stale or not self._holds(ready):
+                if ready is None or ready is stale or not ready.way.is_alive:
                     ready = self._wait(self._prepare(stale), deadline)
                 is_known = True
-                return ready.way.dial(ready.address, self.asked.port, _DIAL)
+                stream = ready.way.dial(ready.address, self.asked.port, _DIAL)
+                if self._holds(ready):
+                    return stream
+                is_known = False
+                return self._proven(stream, ready, deadline)
             except TransportError as error:
                 # The program has ended, or the way to it: who comes to listen there next has to prove itself anew.
                 is_final = isinstance(error, NotConnected if is_known else NotConnected | TunnelError)
                 if again or is_final or time.monotonic() > deadline:
                     raise
                 stale, again = ready, True
+
+    def _proven(self, stream: Stream, ready: _Ready, deadline: float) -> Stream:
+        """Return a stream through which nothing has gone yet, once it is known who took it."""
+        try:
+            now = self._wait(self._prepare(ready), deadline)
+            if (now.way, now.address) != (ready.way, ready.address):
+                raise TransportError("who listens there has changed")
+        except BaseException:
+            stream.close()
+            raise
+        return stream
 
     def _wait(self, work: Any, deadline: float) -> _Ready:
         try:

@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from jupyter_slurm.config import Settings
@@ -24,6 +24,8 @@ from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.files import make_private
+from jupyter_slurm.transport.ports import listeners
+from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
 
 __all__ = ["Tunnels"]
@@ -34,6 +36,7 @@ _PORTS = (8000, 9000)
 _LOOK = 2.0  # seconds between two looks whether the jobs still run; nobody outside is asked
 _ASK = 60.0  # seconds between two questions about a job that nothing is known of
 _MOST = 256
+_BACK = "it is back when that is free, or at once on another port when it is asked for again"
 
 
 class Tunnels:
@@ -72,13 +75,8 @@ class Tunnels:
         """Listen again where an earlier agent did; who connects before the log-in is turned away."""
         for asked in self._remembered():
             try:
-                self._keep(asked, self._listen(asked.cluster, asked.local_port, asked.socket))
-            except (
-                SlurmError,
-                OverflowError,
-                TypeError,
-                ValueError,
-            ) as error:  # the port is taken, or the file is torn
+                self._keep(asked, self._listen_again(asked))
+            except (SlurmError, OverflowError, TypeError, ValueError) as error:  # the file is torn
                 log.warning("a tunnel to port %s is not there any more: %s", asked.port, error)
         self._remember()
 
@@ -94,10 +92,17 @@ class Tunnels:
         for _, reach in reaches.values():
             await asyncio.to_thread(reach.close)
 
-    def know(self, cluster: Cluster, transport: Transport, where: Where, profile: Profile | None) -> None:
-        """Learn of a cluster that can be asked from now on."""
+    def know(
+        self,
+        cluster: Cluster,
+        transport: Transport,
+        where: Where,
+        profile: Profile | None,
+        prompter: Prompter | None = None,
+    ) -> None:
+        """Learn of a cluster that can be asked from now on, and of who can ask the person about its nodes."""
         before = self._reaches.get(cluster.id)
-        self._reaches[cluster.id] = (cluster, Reach(transport, where, profile, cluster.client))
+        self._reaches[cluster.id] = (cluster, Reach(transport, where, profile, cluster.client, prompter))
         if before is not None:
             asyncio.get_running_loop().run_in_executor(None, before[1].close)
 
@@ -116,7 +121,7 @@ class Tunnels:
         Parameters
         ----------
         wanted : dict
-            ``job`` (None: the login node), ``port``, and ``node``, ``local_port``, ``socket`` (whether it is to be
+            ``job`` (None: a host on the way), ``port``, and ``node``, ``local_port``, ``socket`` (whether it is to be
             one) or None.
 
         Raises
@@ -139,6 +144,9 @@ class Tunnels:
             since=self._clock(),
         )
         if (same := self._same(asked)) is not None:
+            if not same.listens:  # the person wants it back, on whatever port
+                same.listen(self._listen(cluster, asked.local_port, same.asked.socket))
+                self._remember()
             await same.prepare()
             return same.as_dict()
         if len(self._tunnels) >= _MOST:
@@ -197,7 +205,7 @@ class Tunnels:
             there = tunnel.asked
             goal = (there.cluster, there.job, there.node, there.port, there.socket is None)
             if goal == (asked.cluster, asked.job, asked.node, asked.port, asked.socket is None) and (
-                asked.local_port in (None, there.local_port)
+                asked.local_port in (None, there.local_port) or not tunnel.listens
             ):
                 return tunnel
         return None
@@ -210,9 +218,17 @@ class Tunnels:
         among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken"
         return listen_on_port(ports, among=among)
 
-    def _keep(self, asked: Asked, listener: socket.socket) -> Tunnel:
-        if asked.socket is None:
-            asked = replace(asked, local_port=listener.getsockname()[1])
+    def _listen_again(self, asked: Asked) -> socket.socket | TunnelError:
+        """Listen where an earlier agent did; an error that is returned, and not raised, may go away."""
+        try:
+            return self._listen(asked.cluster, asked.local_port, asked.socket)
+        except TunnelError as error:
+            if error.details.get("why") != "taken":
+                raise
+            by = _owner(asked.local_port) if asked.local_port is not None else ""
+            return TunnelError(f"{asked.local_port or asked.socket} here is taken{by}; {_BACK}", hint=error.hint)
+
+    def _keep(self, asked: Asked, listener: socket.socket | TunnelError) -> Tunnel:
         tunnel = Tunnel(asked, listener, lambda: self._there(asked.cluster))
         self._tunnels[asked.id] = tunnel
         if self._watching is None:
@@ -223,7 +239,8 @@ class Tunnels:
         self._tunnels.pop(tunnel.asked.id, None)
         tunnel.close()
         asked, goal = tunnel.asked, tunnel.goal
-        if goal.job and not any(t.goal == goal and t.asked.cluster == asked.cluster for t in self._tunnels.values()):
+        left = [t for t in self._tunnels.values() if (t.goal, t.asked.cluster) == (goal, asked.cluster)]
+        if goal != Goal() and not left:
             self._forget(asked.cluster, goal)
 
     def _forget(self, cluster: str, goal: Goal) -> None:
@@ -245,11 +262,19 @@ class Tunnels:
         while True:
             await asyncio.sleep(_LOOK)
             over = [tunnel for tunnel in self._tunnels.values() if await self._is_over(tunnel)]
+            for tunnel in self._tunnels.values():
+                if not tunnel.listens:
+                    self._try_again(tunnel)
             for tunnel in over:
                 log.info("the tunnel to port %d of job %s ends with it", tunnel.asked.port, tunnel.asked.job)
                 self._drop(tunnel)
             if over:
                 self._remember()
+
+    def _try_again(self, tunnel: Tunnel) -> None:
+        with contextlib.suppress(SlurmError):
+            tunnel.listen(self._listen(tunnel.asked.cluster, tunnel.asked.local_port, tunnel.asked.socket))
+            log.info("the tunnel to port %d is back", tunnel.asked.port)
 
     async def _is_over(self, tunnel: Tunnel) -> bool:
         asked = tunnel.asked
@@ -298,3 +323,11 @@ class Tunnels:
 def _reference(entry: Entry) -> str:
     is_task = entry.id is not None and entry.id.task is not None
     return entry.key if entry.key is not None and not is_task else str(entry.id)
+
+
+def _owner(port: int) -> str:
+    """Return who has a port of this machine, where the system says it."""
+    owner = listeners().get(port)
+    if owner is None:
+        return ""
+    return " by another program of yours" if owner == os.geteuid() else f" by another user ({owner})"

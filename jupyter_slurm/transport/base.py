@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Stream", "Transport"]
+__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Stream", "Transport", "Way"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,40 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Let it go, from any thread, and again; who waits in :meth:`recv` is woken."""
+        ...
+
+
+class Way(Protocol):
+    """A way to the ports of one machine. Its methods block, and may be called from any thread."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was not seen to be broken; a broken one is made anew."""
+        ...
+
+    @property
+    def proof_lasts(self) -> bool:
+        """Whether it need not be asked again who listens: :meth:`dial` looks at it each time, at the far end."""
+        ...
+
+    def find(self, port: int) -> str:
+        """Return the address there under which the person's own program is reached.
+
+        Raises
+        ------
+        TunnelUnproven
+            Somebody else listens there, or it cannot be said who does.
+        TunnelError
+            Nothing listens there.
+        """
+        ...
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        """Connect; see :meth:`Transport.dial`."""
+        ...
+
+    def close(self) -> None:
+        """Let it go."""
         ...
 
 
@@ -197,6 +231,10 @@ class Transport(Protocol):
         TransportError
             There is no connection to that machine within ``timeout`` (seconds).
         """
+        ...
+
+    def hops(self) -> Mapping[str, Callable[[], Way]]:
+        """Return the hosts on the way to that machine by name, each with what makes a way to its own ports."""
         ...
 
     def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:

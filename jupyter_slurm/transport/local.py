@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream, Way
 from jupyter_slurm.transport.files import LocalHold, lock, make_private, new_file, told
 from jupyter_slurm.transport.once import LocalOnce, Workers
 from jupyter_slurm.transport.processes import communicate, kill_group, start
@@ -206,6 +206,10 @@ class LocalTransport:
     def dial(self, host: str, port: int, timeout: float) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return dial_here(host, port, timeout)
+
+    def hops(self) -> Mapping[str, Callable[[], Way]]:
+        """See :class:`jupyter_slurm.transport.base.Transport`; there are none."""
+        return {}
 
     def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`; ``env`` is the whole environment."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import jupyter_slurm
 from jupyter_slurm.cli.main import main
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.cluster import Cluster
@@ -20,6 +21,7 @@ _DATA = {
     "socket": None,
     "url": "http://127.0.0.1:8000/",
     "way": "step",
+    "failed": {},
     "proven": True,
     "state": "open",
     "message": "",
@@ -34,9 +36,11 @@ class Client:
         self.open = [_DATA]
 
     def get(self, path: str) -> Any:
+        if path == "/v1/clusters":
+            return [{"id": "far", "connection": {"hosts": ["gateway", "arandu"]}}]
         return self.open
 
-    def post(self, path: str, json: Any = None) -> Any:
+    def post(self, path: str, json: Any = None, timeout: float | None = 0) -> Any:
         self.asked.append((path, json))
         if path.endswith("/close"):
             self.open = []
@@ -66,6 +70,7 @@ def test_a_tunnel_says_where_it_is_and_where_it_leads() -> None:
         ({"proven": False}, "cannot be proven"),
         ({"state": "broken", "message": "<b>gone</b>"}, "(broken: <b>gone</b>)"),
         ({"job": None, "node": None, "way": "login"}, "port 8888 of the login node"),
+        ({"job": None, "node": "gateway", "way": "hop"}, "port 8888 of gateway"),
         ({"url": None, "local_port": None, "socket": "/run/x"}, "/run/x leads"),
     ],
 )
@@ -74,6 +79,33 @@ def test_what_is_not_as_usual_is_told(changed: dict[str, Any], said: str) -> Non
     tunnel = Tunnel(Cluster(client, "far"), {**_DATA, **changed})
     assert said in repr(tunnel)
     assert "<b>" not in tunnel._repr_html_()
+
+
+def test_of_a_tunnel_by_a_step_it_is_told_why_ssh_did_not_do() -> None:
+    client: Any = Client()
+    tunnel = Tunnel(Cluster(client, "far"), {**_DATA, "failed": {"ssh": "nobody has said yes to its key"}})
+    assert repr(tunnel).endswith("by a step of the job (ssh to the node does not work: nobody has said yes to its key)")
+
+
+@pytest.mark.parametrize(
+    ("host", "node"), [("gateway", "gateway"), ("arandu", None), ("login", None), ("12", None), ("12_3", None)]
+)
+def test_a_host_on_the_way_is_told_from_a_job(
+    host: str, node: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client: Any = Client()
+    for place in ("handles.cluster.current", "handles.tunnel.current"):
+        monkeypatch.setattr(f"jupyter_slurm.{place}", lambda: Cluster(client, "far"))
+    assert main(["tunnel", host, "8888"]) == 0
+    asked = client.asked[-1][1]
+    assert (asked["job"], asked["node"]) == (host if host.startswith("12") else None, node)
+    if host.startswith("12"):
+        with pytest.raises(UsageError, match="no host on the way"):
+            jupyter_slurm.tunnel(8888, host)
+    else:
+        assert jupyter_slurm.tunnel(8888, host).port == 8000
+        assert client.asked[-1][1] == asked
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:8000/ leads to port 8888")
 
 
 def test_tunnels_of_all_clusters_are_listed_and_closed(

@@ -86,21 +86,39 @@ async def transport() -> AsyncIterator[_Transport]:
 
 
 @pytest.fixture
-async def opened(
+async def new_tunnels(
     tmp_path: Path, transport: _Transport, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Callable[[dict[str, Any]], Any]]:
-    """Opens tunnels to this machine."""
+) -> AsyncIterator[Callable[[], Tunnels]]:
+    """``new_tunnels()``: those to this machine, of one agent after the other."""
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o777)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(theirs))
     cluster: Any = SimpleNamespace(id="x", client=None)
-    where: Any = SimpleNamespace(host="here")
-    folder = str(tmp_path / "ours" / "tunnels")
+    where: Any = SimpleNamespace(id="x", host="here")
     settings = Settings(state_dir=str(tmp_path / "state"))
-    tunnels = Tunnels(settings, lambda name: cluster, lambda name: (18300, 18400), folder=folder)
-    tunnels.know(cluster, transport, where, None)
-    yield lambda wanted: tunnels.open("x", wanted)
-    await tunnels.stop()
+    made: list[Tunnels] = []
+
+    def make() -> Tunnels:
+        folder = str(tmp_path / "ours" / "tunnels")
+        made.append(Tunnels(settings, lambda name: cluster, lambda name: (18300, 18400), folder=folder))
+        made[-1].know(cluster, transport, where, None)
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.stop()
+
+
+@pytest.fixture
+def tunnels(new_tunnels: Callable[[], Tunnels]) -> Tunnels:
+    """Those of one agent."""
+    return new_tunnels()
+
+
+@pytest.fixture
+def opened(tunnels: Tunnels) -> Callable[[dict[str, Any]], Any]:
+    """Opens a tunnel."""
+    return lambda wanted: tunnels.open("x", wanted)
 
 
 def ask(sock: socket.socket) -> bytes:
@@ -130,9 +148,35 @@ async def test_who_takes_the_port_of_a_program_that_ended_hears_nothing(opened: 
     again.end()
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.parametrize("was_used", [True, False])
+async def test_when_nobody_was_connected_who_comes_to_listen_meanwhile_hears_nothing(
+    was_used: bool, opened: Callable[..., Any], tunnels: Tunnels
+) -> None:
+    """At once: nobody could see the program end."""
+    server = Server(0)
+    tunnel = await opened({"port": server.port})
+    local = ("127.0.0.1", tunnel["local_port"])
+    if was_used:
+        with socket.create_connection(local, 30) as sock:
+            assert await asyncio.to_thread(ask, sock) == b"0 secret"
+        while tunnels.told("x")[0]["connections"]:
+            await asyncio.sleep(0.01)
+    server.end()
+    stranger = Server(_STRANGER, server.port)
+    with socket.create_connection(local, 30) as sock:
+        assert await asyncio.to_thread(ask, sock) == b""
+    stranger.end()
+
+
 async def test_many_connections_are_served_by_few_questions(opened: Callable[..., Any], transport: _Transport) -> None:
     server = Server(os.getuid())
     local = ("127.0.0.1", (await opened({"port": server.port}))["local_port"])
+
+    first = socket.create_connection(local, 30)
+    assert (await asyncio.to_thread(ask, first)).endswith(b" secret")
+    asked = transport.asked
 
     def one() -> bytes:
         with socket.create_connection(local, 30) as sock:
@@ -140,7 +184,8 @@ async def test_many_connections_are_served_by_few_questions(opened: Callable[...
 
     answers = await asyncio.gather(*(asyncio.to_thread(one) for _ in range(30)))
     assert {answer.partition(b" ")[2] for answer in answers} == {b"secret"}
-    assert transport.asked == 1
+    assert transport.asked == asked == 2  # when it was opened, and when somebody came
+    first.close()
     server.end()
 
 
@@ -182,4 +227,50 @@ async def test_sockets_are_in_a_folder_of_ours(opened: Callable[..., Any], tmp_p
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(path))
         assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
+    server.end()
+
+
+async def test_a_port_that_somebody_has_taken_meanwhile_is_waited_for(
+    new_tunnels: Callable[[], Tunnels], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person is told, and it is there again by itself."""
+    monkeypatch.setattr("jupyter_slurm.services.tunnels._LOOK", 0.05)
+    server, first = Server(os.getuid()), new_tunnels()
+    opened = await first.open("x", {"port": server.port})
+    local = opened["local_port"]
+    await first.stop()
+    second = new_tunnels()
+    with socket.create_server(("127.0.0.1", local)):
+        second.start()
+        (told,) = second.told("x")
+        assert [told[key] for key in ("id", "state", "local_port", "connections")] == [opened["id"], "broken", local, 0]
+        assert told["message"].startswith(f"{local} here is taken by another program of yours; it is back when")
+    while second.told("x")[0]["state"] == "broken":
+        await asyncio.sleep(0.01)
+    with socket.create_connection(("127.0.0.1", local), 30) as sock:
+        assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
+    server.end()
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+async def test_what_has_no_port_any_more_gets_another_one_when_it_is_asked_for(
+    chosen: bool, new_tunnels: Callable[[], Tunnels]
+) -> None:
+    server, first = Server(os.getuid()), new_tunnels()
+    opened = await first.open("x", {"port": server.port})
+    await first.stop()
+    second = new_tunnels()
+    with socket.create_server(("127.0.0.1", opened["local_port"])):
+        second.start()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            other = free.getsockname()[1] if chosen else None
+        again = await second.open("x", {"port": server.port, "local_port": other})
+        assert (again["id"], again["state"]) == (opened["id"], "open")
+        assert other in (None, again["local_port"])
+        with socket.create_connection(("127.0.0.1", again["local_port"]), 30) as sock:
+            assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
+        await second.stop()
+        third = new_tunnels()
+        third.start()
+        assert [told["local_port"] for told in third.told("x")] == [again["local_port"]]
     server.end()

@@ -11,12 +11,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ssh_hosts import Site as RealSite
+from ssh_hosts import SshHost
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
@@ -43,11 +44,16 @@ while True:
 """
 
 
+_HOST_KEYS: list[str] = []  # who was asked about
+
+
 @contextlib.asynccontextmanager
-async def connected(folder: Path, site: RealSite, more: str = "") -> AsyncIterator[Core]:
-    """A core that is logged in; its state stays in ``folder``."""
+async def connected(
+    folder: Path, site: RealSite, more: str = "", *, config: Path | None = None, accepts: Sequence[str] = ()
+) -> AsyncIterator[Core]:
+    """A core that is logged in; its state stays in ``folder``. Of unknown hosts, those whose names begin so are accepted."""
     (folder / "sites").mkdir(exist_ok=True)
-    login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\n'
+    login = f'[login]\nhost = "login"\nssh_config = "{config or site.ssh_config}"\n'
     (folder / "sites" / "far.toml").write_text(login + more)
     settings = Settings(
         job_root=str(folder / "jobs"),
@@ -57,7 +63,7 @@ async def connected(folder: Path, site: RealSite, more: str = "") -> AsyncIterat
     )
     core = Core(settings)
     await core.start()
-    answering = asyncio.create_task(_answer(core, site))
+    answering = asyncio.create_task(_answer(core, site, accepts))
     try:
         await core.register_cluster(None, None, "far")
         await core.connect("far")
@@ -69,13 +75,17 @@ async def connected(folder: Path, site: RealSite, more: str = "") -> AsyncIterat
         await core.stop()
 
 
-async def _answer(core: Core, site: RealSite) -> None:
+async def _answer(core: Core, site: RealSite, accepts: Sequence[str]) -> None:
     answered: set[str] = set()
     while True:
         for prompt in core.prompts():
             if prompt["id"] not in answered:
                 answered.add(prompt["id"])
-                core.answer(prompt["id"], [site.codes.next() for _ in prompt["questions"]])
+                if prompt["kind"] == "host-key":
+                    _HOST_KEYS.append(prompt["host"])
+                    core.answer(prompt["id"], ["yes"] if prompt["host"].startswith(tuple(accepts)) else ["no"])
+                else:
+                    core.answer(prompt["id"], [site.codes.next() for _ in prompt["questions"]])
         await asyncio.sleep(0.05)
 
 
@@ -112,13 +122,26 @@ def ask(port: int, data: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def stranger(site: RealSite, node: str, user: str) -> Iterator[int]:
-    """The port on which another user listens on a node; what that one hears is nothing."""
+def program(host: SshHost, user: str) -> Iterator[int]:
+    """The port on which a program of the person's serves on a host."""
+    argv = host.command("/usr/bin/python3", "-c", _SERVER, user=user)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@contextlib.contextmanager
+def stranger(host: SshHost, user: str) -> Iterator[int]:
+    """The port on which another user listens on a host; what that one hears is nothing."""
     listen = (
         "import socket; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True)\n"
         "while True: print(s.accept()[0].recv(100), flush=True)"
     )
-    argv = site.nodes[node].command("/usr/bin/python3", "-c", listen, user=user)
+    argv = host.command("/usr/bin/python3", "-c", listen, user=user)
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:
@@ -146,7 +169,10 @@ async def test_a_port_of_a_job_is_brought_here(
         assert node.decode() == tunnel["node"]
         assert rest == data
         assert core.holds()["tunnels"] == 1
-        with stranger(ssh_site, tunnel["node"], alice) as taken, pytest.raises(TunnelUnproven, match="another user"):
+        with (
+            stranger(ssh_site.nodes[tunnel["node"]], alice) as taken,
+            pytest.raises(TunnelUnproven, match="another user"),
+        ):
             await core.open_tunnel("far", {"job": job["key"], "port": taken})
         assert len(core.list_tunnels("far")) == 1
         await core.cancel("far", job["key"])
@@ -211,7 +237,7 @@ async def test_a_way_that_can_prove_nothing_is_not_used(tmp_path: Path, ssh_site
     async with connected(tmp_path, ssh_site, more) as core:
         job, _ = await served(core)
         node = (await core.job("far", job["key"]))["nodes"]
-        with stranger(ssh_site, node, alice) as taken, pytest.raises(TunnelUnproven, match="cannot be proven"):
+        with stranger(ssh_site.nodes[node], alice) as taken, pytest.raises(TunnelUnproven, match="cannot be proven"):
             await core.open_tunnel("far", {"job": job["key"], "port": taken})
         await core.cancel("far", job["key"])
 
@@ -254,18 +280,115 @@ async def test_what_cannot_be_is_told(tmp_path: Path, ssh_site: RealSite) -> Non
 
 async def test_a_port_of_the_login_node_is_brought_here(tmp_path: Path, ssh_site: RealSite) -> None:
     async with connected(tmp_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
-        login = ssh_site.logins["login1"]
-        argv = login.command("/usr/bin/python3", "-c", _SERVER, user=ssh_site.user)
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        try:
+        with program(ssh_site.logins["login1"], ssh_site.user) as port:
             tunnel = await core.open_tunnel("far", {"port": port})
             assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
             assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"login1 x"
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+
+
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
+async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
+    carrier: str, tmp_path: Path, ssh_site: RealSite, alice: str
+) -> None:
+    more = f'carrier = "{carrier}"\n[tunnels]\nports = [18100, 18200]\n'
+    gateway = ssh_site.gateway
+    async with connected(tmp_path, ssh_site, more) as core:
+        codes = ssh_site.codes.used
+        with program(gateway, ssh_site.user) as port:
+            tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
+            assert [tunnel[key] for key in ("way", "proven", "job", "node")] == ["hop", True, None, "gateway"]
+            data = secrets.token_bytes(3_000_000)
+            assert await asyncio.to_thread(ask, tunnel["local_port"], data) == b"gateway " + data
+            with stranger(gateway, alice) as taken, pytest.raises(TunnelUnproven, match="another user"):
+                await core.open_tunnel("far", {"port": taken, "node": "gateway"})
+            with pytest.raises(TunnelError, match="nothing listens on port 9 of gateway"):
+                await core.open_tunnel("far", {"port": 9, "node": "gateway"})
+            with pytest.raises(UsageError, match="is no host on the way") as refused:
+                await core.open_tunnel("far", {"port": port, "node": "node1"})
+            assert "gateway" in refused.value.hint
+            assert ssh_site.codes.used == codes
+            gateway.kill_sessions()
+            assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
+        assert ssh_site.codes.used == codes + 1  # of the log-in, once
+        await core.disconnect("far")
+
+        async def is_left() -> bool:
+            return not gateway.sessions()
+
+        await until(is_left)
+
+
+async def test_a_gateway_that_runs_no_commands_proves_nothing(
+    tmp_path: Path, new_ssh_site: Callable[..., RealSite]
+) -> None:
+    site = new_ssh_site(nodes=1, gateway_options={"ForceCommand": "/bin/false"})
+    async with connected(tmp_path, site) as core:
+        with program(site.gateway, site.user) as port:
+            with pytest.raises(TunnelUnproven, match="gateway does not say who listens") as refused:
+                await core.open_tunnel("far", {"port": port, "node": "gateway"})
+            assert "unproven = true" in refused.value.hint
+    async with connected(tmp_path, site, "[tunnels]\nunproven = true\n") as core:
+        with program(site.gateway, site.user) as port:
+            tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
+            assert not tunnel["proven"]
+            assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
+
+
+async def test_a_newcomer_is_asked_about_the_key_of_a_node(tmp_path: Path, ssh_site: RealSite) -> None:
+    """Once; a step does it as long as nobody says yes, and ssh from when somebody has, by hand perhaps."""
+    known, config = tmp_path / "known_hosts", tmp_path / "config"
+    nodes = tuple(ssh_site.nodes)
+    lines = ssh_site.known_hosts.read_text().splitlines(keepends=True)
+    text = ssh_site.ssh_config.read_text().replace(str(ssh_site.known_hosts), str(known))
+    config.write_text(text.replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask"))
+    known.write_text("".join(line for line in lines if not line.startswith(nodes)))
+    more = "[tunnels]\nports = [18100, 18200]\n"
+    _HOST_KEYS.clear()
+    async with connected(tmp_path, ssh_site, more, config=config) as core:
+        job, port = await served(core)
+        wanted = {"job": job["key"], "port": port}
+        for _ in range(2):
+            tunnel = await core.open_tunnel("far", wanted)
+            assert tunnel["way"] == "step"
+            assert "nobody has said yes to the key of node" in tunnel["failed"]["ssh"]
+        assert [host.partition(" ")[0] for host in _HOST_KEYS] == [tunnel["node"]]
+        with socket.create_connection(("127.0.0.1", tunnel["local_port"]), 60) as sock:
+            assert await asyncio.to_thread(sock.recv, 4) == b"node"
+            known.write_text(ssh_site.known_hosts.read_text())
+            tunnel = await core.open_tunnel("far", wanted)
+            assert (tunnel["way"], tunnel["failed"]) == ("ssh", {})
+            sock.sendall(b"still here")
+            while not (said := await asyncio.to_thread(sock.recv, 100)).endswith(b"here"):
+                assert said  # what was open goes on
+        await core.cancel("far", job["key"])
+    known.write_text("".join(line for line in lines if not line.startswith(nodes)))
+    async with connected(tmp_path, ssh_site, more, config=config, accepts=nodes) as core:
+        job, port = await served(core)
+        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+        assert tunnel["way"] == "ssh"
+        assert f"far-{tunnel['node']} " in known.read_text()
+        await core.cancel("far", job["key"])
+
+
+async def test_a_node_that_is_gone_without_a_word_is_found_out(
+    tmp_path: Path, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.node._PING", 0.2)
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.node._DEADLINE", 1.0)
+    async with connected(tmp_path, ssh_site, '[tunnels]\nways = ["ssh"]\nports = [18100, 18200]\n') as core:
+        job, port = await served(core)
+        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+        node = ssh_site.nodes[tunnel["node"]]
+        with socket.create_connection(("127.0.0.1", tunnel["local_port"]), 60) as sock:
+            assert await asyncio.to_thread(sock.recv, 4) == b"node"
+            node.drop()
+            try:
+                with pytest.raises(ConnectionResetError):
+                    await asyncio.to_thread(lambda: b"".join(iter(lambda: sock.recv(1 << 18), b"")))
+            finally:
+                node.restore()
+        assert (await asyncio.to_thread(ask, tunnel["local_port"], b"again")).endswith(b" again")
+        await core.cancel("far", job["key"])
 
 
 async def test_on_a_login_node_itself(tmp_path: Path, cluster: EmbeddedCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import secrets
@@ -459,8 +460,9 @@ def test_the_tables_of_the_system_are_read() -> None:
 
 
 @pytest.fixture
-def multiplex() -> Iterator[Multiplex]:
+def multiplex(monkeypatch: pytest.MonkeyPatch) -> Iterator[Multiplex]:
     """The relay, as a step of a job runs it, but here."""
+    monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._PING", 0.2)
     transport = LocalTransport()
     made = Multiplex(transport.pipe(relay_argv("hello", sys.executable), 30), "hello", "here")
     yield made
@@ -541,3 +543,54 @@ def test_a_relay_that_dies_breaks_its_connections_off(multiplex: Multiplex) -> N
         with pytest.raises(SlurmError):
             multiplex.find(1)
         server.kill()
+
+
+def test_a_relay_that_hangs_is_found_out_also_by_those_who_send(
+    multiplex: Multiplex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It breaks no connection by itself, and takes nothing any more."""
+    monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._DEADLINE", 1.0)
+    with subprocess.Popen([sys.executable, "-c", _ECHO, "0"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        streams = [multiplex.dial("127.0.0.1", port, 30) for _ in range(8)]
+        for stream in streams:
+            stream.sendall(b"x")
+            assert stream.recv(10) == b"x"
+        process = multiplex._stream._process  # type: ignore[attr-defined]
+        os.kill(process.pid, signal.SIGSTOP)
+
+        def fill(stream: Stream) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    stream.sendall(bytes(1 << 20))
+
+        threads = [threading.Thread(target=fill, args=(stream,)) for stream in streams[1:]]
+        for thread in threads:
+            thread.start()
+        with pytest.raises(ConnectionResetError):
+            streams[0].recv(10)
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
+        assert not multiplex.is_alive
+        with pytest.raises(SlurmError, match="does not answer"):
+            multiplex.find(port)
+        os.kill(process.pid, signal.SIGCONT)
+        server.kill()
+
+
+def test_a_relay_that_is_there_is_not_taken_for_one_that_hangs(
+    multiplex: Multiplex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long nothing is carried."""
+    pings, send = list[int](), multiplex._send
+
+    def counted(kind: int, number: int, data: bytes = b"") -> None:
+        pings.append(kind)
+        send(kind, number, data)
+
+    monkeypatch.setattr(multiplex, "_send", counted)
+    until(lambda: len(pings) >= 5)
+    assert set(pings) == {relay.PING}
+    assert multiplex.is_alive

@@ -12,7 +12,7 @@ from typing import Protocol
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Stream
 
-__all__ = ["Connection", "LinkLost", "Session", "Wire"]
+__all__ = ["Connection", "Hop", "LinkLost", "Session", "Wire"]
 
 
 class LinkLost(TransportError):
@@ -68,8 +68,20 @@ class Session(Stream, Protocol):
         ...
 
 
-class Connection(Protocol):
-    """One connection through all hosts of a way, in blocking calls from threads.
+class Hop(Protocol):
+    """One host of a connection, in blocking calls from threads."""
+
+    def open_session(self, timeout: float) -> Session:
+        """Return a session for one command."""
+        ...
+
+    def dial(self, host: str, port: int, timeout: float) -> Stream:
+        """Return a stream to what listens on a port of a host, as this one sees it."""
+        ...
+
+
+class Connection(Hop, Protocol):
+    """One connection through all hosts of a way, in blocking calls from threads; as a hop, the host at the end.
 
     Attributes
     ----------
@@ -110,10 +122,6 @@ class Connection(Protocol):
     def ask(self) -> None:
         """Ask the far side whether it is there, and wait for its answer; :meth:`close` ends the wait."""
 
-    def open_session(self, timeout: float) -> Session:
-        """Return a session for one command."""
-        ...
-
-    def dial(self, host: str, port: int, timeout: float) -> Stream:
-        """Return a stream to what listens on a port of a host, as the host at the end sees it."""
+    def hop(self, number: int) -> Hop:
+        """Return a host of the way, counted from the nearest; it lives as long as the connection."""
         ...

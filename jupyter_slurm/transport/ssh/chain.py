@@ -65,6 +65,41 @@ class Gate:
     key_types: Callable[[Host], Sequence[str]] = lambda host: ()
 
 
+class _Hop:
+    """A host that is logged in to."""
+
+    def __init__(self, transport: paramiko.Transport) -> None:
+        self._transport = transport
+
+    def open_session(self, timeout: float) -> paramiko.Channel:
+        """Return a session for one command."""
+        try:
+            session = self._transport.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
+        except paramiko.SSHException as error:
+            raise self._no(error, _NO_SESSION) from None
+        return keep_in_pieces(session)
+
+    def dial(self, host: str, port: int, timeout: float) -> ChannelStream:
+        """Return a stream to what listens on a port of a host, as this one sees it."""
+        here = ("127.0.0.1", 0)
+        try:
+            channel = self._transport.open_channel("direct-tcpip", (host, port), here, WINDOW, PACKET, timeout)
+        except paramiko.SSHException as error:
+            raise self._no(error, _NO_ANSWER) from None
+        return ChannelStream(keep_in_pieces(channel))
+
+    def _no(self, error: paramiko.SSHException, code: int) -> paramiko.SSHException:
+        """Return what became of a channel that was not opened.
+
+        paramiko keeps one reason for all who ask at the same time: who comes second is told less. A host that does not
+        answer to its server is no sign that the server itself is gone.
+        """
+        lost = isinstance(error, paramiko.ChannelException) or not self._transport.is_active()
+        if lost or (code == _NO_SESSION and "Timeout" in str(error)):
+            return error
+        return paramiko.ChannelException(code, "no answer" if "Timeout" in str(error) else str(error))
+
+
 class Chain:
     """The transports of a way, the nearest first; the last one is what the way is for.
 
@@ -126,32 +161,17 @@ class Chain:
         """Ask the far side whether it is there, and wait for its answer; closing ends the wait."""
         self.last.global_request(_PING, wait=True)
 
+    def hop(self, number: int) -> _Hop:
+        """Return a host of the way."""
+        return _Hop(self._hops[number])
+
     def open_session(self, timeout: float) -> paramiko.Channel:
         """Return a session for one command."""
-        try:
-            session = self.last.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
-        except paramiko.SSHException as error:
-            raise self._no(error, _NO_SESSION) from None
-        return keep_in_pieces(session)
+        return self.hop(-1).open_session(timeout)
 
     def dial(self, host: str, port: int, timeout: float) -> ChannelStream:
         """Return a stream to what listens on a port of a host, as the host at the end sees it."""
-        try:
-            channel = self.last.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), WINDOW, PACKET, timeout)
-        except paramiko.SSHException as error:
-            raise self._no(error, _NO_ANSWER) from None
-        return ChannelStream(keep_in_pieces(channel))
-
-    def _no(self, error: paramiko.SSHException, code: int) -> paramiko.SSHException:
-        """Return what became of a channel that was not opened.
-
-        paramiko keeps one reason for all who ask at the same time: who comes second is told less. A host that does not
-        answer to its server is no sign that the server itself is gone.
-        """
-        lost = isinstance(error, paramiko.ChannelException) or not self.last.is_active()
-        if lost or (code == _NO_SESSION and "Timeout" in str(error)):
-            return error
-        return paramiko.ChannelException(code, "no answer" if "Timeout" in str(error) else str(error))
+        return self.hop(-1).dial(host, port, timeout)
 
     def leave(self) -> None:
         """End it: it lives in this process."""

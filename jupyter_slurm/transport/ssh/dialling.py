@@ -19,7 +19,7 @@ from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.shell import Shell, context_words, line_of
 
-__all__ = ["CommandStream", "dial", "open_command"]
+__all__ = ["CommandStream", "dial", "open_command", "refused", "wait_for"]
 
 T = TypeVar("T")
 
@@ -60,8 +60,12 @@ def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -
     )
 
 
+def wait_for(link: KeptLink, patience: float) -> None:
+    """Wait, in a thread and for so many seconds at most, until the link is up."""
+    _wait(link, time.monotonic() + patience)
+
+
 def _wait(link: KeptLink, deadline: float) -> None:
-    """Wait, in a thread, until the link is up."""
     if not link.is_alive:
         _in_loop(link, link.ready(max(0.1, deadline - time.monotonic())), deadline)
 

@@ -9,17 +9,17 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import paramiko
 from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from jupyter_slurm.errors import LoginFailed, SlurmError
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.ssh.base import Connection, LinkLost, Session, Wire
+from jupyter_slurm.transport.ssh.base import Connection, Hop, LinkLost, Session, Wire
 from jupyter_slurm.transport.ssh.threads import Threads
 
-__all__ = ["KeptLink"]
+__all__ = ["KeptLink", "Watch"]
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,8 @@ class KeptLink(ABC):
 
     Parameters
     ----------
-    name : str
-        What the host at the end is called.
+    hosts : sequence of str
+        What the hosts on the way are called, the one that is meant last.
     told : callable
         Is given one line when the connection is lost, and one when it is back; in the event loop.
     ping, deadline : float
@@ -50,14 +50,14 @@ class KeptLink(ABC):
 
     def __init__(
         self,
-        name: str,
+        hosts: Sequence[str],
         *,
         told: Callable[[str], None] = log.info,
         ping: float = 5.0,
         deadline: float = 12.0,
         pause: float = 0.5,
     ) -> None:
-        self.name, self._told = name, told
+        self.hosts, self.name, self._told = tuple(hosts), hosts[-1], told
         self._ping, self._deadline, self._pause = ping, deadline, pause
         self._connection: Connection | None = None
         self._building: Connection | None = None
@@ -162,6 +162,19 @@ class KeptLink(ABC):
             raise LinkLost(f"no connection to {self.name} just now", host=self.name)
         with self.told_apart(connection.last):
             return connection.dial(host, port, timeout)
+
+    def hop(self, number: int) -> Hop:
+        """Return an earlier host of the way; blocks, in any thread, perhaps while a person answers.
+
+        Raises
+        ------
+        LinkLost
+            There is no connection; it is not waited for.
+        """
+        connection = self._connection
+        if connection is None or not connection.is_alive:
+            raise LinkLost(f"no connection to {self.name} just now", host=self.name)
+        return connection.hop(number)
 
     async def ask(self) -> None:
         """Wait for an answer of the far side, which has then taken in all that it was told before.
@@ -275,7 +288,7 @@ class KeptLink(ABC):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._lost, connection)
 
-        watch = _Watch(connection, self._ping, self._deadline, lost)
+        watch = Watch(connection, self._ping, self._deadline, lost)
         threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self.name}", daemon=True).start()
 
     def _settled(self) -> None:
@@ -291,8 +304,18 @@ class KeptLink(ABC):
             self._start(again=True)
 
 
-class _Watch:
-    """Find out that a connection is dead."""
+class Watch:
+    """Finds out that a connection is dead, ends it, and tells.
+
+    Parameters
+    ----------
+    connection : Connection
+        It is open.
+    ping, deadline : float
+        See :class:`KeptLink`.
+    lost : callable
+        Is called when it is dead, in the thread of :meth:`run`.
+    """
 
     def __init__(self, connection: Connection, ping: float, deadline: float, lost: Callable[[], None]) -> None:
         self._connection, self._ping, self._deadline, self._lost = connection, ping, deadline, lost

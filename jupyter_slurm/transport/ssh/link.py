@@ -24,7 +24,7 @@ class Link(KeptLink):
     """
 
     def __init__(self, way: Sequence[Host], gate: Gate, **options: Any) -> None:
-        super().__init__(way[-1].name, **options)
+        super().__init__([host.name for host in way], **options)
         self._way, self._gate = tuple(way), gate
 
     def new_connection(self) -> Chain:

@@ -21,7 +21,7 @@ import paramiko
 from jupyter_slurm.transport.peers import is_ours
 from jupyter_slurm.transport.ssh.base import Wire
 
-__all__ = ["Channel", "Control", "Dialled"]
+__all__ = ["Channel", "Control", "Dialled", "has_ended"]
 
 _HELLO: Final = 0x00000001
 _VERSION: Final = 4
@@ -331,6 +331,16 @@ class Dialled(Channel):
         """Say that nothing more comes."""
         with contextlib.suppress(EOFError):
             super().shutdown_write()
+
+
+def has_ended(end: socket.socket, timeout: float | None) -> bool:
+    """Wait until a master ends, whose control connection this is: it says nothing before."""
+    poll = select.poll()
+    try:
+        poll.register(end, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else timeout * 1000))
+    except (OSError, ValueError):
+        return True
 
 
 def _readable(end: socket.socket, timeout: float) -> bool:

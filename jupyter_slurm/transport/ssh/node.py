@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,14 +15,14 @@ from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.ssh.chain import Chain
 from jupyter_slurm.transport.ssh.dialling import refused
 from jupyter_slurm.transport.ssh.gate import personal_gate
+from jupyter_slurm.transport.ssh.kept import Watch
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
+from jupyter_slurm.transport.ssh.prover import Prover
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
-from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
 __all__ = ["NodeBySsh", "known_name", "node_host"]
 
-_ANSWER = 15.0  # seconds
-_MOST = 4 << 20  # bytes of the tables of a node
+_PING, _DEADLINE = 5.0, 12.0  # seconds: a node that is gone without a word is found out within their sum
 
 
 class _Nobody:
@@ -53,12 +53,13 @@ async def node_host(
         The name or the configuration cannot be used.
     """
     host = (await way_to(node, user=user, jump=(), config_file=config_file))[-1]
+    by_hand = host.hostname if host.port == 22 else f"[{host.hostname}]:{host.port}"  # as ssh itself writes it down
     more = login.identity_files if login is not None else ()
     return replace(
         host,
         hostname=address if host.hostname == node else host.hostname,
         host_key_alias=host.host_key_alias or known_name(cluster, node),
-        host_key_second=node if cluster and not host.host_key_alias else None,  # as it was accepted by older versions
+        host_key_second=by_hand if not host.host_key_alias else None,  # also as older versions accepted it
         identity_files=tuple(dict.fromkeys([*host.identity_files, *more])),
         proxy_command=None,
         through=(login.name,) if login is not None else (),
@@ -72,7 +73,7 @@ def known_name(cluster: str, node: str) -> str:
 
 
 class NodeBySsh:
-    """See :class:`jupyter_slurm.services.reach.Way`.
+    """See :class:`jupyter_slurm.transport.base.Way`.
 
     It is made in the event loop, and connected by :meth:`open` in a thread.
 
@@ -86,6 +87,8 @@ class NodeBySsh:
         Who is asked about a host key that is not known; None: nobody.
     """
 
+    proof_lasts = False
+
     def __init__(
         self, host: Host, dial: Callable[[str, int, float], Stream] | None, prompter: Prompter | None = None
     ) -> None:
@@ -96,10 +99,13 @@ class NodeBySsh:
             asking = gate.verify
             gate = replace(gate, verify=lambda node, key: asking(replace(node, batch_mode=False), key))
         self._chain = Chain([host], gate, reach)
+        self._prover = Prover(self._chain.open_session, host.name)
 
     def open(self) -> None:
         """Log in; see :meth:`Chain.open`."""
         self._chain.open()
+        watch = Watch(self._chain, _PING, _DEADLINE, lambda: None)
+        threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self._host.name}", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
@@ -108,19 +114,13 @@ class NodeBySsh:
 
     def find(self, port: int) -> str:
         """Return the address there under which the person's own program is reached."""
-        mark = secrets.token_hex(16)
         try:
-            channel = self._chain.open_session(_ANSWER)
-            with channel:
-                channel.settimeout(_ANSWER)
-                channel.exec_command(f"exec /bin/sh -c '{proof_command(mark)}'")
-                output = b""
-                while len(output) < _MOST and (data := channel.recv(1 << 16)):
-                    output += data
+            return self._prover.find(port)
+        except paramiko.ChannelException as error:
+            raise TransportError(f"{self._host.name} allows no session: {error}") from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._chain.close()
             raise TransportError(f"the connection to {self._host.name} broke: {error}") from error
-        return proven_address(output, mark, self._host.name, port)
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
         """Connect there."""

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import re
-import select
 import signal
 import socket
 import time
@@ -19,9 +18,10 @@ from typing import Any, Final
 
 import paramiko
 
-from jupyter_slurm.transport.ssh.base import LinkLost
+from jupyter_slurm.transport.ssh.base import Hop, LinkLost
 from jupyter_slurm.transport.ssh.kept import KeptLink
-from jupyter_slurm.transport.ssh.mux import Channel, Control, Dialled
+from jupyter_slurm.transport.ssh.mux import Channel, Control, Dialled, has_ended
+from jupyter_slurm.transport.ssh.openssh_hops import Hops, dial, hop_paths, hop_target
 from jupyter_slurm.transport.ssh.openssh_login import Login, Target
 from jupyter_slurm.transport.ssh.private_folder import make_private, turn
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
@@ -70,6 +70,7 @@ class Master:
         self._target, self._way, self._asker, self._max_age = target, tuple(way), asker, max_age
         self._own, self._heard = os.path.join(folder, _stem(target, way)), heard
         self._path, self._process, self._is_closed = "", 0, False
+        self._hops = Hops(target, way, folder, lambda to, hosts: Master(to, hosts, asker, folder, max_age))
         self._login: Login | None = None
         self._watch: Control | None = None
         self._pulse: Pulse | None = None
@@ -97,7 +98,7 @@ class Master:
     @property
     def is_alive(self) -> bool:
         """Whether the master is there; one whose host is gone still looks alive."""
-        return self._watch is not None and not self._is_closed and not _has_ended(self._watch.socket, 0)
+        return self._watch is not None and not self._is_closed and not has_ended(self._watch.socket, 0)
 
     def is_active(self) -> bool:
         """See :attr:`is_alive`."""
@@ -106,7 +107,7 @@ class Master:
     def join(self, timeout: float | None) -> None:
         """Wait for its end."""
         if self._watch is not None and not self._is_closed:
-            _has_ended(self._watch.socket, timeout)
+            has_ended(self._watch.socket, timeout)
 
     def open(self) -> None:
         """Find a master that is logged in, else log in.
@@ -131,7 +132,8 @@ class Master:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._own)
             idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
-            self._login = login = Login(self._target, self._way, self._asker, self._own, idle, self._heard)
+            hops = hop_paths(self._target, self._way, os.path.dirname(self._own))
+            self._login = login = Login(self._target, self._way, self._asker, self._own, idle, hops, self._heard)
             if self._has_left():
                 login.close()
             login.run()
@@ -143,6 +145,7 @@ class Master:
         """Give it up: one of ours ends, the person's is left alone."""
         if self._login is not None:
             self._login.close()
+        self._hops.close(keep=False)
         if self.is_own:
             self._end()
         self.leave()
@@ -150,6 +153,7 @@ class Master:
     def leave(self) -> None:
         """Let go of it; the log-in stays."""
         self._is_closed = True
+        self._hops.close(keep=True)
         if self._login is not None:
             self._login.close()
         self._stop_pulse()
@@ -188,18 +192,13 @@ class Master:
         stream = Dialled(Control(self._path, timeout), self, self.forget)
         self._keep(stream)
         try:
-            stream.connect(host, port)
-        except TimeoutError:
-            stream.close()
-            raise paramiko.ChannelException(2, "no answer") from None
+            return dial(stream, host, port)
         except paramiko.ChannelException as error:
-            stream.close()
             raise self._reason(said) or error from None
-        except BaseException:
-            stream.close()
-            raise
-        stream.settimeout(None)
-        return stream
+
+    def hop(self, number: int) -> Hop:
+        """Return a host on the way; where this one was not made by us, that may cost a log-in."""
+        return self._hops.get(number)
 
     def _keep(self, channel: Channel) -> None:
         """Note a channel, which ends with us."""
@@ -282,11 +281,11 @@ class Master:
     def _end(self) -> None:
         """End a master of ours, politely or not."""
         watch = self._watch
-        if watch is None or _has_ended(watch.socket, 0):
+        if watch is None or has_ended(watch.socket, 0):
             return
         with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(self._own, 1.0)) as control:
             control.terminate()
-        if not _has_ended(watch.socket, 1.0) and self._process:
+        if not has_ended(watch.socket, 1.0) and self._process:
             with contextlib.suppress(OSError):
                 os.kill(self._process, signal.SIGKILL)  # it has our connection: nobody else has its number
         with contextlib.suppress(FileNotFoundError):
@@ -357,7 +356,7 @@ class OpenSshLink(KeptLink):
         heard: Callable[[str], None] = lambda text: None,
         **options: Any,
     ) -> None:
-        super().__init__(way[-1].name, **options)
+        super().__init__([host.name for host in way], **options)
         self._heard = heard
         self._target, self._way, self._folder, self._max_age = target, tuple(way), folder, max_age
         self._prompter = prompter
@@ -374,23 +373,14 @@ def kept_path(target: Target, way: Sequence[Host], folder: str) -> str:
 
 
 def end_kept(target: Target, way: Sequence[Host], folder: str) -> None:
-    """End the master of ours that an earlier process left, if there is one."""
-    path = kept_path(target, way, folder)
-    with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(path, _ANSWER)) as control:
-        control.terminate()
+    """End the masters of ours that an earlier process left, if there are any."""
+    paths = [kept_path(hop_target(target, way, number), way[: number + 1], folder) for number in range(len(way) - 1)]
+    for path in (kept_path(target, way, folder), *paths):
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(path, _ANSWER)) as control:
+            control.terminate()
 
 
 def _stem(target: Target, way: Sequence[Host]) -> str:
     """Return a short name for a way: another configuration is another log-in."""
     hops = [(host.name, host.hostname, host.port, host.user, host.proxy_command) for host in way]
     return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]
-
-
-def _has_ended(end: socket.socket, timeout: float | None) -> bool:
-    """Wait until a master ends: it says nothing before."""
-    poll = select.poll()
-    try:
-        poll.register(end, select.POLLIN)
-        return bool(poll.poll(None if timeout is None else timeout * 1000))
-    except (OSError, ValueError):
-        return True

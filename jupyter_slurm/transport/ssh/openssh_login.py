@@ -90,6 +90,8 @@ class Login:
         The control socket that there will be; its folder is private, and files beside it with that name are ours.
     idle : float
         Seconds after which a master that nobody uses ends by itself.
+    hops : mapping, optional
+        Control sockets that there will be for hosts on the way, by their names.
     heard : callable, optional
         Is given what OpenSSH says with ``-v``, as it says it.
     """
@@ -101,9 +103,10 @@ class Login:
         asker: Asker,
         path: str,
         idle: float,
+        hops: Mapping[str, str] | None = None,
         heard: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._target, self._way, self._asker = target, tuple(way), asker
+        self._target, self._way, self._asker, self._hops = target, tuple(way), asker, hops or {}
         self._path, self._idle, self._heard, self._told = path, idle, heard, 0
         self._log, self._desk_path = f"{path}.log", os.path.join(os.path.dirname(path), secrets.token_hex(5))
         self._questions = Questions(way)
@@ -150,6 +153,9 @@ class Login:
         write_own(f"{self._path}.conf", self._config().encode(), 0o600)
         helper = str(resources.files("jupyter_slurm.transport.ssh") / "askpass.py")
         program = _executable(folder, f'#!/bin/sh\nexec {quote_argv([sys.executable, "-I", "-S", helper])} "$@"\n')
+        for hop in self._hops.values():  # of a log-in that broke: another one would find its place taken
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(hop)
         argv = ["ssh", "-F", f"{self._path}.conf", "-v", "-M", "-N", "-T", "-S", self._path.replace("%", "%%")]
         for option in (f"ControlPersist={max(1, round(self._idle))}", "ClearAllForwardings=yes", "ControlMaster=yes"):
             argv += ["-o", option]
@@ -185,6 +191,9 @@ class Login:
             behind = number > 0 or host.proxy_command is not None
             timeout = _PATIENCE if behind else round(host.connect_timeout or _FIRST)
             lines += [f"Host {host.name}", f"    StrictHostKeyChecking {host.strict}", f"    ConnectTimeout {timeout}"]
+            if path := self._hops.get(host.name):  # as long as the connection that goes through it
+                place = path.replace("%", "%%")
+                lines += ["    ControlMaster yes", f'    ControlPath "{place}"', "    ControlPersist no"]
         own = self._target.config_file
         files = [own] if own else [os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".ssh", "config"), _SYSTEM_CONFIG]
         include = "".join(f'Include "{os.path.abspath(file)}"\n' for file in files if file.lower() != "none")

@@ -8,15 +8,17 @@ import itertools
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import paramiko
 
 from jupyter_slurm.domain.commands import is_repeatable
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream, Way
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.dialling import dial, open_command
+from jupyter_slurm.transport.ssh.hop import HopPorts
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.once import LARGE, RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
 from jupyter_slurm.transport.ssh.pool import Pool
@@ -211,6 +213,10 @@ class SshTransport:
     def dial(self, host: str, port: int, timeout: float) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`; it waits for a link that is down."""
         return dial(self._link, host, port, timeout)
+
+    def hops(self) -> Mapping[str, Callable[[], Way]]:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return {name: partial(HopPorts, self._link, number) for number, name in enumerate(self._link.hosts[:-1])}
 
     def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`."""

@@ -38,7 +38,8 @@ class Forwarder:
     told : callable
         Is given the error of a connection that could not be made, and None after one that could; in those threads.
     left : callable
-        Is called when the far side ends a connection first: its program may have gone; in those threads.
+        Is called when the far side ends a connection first, and when none is left: its program may have gone, or may go
+        unseen from now on; in those threads.
     most : int
         Connections at once; one more is turned away.
 
@@ -150,3 +151,6 @@ class Forwarder:
         finally:
             with self._lock:
                 self._open.discard(sock)
+                is_last = not self._open
+            if is_last:
+                self._left()

@@ -52,6 +52,7 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
     raise TunnelError(
         f"no local port is free: {among}",
         hint="Close tunnels that nobody uses (`jupyter slurm tunnel --list`), or name another port (--local).",
+        why="taken",
     )
 
 

@@ -16,7 +16,8 @@ from jupyter_slurm.transport.tunnel.proof import judge
 
 __all__ = ["Multiplex", "relay_argv"]
 
-_PING = relay.SILENCE / 4
+_PING = 4.0  # seconds between two questions whether the relay is there
+_DEADLINE = 12.0  # seconds for an answer; with the pause before it, a relay that hangs is found out within 20
 _MOST_NOISE = 1 << 20  # bytes that may come before the relay says hello
 # What is started takes its program from its standard input: it need not lie anywhere, and stands in no argv.
 _LOADER = (
@@ -42,7 +43,7 @@ def _program() -> bytes:
 
 
 class Multiplex:
-    """The connections over one relay.
+    """The connections over one relay; see :class:`jupyter_slurm.transport.base.Way`.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ class Multiplex:
         self._next = 1
         self._ahead = bytearray()
         self._broken: str | None = None
-        self._closing = threading.Event()
+        self._closing, self._heard = threading.Event(), threading.Event()
         alarm = threading.Timer(timeout, stream.close)  # Slurm may let a step wait for ever
         alarm.daemon = True
         alarm.start()
@@ -76,6 +77,8 @@ class Multiplex:
             alarm.cancel()
         threading.Thread(target=self._read, name="jupyter-slurm-step", daemon=True).start()
         threading.Thread(target=self._keep, name="jupyter-slurm-step-ping", daemon=True).start()
+
+    proof_lasts = True
 
     @property
     def is_alive(self) -> bool:
@@ -140,10 +143,17 @@ class Multiplex:
             self._channels.pop(channel.number, None)
 
     def _keep(self) -> None:
-        """Say that we are there."""
+        """Say that we are there, and find out whether the relay is: one that hangs breaks no connection by itself."""
         while not self._closing.wait(_PING):
+            self._heard.clear()
+            # An alarm, since asking may hang as well, behind those who wait for the relay to read.
+            alarm = threading.Timer(_DEADLINE, self._break, [f"the step on {self._host} does not answer"])
+            alarm.daemon = True
+            alarm.start()
             with contextlib.suppress(OSError):
                 self._send(relay.PING, 0)
+            self._heard.wait()
+            alarm.cancel()
 
     def _read(self) -> None:
         try:
@@ -158,6 +168,7 @@ class Multiplex:
                     self._ahead += self._stream.recv(4 * relay.PIECE)
                 data = bytes(memoryview(self._ahead)[relay.HEADER.size : end])
                 del self._ahead[:end]
+                self._heard.set()
                 if channel := self._channels.get(number):
                     channel.take(kind, data)
         except (OSError, EOFError, struct.error) as error:
@@ -168,6 +179,7 @@ class Multiplex:
             self._broken = self._broken or why
             channels = tuple(self._channels.values())
         self._closing.set()
+        self._heard.set()
         self._stream.close()
         for channel in channels:
             channel.take(relay.CLOSE, b"broken")

@@ -8,12 +8,16 @@ from __future__ import annotations
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
 from jupyter_slurm.runner.relay import listeners, way_to
 
-__all__ = ["judge", "proof_command", "proven_address"]
+__all__ = ["judge", "proof_command", "proven_address", "untold"]
 
 
-def proof_command(mark: str) -> str:
-    """Return text for a POSIX shell that prints who we are and who listens; ``mark`` sets it apart from the rest."""
-    return f"echo {mark}; id -u; cat /proc/net/tcp; echo {mark}; cat /proc/net/tcp6 2>/dev/null; echo {mark}"
+def proof_command(mark: str, port: int) -> str:
+    """Return text for a POSIX shell that prints who we are and who listens; ``mark`` sets it apart from the rest.
+
+    Only the rows in question: a busy node has megabytes of them.
+    """
+    rows = f'grep -h -e local_address -e ":{port:04X} [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null'
+    return f"echo {mark}; id -u; {rows}; echo {mark}"
 
 
 def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
@@ -27,10 +31,24 @@ def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
         It is somebody else who listens.
     """
     parts = output.decode("ascii", "replace").split(f"{mark}\n")
-    user, _, table = parts[1].partition("\n") if len(parts) == 4 else ("", "", "")
-    if not user.isdecimal() or "local_address" not in table:
-        raise TunnelUnproven(f"{host} does not say who listens there", hint="It has no /proc/net/tcp.", why="unproven")
-    return judge(*way_to(listeners(table, parts[2], port), int(user)), host, port)
+    user, _, tables = parts[1].partition("\n") if len(parts) == 3 else ("", "", "")
+    lines = tables.splitlines()
+    heads = [at for at, line in enumerate(lines) if "local_address" in line]
+    if not user.isdecimal() or not heads or "rem_address" not in lines[heads[0]]:
+        raise untold(host)
+    middle = heads[1] if len(heads) > 1 else len(lines)
+    four, six = "\n".join(lines[:middle]), "\n".join(lines[middle:])
+    return judge(*way_to(listeners(four, six, port), int(user)), host, port)
+
+
+def untold(host: str) -> TunnelUnproven:
+    """Return the error for a host that does not say who listens."""
+    return TunnelUnproven(
+        f"{host} does not say who listens there",
+        hint="It runs no commands for you, or has no /proc/net/tcp. If you trust it all the same: `unproven = true` in "
+        "[tunnels] of the cluster's profile.",
+        why="unproven",
+    )
 
 
 def judge(address: str | None, others: list[int], host: str, port: int) -> str:
