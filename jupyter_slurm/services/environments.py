@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -23,6 +24,7 @@ __all__ = ["Environments", "Prepared", "is_failure"]
 
 _FRESH = 600.0  # seconds for which modules that could be loaded are taken to be there
 _STATE = 1_000_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Where conda, mamba and micromamba keep environments that have names.
 _FIND = r"""name=$1
@@ -167,7 +169,7 @@ class Environments:
         try:
             raw = await self._transport.read(posixpath.join(environment.conda, "conda-meta", "state"), 0, _STATE)
             told = json.loads(raw).get("env_vars") or {}
-            kept = {str(name): value for name, value in told.items() if isinstance(value, str)}
+            kept = {name: value for name, value in told.items() if _NAME.fullmatch(name) and _is_value(value)}
         except (FileNotFoundError, TransportError, ValueError, AttributeError, RecursionError):
             return environment
         return replace(environment, variables={**kept, **environment.variables})
@@ -204,6 +206,10 @@ class Environments:
         if path == "~" or path.startswith("~/"):
             path = self._where.home + path[1:]
         return posixpath.normpath(posixpath.join(context.cwd or self._where.home, path))
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
 
 
 def is_failure(exit_code: int | None, said: str) -> bool:

@@ -107,7 +107,7 @@ class Intake:
         warnings = await self._doubts((plan.record.get("cell") or {}).get("python"))
         if asked.get("dry_run"):
             return {
-                "argv": plan.argv,
+                "argv": [*plan.wrapper, *plan.argv],
                 "script": printable(plan.script.decode("utf-8", "surrogateescape")),
                 "warnings": warnings,
             }

@@ -47,7 +47,8 @@ def _environments(folder: Path) -> dict[str, Any]:
     prefix = folder / "conda" / "envs" / "deep"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "conda-meta").mkdir()
-    (prefix / "conda-meta" / "state").write_text(json.dumps({"env_vars": {"KEPT_BY_CONDA": WORDS}}))
+    kept = {"KEPT_BY_CONDA": WORDS, "no=name": "x", "NO_VALUE": 1, "NUL": "a\0"}
+    (prefix / "conda-meta" / "state").write_text(json.dumps({"env_vars": kept}))
     (prefix / "etc" / "conda" / "activate.d").mkdir(parents=True)
     (prefix / "etc" / "conda" / "activate.d" / "z.sh").write_text("if [[ 1 == 1 ]]; then export ACTIVATED=yes; fi\n")
     os.symlink(os.path.realpath(next(iter(PYTHONS.values()))), prefix / "bin" / "python")
@@ -92,6 +93,16 @@ def environment(environment: dict[str, str], home: Path, made: Path, way: Any) -
 
 
 @pytest.fixture
+def printed(kernel: Any, wait_for: Callable[..., Any]) -> Callable[[str, str], None]:
+    """``printed(name, text)``: a script has printed that; its end is known later, with a look at the queue."""
+
+    def wait(name: str, text: str) -> None:
+        wait_for(lambda: kernel.run(f"assert {name}.stdout == {text!r}, {name}.stdout").status == "ok", text)
+
+    return wait
+
+
+@pytest.fixture
 def modules(unavailable: Callable[[str], None]) -> None:
     if not os.path.exists("/usr/share/modules/init/bash"):
         unavailable("environment-modules is not installed")
@@ -108,24 +119,29 @@ def test_a_virtual_environment_runs_a_cell_and_is_recorded(kernel: Any, made: Pa
     assert kernel.value("again.result() == cell.result(), again.record['env']") == "True other"
 
 
-@pytest.mark.parametrize("version", OTHERS)
-def test_values_travel_to_pythons_of_other_minors_and_back(kernel: Any, made: Path, version: str) -> None:
+@pytest.mark.skipif(not OTHERS, reason="there is no other Python")
+def test_values_travel_to_pythons_of_other_minors_and_back(kernel: Any, made: Path, way: Any) -> None:
     """Neither IPython nor cloudpickle is there, and what cannot be made there is said by name."""
     kernel.ok(
         "import decimal\nx = {'a': [1, 2.5, 'é', None, b'\\xff', decimal.Decimal('1.1')]}\n"
-        "def double(n):\n    return 2 * n\n\nclass Box:\n    def __init__(self, n):\n        self.n = n\n\nbox = Box(3)"
+        "def double(n):\n    return 2 * n\n\nclass Box:\n    def __init__(self, n):\n        self.n = n\n\nbox = Box(3)\njobs = {}"
     )
-    kernel.ok(
-        f'%%sbatch "env={made}/it\'s {version}" in=x,double,box out=y,late,bad as=other\n'
-        "import sys, asyncio\nawait asyncio.sleep(0)\n"
-        "y = [x, double(box.n), '{}.{}'.format(*sys.version_info[:2])]\nlate = lambda: 1\nbad = open('/dev/null')\nprint('ran')\ny[1]"
-    )
-    kernel.ok("other.wait()")
-    assert kernel.value(f"other.outputs['y'] == [x, 6, {version!r}]") == "True", kernel.value("other.stderr")
-    assert kernel.value("other.stdout") == "ran\n6\n"
-    assert kernel.value(f"other.record['versions']['python'].startswith('{version}.')") == "True"
-    assert kernel.value("other.record['versions']['ipython']") == "None"
-    assert kernel.value("sorted(other.outputs.errors)") == "['bad', 'late']"
+    versions = OTHERS[:1] if way.is_remote else OTHERS
+    for version in versions:
+        kernel.ok(
+            f'%%sbatch "env={made}/it\'s {version}" in=x,double,box out=y,late,bad as=other\n'
+            "import sys, asyncio\nawait asyncio.sleep(0)\n"
+            "y = [x, double(box.n), '{}.{}'.format(*sys.version_info[:2])]\n"
+            "late = lambda: 1\nbad = open('/dev/null')\nprint('ran')\ny[1]"
+        )
+        kernel.ok(f"jobs[{version!r}] = other")
+    for version in versions:
+        kernel.ok(f"job = jobs[{version!r}].wait()")
+        assert kernel.value(f"job.outputs['y'] == [x, 6, {version!r}]") == "True", kernel.value("job.stderr")
+        assert kernel.value("job.stdout") == "ran\n6\n"
+        assert kernel.value(f"job.record['versions']['python'].startswith('{version}.')") == "True"
+        assert kernel.value("job.record['versions']['ipython']") == "None"
+        assert kernel.value("sorted(job.outputs.errors)") == "['bad', 'late']"
 
 
 @pytest.mark.skipif(not OTHERS, reason="there is no other Python")
@@ -138,21 +154,23 @@ def test_what_another_python_lacks_is_named(kernel: Any, made: Path) -> None:
     assert "magics and !commands need IPython" in ran.traceback
 
 
-def test_a_script_runs_in_it_byte_for_byte(kernel: Any, made: Path) -> None:
+def test_a_script_runs_in_it_byte_for_byte(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
     text = "#!/bin/sh\nprintf '%s\\n' \"$VIRTUAL_ENV\"; command -v python\n"
     kernel.ok(f"%%sbatch env=other as=script\n{text}")
-    kernel.ok("script.wait()")
     folder = kernel.value("script.record['environment']['venv']")
-    assert kernel.value("script.stdout") == f"{folder}\n{folder}/bin/python\n"
+    printed("script", f"{folder}\n{folder}/bin/python\n")
     assert kernel.value("script.script") == text
+    shown = kernel.ok(f"%%sbatch env=other show\n{text}").result["text/plain"]
+    assert "VIRTUAL_ENV=" in shown
     ran = kernel.run(f"%%sbatch env=other --export=NONE\n{text}")
     assert ran.error == "UsageError"
     assert "--export=NONE would keep the environment other from the job" in ran.traceback
-    kernel.ok(f"%%sbatch env=other --export=ALL,A=1 wait\n{text}")
+    kernel.ok(f"%%sbatch env=other --export=ALL,A=1 as=script\n{text}")
+    printed("script", f"{folder}\n{folder}/bin/python\n")
 
 
 @pytest.mark.usefixtures("modules")
-def test_modules_are_loaded_for_cells_and_scripts(kernel: Any, made: Path) -> None:
+def test_modules_are_loaded_for_cells_and_scripts(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
     kernel.ok(
         "%%sbatch env=tools as=cell out=said\nimport os, subprocess\nsaid = subprocess.check_output('greet'), os.environ['GREETED']"
     )
@@ -160,7 +178,7 @@ def test_modules_are_loaded_for_cells_and_scripts(kernel: Any, made: Path) -> No
     assert kernel.value("cell.record['used']['modules']") == f"['{made}/greeter']"
     assert kernel.value("cell.stdout") == ""
     kernel.ok("%%sbatch env=tools as=script\n#!/bin/sh\ngreet; echo $GREETED")
-    assert kernel.value("script.wait().stdout") == "from the module\ntwo words\n"
+    printed("script", "from the module\ntwo words\n")
 
 
 @pytest.mark.usefixtures("modules")
@@ -196,17 +214,17 @@ def test_what_a_node_does_not_have_is_said_at_the_end(kernel: Any, made: Path) -
     assert f"there is no {made}/going" in ran.traceback
 
 
-def test_variables_working_directory_and_python(kernel: Any, made: Path) -> None:
+def test_variables_working_directory_and_python(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
     kernel.ok(
         "%%sbatch env=full as=cell out=got\nimport os, sys\ngot = os.environ['GIVEN'], os.getcwd(), sys.executable"
     )
     assert kernel.value("cell.result()") == repr((WORDS, str(made / "work dir"), "/usr/bin/python3"))
     assert kernel.value("cell.record['work_dir']") == str(made / "work dir")
     kernel.ok(f'%%sbatch env=full -D {made} as=script\n#!/bin/sh\nprintf \'%s\\n\' "$GIVEN" "$PWD"')
-    assert kernel.value("script.wait().stdout") == f"{WORDS}\n{made}\n"
+    printed("script", f"{WORDS}\n{made}\n")
 
 
-def test_a_folder_that_is_laid_out_by_conda(kernel: Any, made: Path) -> None:
+def test_a_folder_that_is_laid_out_by_conda(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
     """What conda's own activation does, on a folder as conda lays it out; conda itself is not here."""
     prefix = f"{made}/conda/envs/deep"
     kernel.ok(
@@ -217,4 +235,4 @@ def test_a_folder_that_is_laid_out_by_conda(kernel: Any, made: Path) -> None:
     kernel.ok(
         f'%%sbatch env={prefix} as=script\n#!/bin/sh\nprintf \'%s\\n\' "$ACTIVATED" "$KEPT_BY_CONDA"; command -v python'
     )
-    assert kernel.value("script.wait().stdout") == f"yes\n{WORDS}\n{prefix}/bin/python\n"
+    printed("script", f"yes\n{WORDS}\n{prefix}/bin/python\n")

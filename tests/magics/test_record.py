@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +17,18 @@ pytestmark = pytest.mark.slurm
 HERE = f"python={sys.executable}"
 
 
-def test_a_job_tells_what_it_was_also_after_a_restart(kernel: Any) -> None:
+@pytest.fixture
+def prints(kernel: Any, wait_for: Callable[..., Any]) -> Callable[..., None]:
+    """``prints(name, text)``: wait until a job has printed that, or anything; its end is known later."""
+
+    def wait(name: str, text: str | None) -> None:
+        condition = f"assert {name}.stdout" + ("" if text is None else f" == {text!r}")
+        wait_for(lambda: kernel.run(condition).status == "ok", f"{name} prints {text!r}")
+
+    return wait
+
+
+def test_a_job_tells_what_it_was_also_after_a_restart(kernel: Any, environment: dict[str, str]) -> None:
     kernel.ok(f"%%sbatch wait --comment 'two words' -J named as=told {HERE} -- 'an argument'\nprint(1)")
     expected = (
         "['--comment', 'two words', '-J', 'named'] ['an argument'] True "
@@ -29,6 +43,9 @@ def test_a_job_tells_what_it_was_also_after_a_restart(kernel: Any) -> None:
     shown = kernel.ok("told.record").result["text/plain"]
     assert "--comment 'two words' -J named" in shown
     assert "ipython" in shown
+    show = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "show", "--record", key]
+    told = subprocess.run(show, env={**os.environ, **environment}, check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == shown.strip()
 
 
 def test_a_python_cell_is_submitted_again_with_its_values(kernel: Any) -> None:
@@ -46,7 +63,7 @@ def test_a_python_cell_is_submitted_again_with_its_values(kernel: Any) -> None:
     assert kernel.value("again.source == first.source, again.resubmit().result()") == "True 42"
 
 
-def test_a_script_is_submitted_again_byte_for_byte(kernel: Any, tmp_path: Any) -> None:
+def test_a_script_is_submitted_again_byte_for_byte(kernel: Any, tmp_path: Any, prints: Callable[..., None]) -> None:
     script = tmp_path / "it is.sh"
     script.write_bytes(b'#!/bin/sh\n#SBATCH --time=9 --hold\n# \xff\nprintf \'%s\\n\' "$SLURM_JOB_NAME" "$1" $PWD\n')
     kernel.ok(f"import os\nos.makedirs('elsewhere', exist_ok=True)\n%cd elsewhere\njob = %sbatch '{script}' 'a b'")
@@ -59,11 +76,21 @@ def test_a_script_is_submitted_again_byte_for_byte(kernel: Any, tmp_path: Any) -
     assert "Did you mean --time" in ran.traceback
     kernel.ok("again = job.resubmit(time='8:00', gpus=None)")
     kernel.ok("%scontrol release {again}")
-    kernel.ok("again.wait()")
+    prints("again", None)
     assert kernel.value("again.script == job.script, again.record['work_dir'] == job.record['work_dir']") == "True True"
     assert kernel.ok("print(again.stdout)").stdout.split("\n")[:2] == ["it is.sh", "a b"]
     raw = kernel.value("again._cluster.client.get_bytes(again._path('script'))[0]")
     assert raw == repr(script.read_bytes())
+
+
+@pytest.mark.here_only("over SSH a job begins at home")
+def test_a_folder_that_is_gone_is_said(kernel: Any, tmp_path: Any) -> None:
+    kernel.ok(f"import os\nos.mkdir('{tmp_path}/short lived')\n%cd -q {tmp_path}/short lived")
+    kernel.ok("%%sbatch --hold as=held\n#!/bin/sh\ntrue")
+    kernel.ok(f"%cd -q {tmp_path}\nheld.cancel()\nos.rmdir('short lived')")
+    ran = kernel.run("held.resubmit()")
+    assert ran.error in ("UsageError", "TransportError")
+    assert "short lived" in ran.traceback
 
 
 def test_what_cannot_be_submitted_again_is_said(kernel: Any, cluster: Any) -> None:
@@ -77,18 +104,21 @@ def test_what_cannot_be_submitted_again_is_said(kernel: Any, cluster: Any) -> No
     assert "nothing is recorded of it" in ran.traceback
 
 
-def test_a_task_of_an_array_is_submitted_alone(kernel: Any) -> None:
-    kernel.ok(f"%%sbatch --array 3-4 wait as=tasks {HERE}\nimport os\nprint('task', os.environ['SLURM_ARRAY_TASK_ID'])")
-    kernel.ok("alone = tasks[4].resubmit().wait()")
-    assert kernel.value("alone.record['options'], alone[4].stdout.strip()") == "['--array=4'] task 4"
+def test_a_task_of_an_array_is_submitted_alone(kernel: Any, prints: Callable[..., None]) -> None:
+    kernel.ok(f"%%sbatch --array 3-4 as=tasks {HERE}\nimport os\nprint('task', os.environ['SLURM_ARRAY_TASK_ID'])")
+    prints("tasks[3]", "task 3\n")
+    kernel.ok("alone = tasks[4].resubmit()")
+    prints("alone[4]", "task 4\n")
+    assert kernel.value("alone.record['options'], len(alone)") == "['--array=4'] 1"
     assert kernel.value("tasks[3].record['used']['executable']") == sys.executable
 
 
-def test_a_sweep_is_submitted_again_with_its_parameters(kernel: Any) -> None:
-    kernel.ok(f"%%sbatch sweep=lr:1,2,3 out=got as=swept {HERE}\ngot = lr * 10")
-    kernel.ok("some = swept.wait().resubmit(array='0,2').wait()")
-    assert kernel.value("[task.result() for task in some]") == "[10, 30]"
-    assert kernel.value("swept[1].resubmit().wait()[1].result()") == "20"
+def test_a_sweep_is_submitted_again_with_its_parameters(kernel: Any, prints: Callable[..., None]) -> None:
+    kernel.ok(f"%%sbatch --hold sweep=lr:1,2,3 as=swept {HERE}\nprint(lr * 10)")
+    kernel.ok("some = swept.resubmit(array='0,2', hold=None)\nswept.cancel()")
+    prints("some[0]", "10\n")
+    prints("some[2]", "30\n")
     kernel.ok("%%sbatch sweep=lr:1,2 as=scripts\n#!/bin/sh\necho lr is $lr")
-    kernel.ok("more = scripts.resubmit(time='5').wait()")
-    assert kernel.value("more.source == scripts.source, more[1].stdout.strip()") == "True lr is 2"
+    kernel.ok("more = scripts.resubmit(time='5')")
+    prints("more[1]", "lr is 2\n")
+    assert kernel.value("more.source == scripts.source") == "True"
