@@ -12,6 +12,7 @@ from jupyter_slurm._version import __version__
 if TYPE_CHECKING:
     from jupyter_slurm import errors
     from jupyter_slurm.errors import JobFailed, SlurmError
+    from jupyter_slurm.handles.allocation import Allocation, Step, allocations
     from jupyter_slurm.handles.array import ArrayJob, Task
     from jupyter_slurm.handles.completion import as_completed, wait
     from jupyter_slurm.handles.finding import job, jobs
@@ -22,16 +23,19 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = [
+    "Allocation",
     "ArrayJob",
     "Job",
     "JobFailed",
     "JobList",
     "SlurmError",
+    "Step",
     "Table",
     "Task",
     "Tunnel",
     "WaitInterrupted",
     "__version__",
+    "allocations",
     "as_completed",
     "errors",
     "job",
@@ -41,15 +45,18 @@ __all__ = [
 ]
 
 _HOME = {
+    "Allocation": "jupyter_slurm.handles.allocation",
     "ArrayJob": "jupyter_slurm.handles.array",
     "Job": "jupyter_slurm.handles.job",
     "JobFailed": "jupyter_slurm.errors",
     "JobList": "jupyter_slurm.handles.joblist",
     "SlurmError": "jupyter_slurm.errors",
+    "Step": "jupyter_slurm.handles.allocation",
     "Table": "jupyter_slurm.handles.table",
     "Task": "jupyter_slurm.handles.array",
     "Tunnel": "jupyter_slurm.handles.tunnel",
     "WaitInterrupted": "jupyter_slurm.handles.waiting",
+    "allocations": "jupyter_slurm.handles.allocation",
     "as_completed": "jupyter_slurm.handles.completion",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",

@@ -75,6 +75,11 @@ class Settings(Configurable):
     environments = Dict(
         help="Environments of jobs on this machine's Slurm by name (env=NAME), as [env.NAME] of a profile has them."
     ).tag(config=True)
+    allocation_lease = Float(
+        1800.0,
+        min=60.0,
+        help="How long an allocation of %salloc stays open without a step in it or a kernel that uses it.",
+    ).tag(config=True)
     live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
 
     @default("job_root")

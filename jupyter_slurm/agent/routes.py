@@ -32,6 +32,7 @@ CAPABILITIES = (
     "arrays",
     "records",
     "doctor",
+    "steps",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -74,6 +75,8 @@ class CoreLike(Protocol):
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> Json: ...  # noqa: D102
     async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102
+    async def start_step(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
+    async def list_steps(self, cluster: str, ref: str) -> list[Json]: ...  # noqa: D102
     async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def record(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
@@ -144,6 +147,8 @@ class Routes:
             "cancelJob": self._cancel_job,
             "listTasks": self._list_tasks,
             "getValues": self._get_values,
+            "listSteps": self._list_steps,
+            "startStep": self._start_step,
             "getScript": self._get_script,
             "getSource": self._get_source,
             "getRecord": self._get_record,
@@ -244,6 +249,12 @@ class Routes:
 
     async def _get_values(self, call: Call) -> Reply:
         return Reply(await self._core.values(call.path["cluster"], call.path["job"], call.query["first"]))
+
+    async def _list_steps(self, call: Call) -> Reply:
+        return Reply(await self._core.list_steps(call.path["cluster"], call.path["job"]))
+
+    async def _start_step(self, call: Call) -> Reply:
+        return Reply(await self._core.start_step(call.path["cluster"], call.path["job"], call.body), status=201)
 
     async def _get_script(self, call: Call) -> Reply:
         return Reply(await self._core.script(call.path["cluster"], call.path["job"]))

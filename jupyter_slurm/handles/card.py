@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.domain.endings import SIGNALS
+from jupyter_slurm.handles.held import held_facts, held_notes
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import Screen, end_of, plain, printable, to_html
 
@@ -90,8 +91,10 @@ def duration(seconds: float) -> str:
 
 def title(data: Mapping[str, Any]) -> str:
     """Return what a job is called."""
-    name = data.get("name") or data.get("label")
-    return f"Job {data.get('id') or '(no id yet)'}" + (f" ({name})" if name else "")
+    name, what = data.get("name") or data.get("label"), "Step" if data.get("allocation") else "Job"
+    if data.get("kind") == "allocation":
+        name, what = data.get("label"), "Allocation"
+    return f"{what} {data.get('id') or '(no id yet)'}" + (f" ({name})" if name else "")
 
 
 def facts(data: Mapping[str, Any]) -> list[str]:
@@ -114,6 +117,7 @@ def facts(data: Mapping[str, Any]) -> list[str]:
         said.append(f"restarts: {data['restarts']}")
     if data.get("time_limit") and not is_finished(data):
         said.append(f"limit {duration(data['time_limit'])}")
+    said += held_facts(data, duration)
     if data.get("tasks"):
         said.append("tasks: " + tally(data))
     return said
@@ -167,6 +171,7 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
         since = data.get("unknown_since")
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
         said.append(f"Slurm has not answered{when}; this is the last that was known.")
+    said += held_notes(data, duration)
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))
     return [text for text in said if text]

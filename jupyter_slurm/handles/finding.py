@@ -9,7 +9,8 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
-from jupyter_slurm.handles.array import Task, handle
+from jupyter_slurm.handles.allocation import handle
+from jupyter_slurm.handles.array import Task
 from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.job import Job

@@ -8,6 +8,7 @@ import queue
 import re
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.errors import SlurmError
@@ -44,7 +45,14 @@ class WaitInterrupted(KeyboardInterrupt):
         return [self.message]
 
 
-def wait_here(job: Awaited, follower: Follower, timeout: float | None, *, echo: bool) -> None:
+def wait_here(
+    job: Awaited,
+    follower: Follower,
+    timeout: float | None,
+    *,
+    echo: bool,
+    interrupted: Callable[[Awaited], WaitInterrupted] | None = None,
+) -> None:
     """Wait until a job is over.
 
     Parameters
@@ -57,6 +65,8 @@ def wait_here(job: Awaited, follower: Follower, timeout: float | None, *, echo: 
         Seconds; None waits without end.
     echo : bool
         Print the output as it comes (a terminal; a notebook shows it in place).
+    interrupted : callable, optional
+        Decides what becomes of the job at an interrupt; by default the person does.
 
     Raises
     ------
@@ -77,7 +87,7 @@ def wait_here(job: Awaited, follower: Follower, timeout: float | None, *, echo: 
                 else:
                     printer.print_for(left)
     except KeyboardInterrupt:
-        raise _interrupted(job) from None
+        raise (interrupted or _interrupted)(job) from None
 
 
 async def wait_async(job: Awaited, follower: Follower) -> None:

@@ -24,7 +24,7 @@ COMMANDS = (
 )
 """Commands of Slurm that have a line magic of their own."""
 
-_COMPLETED = (["%%sbatch"], ["%sbatch"], *([f"%{command}"] for command in COMMANDS))
+_COMPLETED = (["%%sbatch"], ["%sbatch"], ["%salloc"], ["%%srun"], ["%srun"], *([f"%{command}"] for command in COMMANDS))
 
 _Magic = Callable[..., Any]
 
@@ -32,6 +32,8 @@ _Magic = Callable[..., Any]
 def register(shell: Any) -> None:
     """Give a shell our magics."""
     shell.register_magic_function(_batch_magic(shell), "line_cell", "sbatch")
+    shell.register_magic_function(_run_magic(shell), "line_cell", "srun")
+    shell.register_magic_function(_allocation_magic(shell), "line", "salloc")
     shell.register_magic_function(_slurm_magic(), "line", "slurm")
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
@@ -43,7 +45,7 @@ def register(shell: Any) -> None:
 def unregister(shell: Any) -> None:
     """Take our magics, and nobody else's, away."""
     for table in shell.magics_manager.magics.values():
-        for name in ("sbatch", "slurm", *COMMANDS):
+        for name in ("sbatch", "srun", "salloc", "slurm", *COMMANDS):
             if getattr(table.get(name), "__module__", None) == __name__:
                 del table[name]
     _forget_matcher(shell)
@@ -77,6 +79,26 @@ def _batch_magic(shell: Any) -> _Magic:
         return submit_cell(shell, line, cell, local_ns or {})
 
     return _dress(sbatch, "sbatch")
+
+
+def _run_magic(shell: Any) -> _Magic:
+    def srun(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
+        from jupyter_slurm.magics.steps import run_cell, run_command
+
+        if cell is None:
+            return run_command(shell, line, local_ns or {})
+        return run_cell(shell, line, cell, local_ns or {})
+
+    return _dress(srun, "srun")
+
+
+def _allocation_magic(shell: Any) -> _Magic:
+    def salloc(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+        from jupyter_slurm.magics.allocate import run
+
+        return run(shell, line, local_ns or {})
+
+    return _dress(salloc, "salloc")
 
 
 def _slurm_magic() -> _Magic:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
-__all__ = ["CELL_WORDS", "FILE_WORDS", "submit_cell", "submit_file"]
+__all__ = ["CELL_WORDS", "FILE_WORDS", "check_name", "submit_cell", "submit_file"]
 
 FILE_WORDS = {
     "after": True,
@@ -237,6 +237,11 @@ def _check(parsed: MagicLine, *, wrap: bool = False) -> None:
             )
     if "show" in parsed.words and (both := [word for word in ("wait", "as") if word in parsed.words]):
         raise UsageError(f"`show` submits nothing, so there is nothing for `{both[0]}`.", hint="Leave one of them out.")
+    check_name(parsed)
+
+
+def check_name(parsed: MagicLine) -> None:
+    """Refuse an ``as=`` that names no variable."""
     name = parsed.words.get("as")
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")

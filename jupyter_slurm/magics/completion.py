@@ -9,7 +9,10 @@ from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError
 from jupyter_slurm.handles.facts import partitions
 from jupyter_slurm.handles.options import known_table
+from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
+from jupyter_slurm.magics.steps import CELL_WORDS as STEP_WORDS
+from jupyter_slurm.magics.steps import LINE_WORDS
 
 __all__ = ["complete"]
 
@@ -36,7 +39,7 @@ def _candidates(line: str) -> list[str]:
     last = words.pop() if words and not line[-1].isspace() else ""
     if "--" in words:
         return []  # arguments of the script
-    table = known_table(magic.lstrip("%"))
+    table = known_table({"%salloc": "sbatch"}.get(magic, magic.lstrip("%")))
     option = _valued(table, words, last)
     if option is not None:
         return partitions() if option in ("partition", "partitions") else []
@@ -44,10 +47,12 @@ def _candidates(line: str) -> list[str]:
         return [f"--{name}" for spec in table.specs for name in spec.names]
     if "=" in last:
         return []
-    if magic == "%%sbatch":
-        return _own(CELL_WORDS, words)
-    if magic == "%sbatch" and last and not any(word.startswith("-") for word in words):
-        return _own(FILE_WORDS, words)
+    anywhere = {"%%sbatch": CELL_WORDS, "%%srun": STEP_WORDS, "%salloc": ALLOCATION_WORDS}
+    if magic in anywhere:
+        return _own(anywhere[magic], words)
+    first = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
+    if magic in first and last and not any(word.startswith("-") for word in words):
+        return _own(first[magic], words)
     return []
 
 

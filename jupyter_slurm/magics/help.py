@@ -59,6 +59,61 @@ job.resubmit(time="4:00:00") submits the same again. jupyter_slurm.job(12345) ta
 jupyter_slurm.jobs() lists them.
 """
 
+_SALLOC = """\
+Ask for an allocation that stays open:   %salloc [options of sbatch] [words]
+Show one that is there:                  %salloc on=NAME
+Give one back, with all that runs in it: %salloc release [on=NAME]
+
+The cell does not wait: below it stands why the allocation pends and when it could start, then nodes, GPUs and the time
+left. %srun and %%srun run commands and cells in it. It is a batch job of yours that holds it (so the options are those
+of sbatch); it outlives a lost connection, and ends with the kernel that asked for it, at its time limit, with
+`release`, or after half an hour (c.Settings.allocation_lease) without a step in it and a kernel that uses it.
+
+Words (ours have no dashes, Slurm's have):
+    as=NAME       its name, and a Python variable for it
+    keep          do not give it back when this kernel ends
+    lease=TIME    end after so long without use, written as for --time; at least a minute
+    wait          wait until it is there
+    python=PATH   the Python of the node that holds it (3.8 or newer)
+
+Examples:
+    %salloc -p arandu --gpus 1 --time 1:00:00 as=gpu
+    %salloc -N 2 --ntasks-per-node 4 --time 30:00 keep wait
+    %salloc release on=gpu
+
+The value is an Allocation: gpu.state, gpu.gpus, gpu.time_left, gpu.steps, gpu.wait_granted(), gpu.release().
+jupyter_slurm.allocations() lists those that are open, also those of other kernels.
+"""
+
+_SRUN = """\
+Run a command as a step of an allocation:  %srun [words] [options of srun] COMMAND [arguments]
+Run this cell as one:                      %%srun [options of srun] [words] [-- arguments]
+
+A cell is a script (its first line begins with #!) or Python, as with %%sbatch. It runs in the allocation named by
+on=NAME, else in the latest that this kernel asked for, else in the only one that is open; which one is said. A step has
+the tasks that the allocation was asked with, unless its own options say less. Several run at once and share what
+there is, unless you say --exact. Without an allocation it gets one of its own, as with srun: then the line has
+options like -p and --gpus.
+
+The cell does not wait; its output appears below it while other cells run. An interrupted `wait`, and step.interrupt(),
+interrupt the step as Ctrl-C does; an interrupt on top ends it. The allocation goes on.
+
+Words (ours have no dashes, Slurm's have; in %srun they come first):
+    on=NAME       which allocation: a variable, the name given by as=, or a job id
+    as=NAME       bind the step to a Python variable
+    wait          wait until the step is over; an error if it did not end well
+    in=x,f  out=y  python=PATH     for Python cells, as with %%sbatch
+
+Examples:
+    %srun nvidia-smi
+    %srun on=gpu wait -n 1 python train.py --epochs {epochs}
+
+    %%srun on=gpu wait out=loss
+    loss = 0.1
+
+The value is a Step, which has all that a Job has. Of several tasks all print, and the first one shows figures.
+"""
+
 _TEXTS = {
     "squeue": (
         "The queue",
@@ -89,11 +144,15 @@ _TEXTS = {
 }
 
 
+_SUBMITTING = {"sbatch": (_SBATCH, "sbatch"), "salloc": (_SALLOC, "sbatch"), "srun": (_SRUN, "srun")}
+
+
 def help_for(magic: str) -> str:
     """Return the help of a magic."""
-    if magic == "sbatch":
-        options = "\n".join(_line(spec) for spec in OptionTable.for_command("sbatch").specs)
-        return f"{_SBATCH}\nOptions of sbatch in all its versions (man sbatch explains them):\n{options}\n"
+    if magic in _SUBMITTING:
+        text, command = _SUBMITTING[magic]
+        options = "\n".join(_line(spec) for spec in OptionTable.for_command(command).specs)
+        return f"{text}\nOptions of {command} in all its versions (man {command} explains them):\n{options}\n"
     title, examples = _TEXTS[magic]
     shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
     return (

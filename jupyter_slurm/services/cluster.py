@@ -36,6 +36,7 @@ from jupyter_slurm.services.slurm import (
     printable,
     text_of,
 )
+from jupyter_slurm.services.steps import Steps
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tails import Tails
 from jupyter_slurm.services.tracking import Tracker
@@ -87,8 +88,9 @@ class Cluster:
             told=lambda: bus.publish("cluster", self.as_dict()),
         )
         self.settler = Settler(self.tracker, self.client, self.watcher, settings.submit_timeout)
-        self.shelf = Shelf(self.tracker, self.settler.resume)
-        self.signs = Signs(self.tracker, self.shelf)
+        self.shelf = Shelf(self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry))
+        self.steps = Steps(self.client, self.tracker, self.shelf, settings.submit_timeout)
+        self.signs = Signs(self.tracker, self.shelf, self.steps.learn)
         self._intake = Intake(self.about, where, settings, self.client, self.shelf, self.settler, self.tracker)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
         self._tails = Tails(transport)
@@ -110,6 +112,7 @@ class Cluster:
         """End the watching; jobs and executions of sbatch go on."""
         await self._intake.stop()
         await self.settler.stop()
+        await self.steps.stop()
         await self.watcher.stop()
         await self._tails.stop()
         await self.tracker.stop()
@@ -140,7 +143,7 @@ class Cluster:
             "name": self.name or self.id,
             "slurm_conf": self.where.slurm_conf,
             "folder": self.folder.path,
-            "active": len(self.tracker.active()),
+            "active": sum(not entry.is_step for entry in self.tracker.active()),
             "poll": self.watcher.status(),
             **self.reached(),
         }
@@ -165,7 +168,7 @@ class Cluster:
             await self.watcher.fresh()
             await self._learn_names()
         entries = self.tracker.active() if active else self.tracker.everybody()
-        newest_first = sorted(entries, key=lambda e: e.submit_time or 0.0, reverse=True)
+        newest_first = sorted((e for e in entries if not e.is_step), key=lambda e: e.submit_time or 0.0, reverse=True)
         return [told for entry in newest_first if (told := self.tracker.told(entry)) is not None]
 
     async def _learn_names(self) -> None:
@@ -177,7 +180,9 @@ class Cluster:
     async def job(self, reference: str) -> dict[str, Any]:
         """Return one job, or one task of an array (``12_3``)."""
         entry = await self.entry(reference)
-        if entry.is_finished:  # nobody looks at the queue for its sake any more, and it may have been requeued
+        if (
+            entry.is_finished and not entry.is_step
+        ):  # nobody looks at the queue for its sake any more, and it may have been requeued
             await self._glance()
         return entry.of_task(_task_of(reference, entry)).as_dict()
 
@@ -264,6 +269,8 @@ class Cluster:
     async def cancel(self, reference: str, signal: str | None = None) -> dict[str, Any]:
         """Cancel a job or send it a signal; what then became of it is asked for at once."""
         entry = await self.entry(reference)
+        if entry.is_step:
+            return await self.steps.send(entry, signal)
         if entry.id is None and not entry.is_finished:
             if signal:
                 raise SubmissionUnknown(
@@ -277,6 +284,14 @@ class Cluster:
                 await self.tracker.see(entry, await self.client.describe(entry.id))
             self.watcher.wake()
         return entry.as_dict()
+
+    async def start_step(self, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a step in an allocation; see :meth:`Steps.start`."""
+        return await self.steps.start(await self.entry(reference), asked)
+
+    async def list_steps(self, reference: str) -> list[dict[str, Any]]:
+        """Return the steps that were started in an allocation."""
+        return self.steps.of(await self.entry(reference))
 
     async def script(self, reference: str) -> bytes:
         """Return the batch script of a job, byte for byte."""
@@ -382,15 +397,16 @@ class Cluster:
         return await self.tracker.look()
 
     async def _watch_signs(self) -> None:
-        """Look at the events folder while Python cells run: often when somebody watches, seldom when nobody does."""
+        """Look at the events folder while runners of ours are at work: seldom when nobody watches."""
         for turn in itertools.count():
             await asyncio.sleep(_SIGNS_EVERY)
             interested = self._bus.listeners > 0 or self.tracker.is_listened_to()
             if not interested and turn % _SIGNS_UNWATCHED:
                 continue
-            if self.signs.are_left or any(entry.kind == "python" for entry in self.tracker.active()):
+            if self.signs.are_left or any(entry.gives_signs for entry in self.tracker.active()):
                 try:
                     await self.signs.read()
+                    await self.steps.tend()
                 except (SlurmError, OSError):
                     log.exception("the events folder of %s could not be worked off", self.id)
 

@@ -214,6 +214,14 @@ class Core:
         where = self._cluster(cluster)
         return await tasks.values(where.client.transport, await where.entry(ref), first)
 
+    async def start_step(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`Cluster.start_step`."""
+        return await self._cluster(cluster).start_step(ref, asked)
+
+    async def list_steps(self, cluster: str, ref: str) -> list[dict[str, Any]]:
+        """See :meth:`Cluster.list_steps`."""
+        return await self._cluster(cluster).list_steps(ref)
+
     async def script(self, cluster: str, ref: str) -> bytes:
         """See :meth:`Cluster.script`."""
         return await self._cluster(cluster).script(ref)

@@ -55,6 +55,8 @@ class Entry:
         Which jobs it waited for in vain (services/dependencies.py).
     tasks_read, tasks_saved : bool, float
         Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
+    number : str or None
+        Of a step: ``12.0``, once it has begun.
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     known : bool
@@ -79,6 +81,7 @@ class Entry:
     restarts: int = 0
     known: bool = True
     unverified: bool = False
+    number: str | None = None
     described: bool = False
     unknown_since: float | None = None
     error: SlurmError | None = None
@@ -96,8 +99,32 @@ class Entry:
 
     @property
     def kind(self) -> str | None:
-        """``script``, ``python``, or None for a job that others submitted."""
+        """``script``, ``python``, ``allocation``, of a step ``command`` too, or None for a job of others."""
         return self.record.get("kind") if self.record else None
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of an allocation, of which the queue tells nothing."""
+        return self.allocation is not None
+
+    @property
+    def allocation(self) -> str | None:
+        """Of a step, the key of its allocation."""
+        step = (self.record or {}).get("step")
+        return step["allocation"] if step else None
+
+    @property
+    def _told_nodes(self) -> str | None:
+        """The nodes that a runner has told, which may be before the queue does."""
+        record = self.record or {}
+        told = record.get("step") or (record.get("granted") if self.state.is_running else None) or {}
+        nodes: str | None = told.get("nodes")
+        return nodes
+
+    @property
+    def gives_signs(self) -> bool:
+        """Whether a runner of ours tells its start and its end."""
+        return self.is_step or self.kind in ("python", "allocation")
 
     @property
     def script_path(self) -> str | None:
@@ -125,7 +152,9 @@ class Entry:
         """
         self.record, self.submit_time = record, record.get("created")
         job, end = record.get("job"), record.get("end")
-        if job:
+        if self.is_step:
+            self.state = JobState("PENDING" if record["step"].get("id") is None else "RUNNING")
+        elif job:
             self.id = JobId.parse(job["id"])
             self.submitted = job.get("submit_time")
             self.submit_time = self.submitted or self.submit_time
@@ -191,11 +220,13 @@ class Entry:
         self.start_time = self.start_time or now
         return self.set_state(JobState("RUNNING"), now)
 
-    def ended(self, exit_code: int, end_time: float, now: float) -> bool:
-        """Take in the runner's end marker: it comes first, but does not see everything."""
-        self.exit_code, self.end_time, self.unverified = exit_code, end_time, True
+    def ended(self, exit_code: int, end_time: float, now: float, *, interrupted: bool = False) -> bool:
+        """Take in the runner's end marker: it comes first, but of a job it does not see everything."""
+        self.exit_code, self.end_time, self.unverified = exit_code, end_time, not self.is_step
         self.known, self.unknown_since = True, None
-        return self.set_state(JobState("COMPLETED" if exit_code == 0 else "FAILED"), now)
+        return self.set_state(
+            JobState("COMPLETED" if exit_code == 0 else "CANCELLED" if interrupted else "FAILED"), now
+        )
 
     def _take(self, chosen: JobRecord, now: float) -> None:
         self.latest = chosen if self.latest is None else _with_what_was_told(chosen, self.latest)
@@ -206,10 +237,7 @@ class Entry:
         if (chosen.restarts or 0) > self.restarts:
             self._begin_again(chosen.restarts or 0)
         elif (
-            self.state.is_finished
-            and not chosen.state.is_finished
-            and self.exit_code is not None
-            and self.kind == "python"
+            self.state.is_finished and not chosen.state.is_finished and self.exit_code is not None and self.gives_signs
         ):
             return  # the runner's end marker came first; the queue follows in a moment
         if not chosen.state.is_pending:
@@ -325,7 +353,7 @@ class Entry:
         return {
             "key": self.key,
             "cluster": self.cluster,
-            "id": str(self.id) if self.id else None,
+            "id": str(self.id) if self.id else self.number,
             "kind": self.kind,
             "label": record.get("label"),
             "state": self.state.name,
@@ -340,7 +368,10 @@ class Entry:
             "partition": latest.partition if latest else None,
             "account": latest.account if latest else None,
             "qos": latest.qos if latest else None,
-            "nodes": latest.nodes if latest else None,
+            "nodes": (latest.nodes if latest else None) or self._told_nodes,
+            "allocation": self.allocation,
+            "gpus": (record.get("granted") or {}).get("gpus"),
+            "lease": None if (record.get("lease") or {}).get("once") else (record.get("lease") or {}).get("seconds"),
             # Before the first look at the queue, and where that tells none: what was asked for.
             "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
             "restarts": self.restarts,

@@ -92,7 +92,7 @@ class Intake:
             return known.as_dict()
         if asked.get("again") and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
-        runner = self._runner_path(RUNNER[0])
+        runner = self._runner_path("hold.py" if asked["kind"] == "allocation" else RUNNER[0])
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
@@ -104,7 +104,8 @@ class Intake:
         plan = submission.make_plan(self._folder, runner, table, asked, context, now, version, prepared)
         plan.record["user"] = self._where.user
         plan = replace(plan, values=await self._values(asked))
-        warnings = await self._doubts((plan.record.get("cell") or {}).get("python"))
+        python = (plan.record.get("cell") or {}).get("python")
+        warnings = await self._doubts(asked.get("python") if asked["kind"] == "allocation" else python)
         if asked.get("dry_run"):
             return {
                 "argv": [*plan.wrapper, *plan.argv],

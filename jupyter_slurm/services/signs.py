@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Awaitable, Callable
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.tracking import Tracker
 
@@ -23,10 +25,12 @@ class Signs:
     ----------
     tracker, shelf
         Of the cluster.
+    on_start : callable
+        Told of what has begun, before others hear of it.
     """
 
-    def __init__(self, tracker: Tracker, shelf: Shelf) -> None:
-        self._tracker, self._shelf = tracker, shelf
+    def __init__(self, tracker: Tracker, shelf: Shelf, on_start: Callable[[Entry], Awaitable[None]]) -> None:
+        self._tracker, self._shelf, self._on_start = tracker, shelf, on_start
         self._seen: dict[str, float] = {}
 
     @property
@@ -58,13 +62,14 @@ class Signs:
             # Of a directory that cannot be read: not ours to remove. Of one that is gone: nobody needs it.
             self._seen[sign[0]] = math.inf if await self._shelf.has(sign["key"]) else now
             return
-        if entry.id is None and not entry.is_finished:
+        if entry.id is None and not entry.is_finished and not entry.is_step:
             return  # its id is not known yet: looked at again
         self._seen[sign[0]] = now
         if sign["task"] is not None or entry.is_finished:
             return
         if sign["what"] == "started":
-            if entry.started(tracker.clock()):
+            await self._on_start(entry)
+            if entry.started(tracker.clock()) or entry.gives_signs:
                 tracker.tell(entry)
         elif await tracker.read_end(entry):
             await tracker.finish(entry)

@@ -128,19 +128,19 @@ def make_plan(
     UsageError
         It cannot be submitted.
     """
-    job = folder.job(asked["key"])
+    job, holds = folder.job(asked["key"]), asked["kind"] == "allocation"
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
     python = asked["kind"] == "python"
     header = header_options(asked["text"])
-    if python:
+    if python or holds:
         interpreter = prepared.python if prepared else asked.get("python")
         if not interpreter:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        started = resuming.runner(runner) if asked.get("resume") else runner
+        started = resuming.runner(runner) if python and asked.get("resume") else runner
         activation = prepared.environment.activation() if prepared else ""
         script = job_script([interpreter, "-u", started, job.path], header=asked["text"], environment=activation)
-        name = script_name(asked.get("label"), "cell.py")
+        name = "allocation" if holds else script_name(asked.get("label"), "cell.py")
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
     chosen = _chosen(table, options, header, context.env or {})
@@ -154,6 +154,8 @@ def make_plan(
     limit = _time_limit(chosen.get("time"))
     if asked.get("resume"):
         defaults += resuming.with_resume(chosen, limit, defaults)
+    if holds:
+        defaults = [*_of_allocation(chosen), *defaults]
     argv = ["sbatch", "--parsable", *defaults, *options, job.file(name), *args]
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -179,6 +181,10 @@ def make_plan(
         "job": None,
         "end": None,
     }
+    if holds:
+        if not asked.get("lease"):
+            raise UsageError("an allocation needs a lease: after how long without use it ends")
+        record["lease"] = asked["lease"]
     if python:
         record["cell"] = {
             "source": asked["text"],
@@ -201,6 +207,13 @@ def _environment_asked(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was said of the environment, which is looked for anew when the job is submitted again."""
     names = ("python", "env", "default_python") if asked.get("env") else ("python",)
     return {name: asked.get(name) for name in names}
+
+
+def _of_allocation(chosen: Mapping[str, str | None]) -> list[str]:
+    """Return what is added for an allocation: begun again by itself, it would be held for nobody."""
+    if "array" in chosen:
+        raise OptionError("an allocation is one job: --array has no place here", option="--array")
+    return [] if {"requeue", "no-requeue"} & chosen.keys() else ["--no-requeue"]
 
 
 def _check_text(words: Sequence[str]) -> None:

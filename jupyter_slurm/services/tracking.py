@@ -107,9 +107,11 @@ class Tracker:
             del self._by_number[entry.id.job]
 
     def find(self, reference: str) -> Entry | None:
-        """Find a job by its key or its Slurm id."""
+        """Find a job, or a step that was started here, by its key or its Slurm id."""
         if reference in self.entries:
             return self.entries[reference]
+        if "." in reference and (step := next((e for e in self.entries.values() if e.number == reference), None)):
+            return step
         number = re.match(r"[0-9]{1,10}(?![0-9-])", reference)
         return self._by_number.get(int(number[0])) if number else None
 
@@ -127,6 +129,10 @@ class Tracker:
             if not self._listeners[id(entry)]:
                 del self._listeners[id(entry)]
 
+    def follows(self, entry: Entry) -> bool:
+        """Whether somebody follows this job."""
+        return id(entry) in self._listeners
+
     def is_listened_to(self) -> bool:
         """Whether somebody follows a job that is not over."""
         return bool(self._listeners) and any(id(entry) in self._listeners for entry in self.active())
@@ -135,7 +141,7 @@ class Tracker:
         """Tell everybody that a job changed."""
         for event in self._listeners.get(id(entry), ()):
             event.set()
-        told = self.told(entry) if self.bus.listeners else None
+        told = self.told(entry) if self.bus.listeners and not entry.is_step else None
         if told is not None:
             self.bus.publish("job", told)
 
@@ -276,12 +282,13 @@ class Tracker:
         try:
             marker = json.loads(await self.client.transport.read(entry.folder.end_marker(None)))
             code, at, restarts = int(marker["exit_code"]), float(marker["time"]), int(marker.get("restarts") or 0)
+            interrupted = bool(marker.get("interrupted"))
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
         entry.restarts = restarts
-        entry.ended(code, at, self.clock())
+        entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 
     async def _resolve(self, absent: list[Entry], now: float) -> bool:
@@ -297,7 +304,7 @@ class Tracker:
         return changed
 
     async def _ended_by_marker(self, entry: Entry) -> bool:
-        if entry.kind != "python" or not await self.read_end(entry):
+        if not entry.gives_signs or not await self.read_end(entry):
             return False
         await self.finish(entry)
         return True

@@ -126,6 +126,12 @@ class PlumbingCore:
         self.calls.append(("cancel", cluster, ref, signal))
         return self._job(cluster, ref)
 
+    async def start_step(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
+        return {**self._job(cluster, ref), "key": asked["key"], "allocation": None}
+
+    async def list_steps(self, cluster: str, ref: str) -> list[dict[str, Any]]:
+        return [self._job(cluster, ref)]
+
     def _tunnel(self, cluster: str, job: str | None, port: int) -> dict[str, Any]:
         told = {"id": "0" * 16, "cluster": cluster, "job": job, "node": "node1", "port": port, "local_port": 8000}
         told |= {"socket": None, "url": "http://127.0.0.1:8000/", "way": "ssh", "failed": {}, "proven": True}

@@ -1,0 +1,287 @@
+"""Allocations that stay open under a notebook, and the steps in them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.states import FINAL_STATES
+from jupyter_slurm.errors import JobError, SlurmError, UsageError
+from jupyter_slurm.handles import array, waiting
+from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.held import time_left
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.joblist import JobList
+from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.handles.waiting import WaitInterrupted
+
+__all__ = ["Allocation", "Step", "allocate", "allocations", "choose", "handle", "start_step"]
+
+_LAST_WORDS = 3.0  # seconds in which a kernel that ends may say so; the agent goes on alone
+_DIES_WITHIN = 10.0  # seconds for what was interrupted
+_OF_A_STEP = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
+_mine: list[Allocation] = []  # of this kernel, the latest last
+_released_at_exit: list[Allocation] = []
+
+
+class _Unrepeatable(Job):
+    """What is asked for again with the line that it came from."""
+
+    def resubmit(self, **options: Any) -> Job:
+        """Refuse: the line that asked for it asks again.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(f"{self.title} is not submitted again from here.", hint="Run its cell again.")
+
+
+class Allocation(_Unrepeatable):
+    """Resources that Slurm keeps for you: ``%srun`` and ``%%srun`` use them.
+
+    It comes from ``%salloc``, :func:`jupyter_slurm.allocations` and :func:`jupyter_slurm.job`. Beside what every
+    :class:`Job` has:
+    """
+
+    @property
+    def label(self) -> str | None:
+        """The name that ``as=`` gave it."""
+        return self._data.get("label")
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs it has; None while it has not begun."""
+        return self.data.get("gpus")
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until its time limit; None while it does not run, and without a limit."""
+        return time_left(self.data)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether steps can be started in it; those that come before it has begun wait."""
+        return not self.is_finished and self.state not in FINAL_STATES  # what is completing is over
+
+    @property
+    def steps(self) -> JobList[Step]:
+        """The steps that were started in it from here, the first one first."""
+        found = self._cluster.client.get(self._path("steps"))
+        return JobList(Step(self._cluster, data) for data in found)
+
+    def release(self) -> Allocation:
+        """Give it back, with all that runs in it."""
+        self.cancel()
+        return self
+
+    def wait_granted(self, timeout: float | None = None) -> Allocation:
+        """Wait until it is there.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; by default without end.
+
+        Raises
+        ------
+        JobError
+            It ended before.
+        TimeoutError
+            The time is over; it is waited for on.
+        WaitInterrupted
+            The wait was interrupted; it is waited for on.
+        """
+        deadline, follower = None if timeout is None else time.monotonic() + timeout, self._follow()
+        try:
+            while not self.is_finished and self.state != "RUNNING":
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"{self.title} is not there after {timeout:g} s: {self.state}.")
+                follower.ended.wait(0.2)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"Stopped waiting. {self.title} is still asked for; .release() gives it up."
+            ) from None
+        if self.is_finished:
+            raise JobError(f"{self.title} is over: {self.state}.", hint=self.reason_text or "%salloc asks for another.")
+        return self
+
+
+class Step(_Unrepeatable):
+    """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation goes on."""
+
+    @property
+    def allocation(self) -> Allocation:
+        """Where it runs."""
+        return Allocation(self._cluster, self._cluster.client.get(self._cluster.path("jobs", self._data["allocation"])))
+
+    def interrupt(self) -> Step:
+        """Interrupt what runs, as Ctrl-C does; :meth:`cancel` ends it in any case."""
+        self.cancel("INT")
+        return self
+
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool) -> Job:
+        follower = self._follow()
+        try:
+            waiting.wait_here(self, follower, timeout, echo=echo, interrupted=lambda _: self._interrupted(follower))
+        except WaitInterrupted:
+            for shown in self._views:
+                shown.finish()
+            raise
+        return self._over(follower, check)
+
+    def _interrupted(self, follower: Follower) -> WaitInterrupted:
+        """Interrupt the step; a second interrupt ends it."""
+        try:
+            try:
+                self.interrupt()
+                if follower.ended.wait(_DIES_WITHIN):
+                    return WaitInterrupted(f"{self.title} was interrupted; its allocation goes on.")
+            except KeyboardInterrupt:
+                self.cancel()
+                if follower.ended.wait(_DIES_WITHIN):
+                    return WaitInterrupted(f"{self.title} was ended; its allocation goes on.")
+        except KeyboardInterrupt:
+            pass
+        except SlurmError as error:
+            return WaitInterrupted(f"{self.title} could NOT be interrupted and may go on: {error}")
+        return WaitInterrupted(f"{self.title} was interrupted and has not ended yet; .cancel() ends it in any case.")
+
+
+def handle(cluster: Cluster, data: Mapping[str, Any]) -> Job:
+    """Return the handle of what the agent tells of a job, an array, an allocation or a step."""
+    if data.get("allocation"):
+        return Step(cluster, data)
+    if data.get("kind") == "allocation":
+        return Allocation(cluster, data)
+    return array.handle(cluster, data)
+
+
+def allocate(
+    cluster: Cluster,
+    submission: Submission,
+    *,
+    lease: float,
+    label: str | None = None,
+    keep: bool = False,
+    once: bool = False,
+) -> Allocation:
+    """Ask for an allocation, once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    submission : Submission
+        The options of sbatch, and the Python on the node that holds it.
+    lease : float
+        Seconds without use after which it ends.
+    label : str, optional
+        Its name.
+    keep : bool
+        It outlives this kernel.
+    once : bool
+        It ends with its first step.
+    """
+    with submission.body(cluster) as body:
+        asked = {**body, "lease": {"seconds": lease, "once": once, "keep": keep}, "label": label}
+        try:
+            allocation = Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked), from_start=True)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"Interrupted while sbatch was at work: the allocation may or may not be there. It is found, once, by "
+                f"jupyter_slurm.job({body['key']!r}); .release() there gives it back."
+            ) from None
+    if not once:
+        allocation._follow()  # whoever follows it uses it, even where nothing is drawn
+        _mine.append(allocation)
+        if not keep:
+            _release_at_exit(allocation)
+    return allocation
+
+
+def start_step(cluster: Cluster, allocation: Allocation, submission: Submission) -> Step:
+    """Start a step in an allocation, once."""
+    if allocation.label or allocation in _mine:
+        allocation._follow()
+    with submission.body(cluster) as body:
+        try:
+            asked = {name: body[name] for name in _OF_A_STEP if name in body}
+            data = cluster.client.post(allocation._path("steps"), json=asked, idempotent=True)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"Interrupted while the step was started: it may or may not be there. It is found, once, by "
+                f"jupyter_slurm.job({body['key']!r})."
+            ) from None
+    return Step(cluster, data, from_start=True)
+
+
+def allocations() -> JobList[Allocation]:
+    """Return your allocations that are not over, whichever kernel asked for them, the latest first."""
+    return JobList(_open(current()))
+
+
+def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> Allocation | None:
+    """Return the allocation that a person means; None: they named none, and there is none.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    name : str or None
+        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the only one.
+    namespace : mapping
+        The person's variables.
+
+    Raises
+    ------
+    UsageError
+        There is none of that name, or there are several.
+    """
+    if name is None:
+        for mine in reversed(_mine):
+            if mine.cluster == cluster.name and mine.is_open:
+                return mine
+    elif isinstance(value := namespace.get(name), Allocation) and value.is_open:
+        return value
+    found = _open(cluster)
+    if name is not None:
+        named = [one for one in found if name in (one.label, one.id)]
+        if not named:
+            raise UsageError(f"on={name}: there is no such allocation that is open.", hint=_listed(found))
+        return named[0]
+    if len(found) > 1:
+        raise UsageError("Which allocation? This kernel asked for none, and several are open.", hint=_listed(found))
+    return found[0] if found else None
+
+
+def _open(cluster: Cluster) -> list[Allocation]:
+    told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
+    held = [Allocation(cluster, data) for data in told if data.get("kind") == "allocation" and data.get("lease")]
+    return [allocation for allocation in held if allocation.is_open]
+
+
+def _listed(found: list[Allocation]) -> str:
+    if not found:
+        return "%salloc asks for one."
+    return "There are: " + ", ".join(f"on={one.label or one.id} ({one.id}, {one._data['state']})" for one in found)
+
+
+def _release_at_exit(allocation: Allocation) -> None:
+    if not _released_at_exit:
+        atexit.register(_release_all)
+    _released_at_exit.append(allocation)
+
+
+def _release_all() -> None:
+    """Give back what was to end with this kernel; what is not heard of any more, the lease ends."""
+    for allocation in _released_at_exit:
+        with contextlib.suppress(SlurmError):
+            if not allocation._data.get("finished"):
+                body: dict[str, Any] = {"signal": None}
+                allocation._cluster.client.post(allocation._path("cancel"), json=body, timeout=_LAST_WORDS)

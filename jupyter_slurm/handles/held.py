@@ -1,0 +1,48 @@
+"""What the card of an allocation says beside that of any job: what it has, how long, and what ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["held_facts", "held_notes", "time_left"]
+
+_WARNING = 600.0  # seconds before the time limit, or a tenth of it where that is less
+
+
+def time_left(data: Mapping[str, Any]) -> float | None:
+    """Return the seconds until the time limit of what runs."""
+    start, limit = data.get("start_time"), data.get("time_limit")
+    if data.get("state") != "RUNNING" or not start or not limit:
+        return None
+    return max(0.0, float(start) + float(limit) - time.time())
+
+
+def held_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+    """Return what an allocation has, and for how long yet."""
+    if data.get("finished") or data.get("kind") != "allocation":
+        return []
+    said, left = [], time_left(data)
+    if data.get("gpus"):
+        said.append(f"{data['gpus']} GPU{'s' if data['gpus'] > 1 else ''}")
+    if left is not None:
+        said.append(f"{duration(left)} left")
+    return said
+
+
+def held_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+    """Return when it may start, that it ends soon, and what ends it without anybody."""
+    if data.get("finished"):
+        return []
+    said, start, left = [], data.get("estimated_start"), time_left(data)
+    if data.get("state") == "PENDING" and start and start > time.time():
+        day = "%H:%M" if start < time.time() + 43_200 else "%Y-%m-%d %H:%M"
+        said.append("Earliest start, as Slurm sees it now: " + time.strftime(day, time.localtime(start)))
+    if data.get("kind") != "allocation":
+        return said
+    if left is not None and left <= min(_WARNING, data["time_limit"] / 10):
+        said.append(f"Warning: it ends in {duration(left)}, with all that runs in it.")
+    if data.get("lease"):
+        said.append(f"Used by %srun and %%srun. It ends after {duration(data['lease'])} without a step or a kernel.")
+    return said

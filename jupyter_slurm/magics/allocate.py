@@ -1,0 +1,101 @@
+"""``%salloc``."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.line import MagicLine, parse_cell_line
+from jupyter_slurm.domain.values import parse_time_limit
+from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+from jupyter_slurm.handles import view
+from jupyter_slurm.handles.allocation import Allocation, allocate, choose
+from jupyter_slurm.handles.cluster import Cluster, current, settings
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.magics.batch import _check, _mention, _python
+from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+__all__ = ["WORDS", "run"]
+
+WORDS = {"as": True, "keep": False, "lease": True, "on": True, "python": True, "release": False, "wait": False}
+"""Our words of ``%salloc``, and whether each takes a value."""
+
+_SHORTEST_LEASE = 60  # seconds: what is written here may be seen on the node only then
+
+
+def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation:
+    """Ask for an allocation, show one that is there, or give one back."""
+    cluster, prefix = current(), "%salloc "
+    with pointing_at(prefix, line):
+        # sbatch's: what holds the allocation is a batch job.
+        table = option_table(cluster, "sbatch")
+        parsed = parse_cell_line(line, table, WORDS, lookup_in(shell, local_ns), variables(line, cluster))
+        _check(parsed)
+    if parsed.args:
+        raise UsageError("%salloc runs nothing.", hint="%srun and %%srun run commands and cells in it.")
+    namespace = ChainMap(dict(local_ns), shell.user_ns)
+    if "release" in parsed.words or "on" in parsed.words:
+        return _known(shell, cluster, parsed, namespace)
+    try:
+        allocation = _ask(cluster, parsed, namespace)
+    except (SubmitRefused, OptionError) as error:
+        add_blame(error, prefix, line, parsed, "")
+        raise
+    return _show(shell, allocation, parsed)
+
+
+def _known(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> Allocation:
+    """Show an allocation that is there, or give it back."""
+    if parsed.options or parsed.words.keys() & {"keep", "lease", "python"}:
+        raise UsageError(
+            "`on=` and `release` are about an allocation that is there; nothing else can be asked of it.",
+            hint="%salloc release on=NAME gives one back, %salloc on=NAME shows it.",
+        )
+    allocation = choose(cluster, parsed.words.get("on"), namespace)
+    if allocation is None:
+        raise UsageError("No allocation is open.", hint="%salloc [options] asks for one.")
+    if "release" in parsed.words:
+        allocation.release()
+    return _show(shell, allocation, parsed)
+
+
+def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> Allocation:
+    name = parsed.words.get("as")
+    before = namespace.get(name) if name else None
+    if isinstance(before, Allocation) and before.is_open:
+        raise UsageError(
+            f"{name} is an allocation already: {before!r}",
+            hint=f"%salloc on={name} shows it, %salloc release on={name} gives it back.",
+        )
+    lease = parsed.words.get("lease")
+    return allocate(
+        cluster,
+        Submission("allocation", "", parsed.options, python=_python(parsed, cluster)),
+        lease=settings().allocation_lease if lease is None else _seconds(lease),
+        label=name,
+        keep="keep" in parsed.words,
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_time_limit(text)
+    if seconds is None or seconds < _SHORTEST_LEASE:
+        raise UsageError(
+            f"lease={text}: at least a minute, and not without end.", hint="As --time is written: lease=1:00:00."
+        )
+    return float(seconds)
+
+
+def _show(shell: Any, allocation: Allocation, parsed: MagicLine) -> Allocation:
+    if name := parsed.words.get("as"):
+        shell.push({name: allocation})
+    if "wait" in parsed.words and "release" not in parsed.words:
+        if (notebook := view.notebook()) is not None:
+            allocation._show(notebook)
+        allocation.wait_granted()
+    else:
+        _mention(shell, allocation)
+    return allocation

@@ -1,0 +1,125 @@
+"""``%srun`` and ``%%srun``."""
+
+from __future__ import annotations
+
+import sys
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.script import classify
+from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+from jupyter_slurm.handles import view
+from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose, start_step
+from jupyter_slurm.handles.card import duration
+from jupyter_slurm.handles.cluster import Cluster, current, settings
+from jupyter_slurm.handles.held import held_notes
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.magics.batch import _as_python, _cell_name, _mention, _parcel, _python, check_name
+from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+__all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_command"]
+
+LINE_WORDS = {"as": True, "on": True, "wait": False}
+"""Our words of ``%srun``, and whether each takes a value."""
+
+CELL_WORDS = {**LINE_WORDS, "python": True, "in": True, "out": True}
+"""Our words of ``%%srun``."""
+
+# Of the options that sbatch has as well, those that are about the step and not about what is allocated.
+_OF_THE_STEP = {"chdir", "error", "export", "input", "open-mode", "output"}
+
+
+def run_command(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Step:
+    """Run ``%srun COMMAND``: a command as a step."""
+    cluster, prefix = current(), "%srun "
+    with pointing_at(prefix, line):
+        table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
+        parsed = parse_line_magic(line, table, LINE_WORDS, lookup, variables(line, cluster))
+        check_name(parsed)
+    if not parsed.rest:
+        raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]; a cell: %%srun")
+    submission = Submission("command", "", parsed.options, parsed.rest)
+    return _go(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
+
+
+def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Step:
+    """Run ``%%srun``: a script or a Python cell as a step."""
+    cluster, prefix = current(), "%%srun "
+    with pointing_at(prefix, line):
+        table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
+        parsed = parse_cell_line(line, table, CELL_WORDS, lookup, variables(line, cluster))
+        check_name(parsed)
+    kind = classify(cell, _as_python)
+    if kind == "script" and (both := [word for word in ("python", "in", "out") if word in parsed.words]):
+        raise UsageError(f"{both[0]}= is for Python cells; this one is a script.", hint="Give it arguments: -- {x}")
+    namespace = ChainMap(dict(local_ns), shell.user_ns)
+    submission = Submission(
+        kind,
+        cell,
+        parsed.options,
+        parsed.args,
+        python=_python(parsed, cluster) if kind == "python" else None,
+        filename=_cell_name(shell) if kind == "python" else None,
+        values=_parcel(parsed, namespace),
+    )
+    return _go(shell, cluster, parsed, submission, namespace, (prefix, line))
+
+
+def _go(
+    shell: Any,
+    cluster: Cluster,
+    parsed: MagicLine,
+    submission: Submission,
+    namespace: Mapping[str, Any],
+    typed: tuple[str, str],
+) -> Step:
+    """Start the step, and do what our words say."""
+    try:
+        allocation = choose(cluster, parsed.words.get("on"), namespace)
+        if allocation is None:
+            allocation, submission = _of_its_own(cluster, parsed, submission)
+        else:
+            _say_where(allocation)
+        step = start_step(cluster, allocation, submission)
+    except (SubmitRefused, OptionError) as error:
+        add_blame(error, *typed, parsed, submission.text)
+        raise
+    if name := parsed.words.get("as"):
+        shell.push({name: step})
+    if "out" in parsed.words:
+        step._wanted = shell.push
+    if "wait" not in parsed.words:
+        _mention(shell, step)
+        return step
+    notebook = view.notebook()
+    if notebook is not None:
+        step._show(notebook)
+    step._wait(None, check=True, echo=notebook is None)
+    return step
+
+
+def _say_where(allocation: Allocation) -> None:
+    """Say which allocation is used, and that it ends soon if it does."""
+    left = allocation.time_left
+    more = f"{duration(left)} left" if left is not None else allocation.state
+    sys.stdout.write(f"{allocation.title}, {more}\n")
+    for note in held_notes(allocation.data, duration):
+        if note.startswith("Warning"):
+            sys.stderr.write(f"{note}\n")
+
+
+def _of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tuple[Allocation, Submission]:
+    """Ask for an allocation for this step alone, as srun does; return it, and what is left for the step."""
+    known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - _OF_THE_STEP
+    resources, rest = list[str](), list[str]()
+    for option in parsed.parsed.options:
+        (resources if option.name in known else rest).extend(option.tokens)
+    holder = Submission("allocation", "", resources, python=submission.python or _python(parsed, cluster))
+    allocation = allocate(cluster, holder, lease=settings().allocation_lease, once=True)
+    sys.stdout.write("No allocation is open: it gets one of its own, as with srun.\n")
+    return allocation, replace(submission, options=rest)

@@ -1,0 +1,104 @@
+"""One task of a step: ``python -u step.py JOBDIR [args]``, started by srun. Python 3.8+, standard library only.
+
+The only task of a step writes into the files of the job directory itself: what goes through srun comes by whole lines,
+and a progress bar has none. Of several, the first one leaves figures and values; all of them print.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import sys
+import time
+from typing import Any
+
+
+def load_cell() -> Any:
+    """Load the runner of cells: it lies beside this file, under the same prefix."""
+    spec = importlib.util.spec_from_file_location("jupyter_slurm_cell", __file__[: -len("step.py")] + "cell.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = writes
+    return module
+
+
+def redirect(folder: str) -> None:
+    """Have this process write into the files of the job directory."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        file = os.open(os.path.join(folder, name), flags, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+
+
+def tell_start(place: Any) -> None:
+    """Leave the step's number and nodes, and the sign that it began; never a reason to fail."""
+    env, path = os.environ, os.path.join(place.folder, "started.json")
+    told = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST"), "time": time.time()}
+    with contextlib.suppress(OSError):
+        with open(path + ".tmp", "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        os.replace(path + ".tmp", path)
+    place.tell("started")
+
+
+def become(argv: list[str]) -> int:
+    """Run a program in the place of this one; return the exit code of one that is not there."""
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 - what the person asked to run, on the node
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]} cannot be run on {os.uname().nodename}: {error.strerror}\n")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def run_python(cell: Any, place: Any, args: list[str]) -> int:
+    """Run a Python cell."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = int(cell.run_cell(place, args))
+    except SystemExit as stop:
+        code = cell.exit_code(stop)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return code & 0xFF
+
+
+def main() -> int:
+    """Run what the step was asked to."""
+    folder, args = sys.argv[1], sys.argv[2:]
+    cell = load_cell()
+    place = cell.Place(folder)
+    with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
+        asked = json.load(file)
+    rank = os.environ.get("SLURM_PROCID", "0")
+    if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:
+        redirect(folder)
+    if rank == "0":
+        tell_start(place)
+    else:
+        place.suffix = f".rank{rank}"  # its figures and values are its own
+    if isinstance(asked.get("umask"), int):
+        os.umask(asked["umask"])
+    kind = place.job["kind"]
+    if kind == "python":
+        return run_python(cell, place, args)
+    if kind == "command":
+        return become(args)
+    path = os.path.join(folder, place.job["script"])
+    os.chmod(path, 0o700)
+    return become([path, *args])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,345 @@
+"""Allocations that stay open, and the steps that are started in them.
+
+An allocation is a batch job that holds it (``runner/hold.py``): it outlives us, the connection and the person's
+machine, and it starts the steps from inside, with all that Slurm has set there. A step has a job directory of its own,
+made in the same way as that of a job; a directory ``steps/KEY`` in the allocation's asks for it. None of this asks the
+controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import posixpath
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from jupyter_slurm._version import __version__
+from jupyter_slurm.domain.environment import submission_environment
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import FINAL_STATES, JobState
+from jupyter_slurm.errors import (
+    JobError,
+    OptionError,
+    SubmissionUnknown,
+    TransportError,
+    UsageError,
+)
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
+from jupyter_slurm.services.ownership import read_own
+from jupyter_slurm.services.shelf import Shelf
+from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
+from jupyter_slurm.services.tracking import Tracker
+from jupyter_slurm.transport.base import Once
+
+__all__ = ["Steps"]
+
+log = logging.getLogger(__name__)
+
+_RENEWALS = 4  # of a lease, while somebody uses the allocation
+_SHARED = {"exact", "exclusive", "overlap", "whole"}
+
+# Options that say where a step runs, or turn srun into something else.
+_NOT_HERE = {
+    "jobid": "on=NAME says which allocation is meant",
+    "pty": "there is no terminal under a cell",
+    "interactive": "there is no terminal under a cell",
+    "no-allocate": "a step runs in an allocation",
+    "async": "a step never keeps the notebook waiting, unless you say `wait`",
+    "test-only": "it starts nothing",
+    "help": "`%srun?` shows the help",
+    "usage": "`%srun?` shows the help",
+    "version": "`%sinfo --version` shows the version",
+}
+_SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
+
+
+class Steps:
+    """Start, find and end the steps of one cluster's allocations, and keep those open that are in use.
+
+    Parameters
+    ----------
+    client, tracker, shelf
+        Of the cluster.
+    timeout : float
+        Seconds that asking for a step may take.
+    """
+
+    def __init__(self, client: SlurmClient, tracker: Tracker, shelf: Shelf, timeout: float) -> None:
+        self._client, self._tracker, self._shelf, self._timeout = client, tracker, shelf, timeout
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._renewed: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- what a front door asks for
+
+    async def start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for a step, once.
+
+        Raises
+        ------
+        UsageError, JobError
+            There is no such step.
+        """
+        if not is_key(asked["key"]):
+            raise UsageError(f"{asked['key']!r} is not a submission key")
+        if allocation.kind != "allocation" or allocation.folder is None:
+            raise UsageError(
+                f"job {allocation.id} is not an allocation that steps can be started in", hint="%salloc makes one."
+            )
+        lock = self._locks.setdefault(asked["key"], asyncio.Lock())
+        async with lock:
+            known = self._tracker.find(asked["key"]) or await self._shelf.get(asked["key"])
+            if known is not None:
+                return known.as_dict()
+            if allocation.is_finished or allocation.state.name in FINAL_STATES:
+                raise JobError(
+                    f"The allocation {allocation.id} is over ({allocation.state.name}).", hint="%salloc makes another."
+                )
+            return await self._start(allocation, asked)
+
+    async def _start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
+        folder = self._tracker.folder.job(asked["key"])
+        step = self._step(asked, await self._client.options("srun"), allocation)
+        record, script = self._record(asked, folder, allocation, step)
+        files = {record["script"]: script, "job.json": dump(record), "step.json": dump(step)}
+        if path := (asked.get("values") or {}).get("file"):
+            files["in.values"] = await asyncio.to_thread(read_own, path)
+        entry = Entry(self._tracker.name, folder=folder)
+        entry.recall(record, self._tracker.clock())
+        self._tracker.add(entry)
+        try:
+            argv = ["mkdir", "-p", "--", self._request(allocation, folder.key)]
+            once = await self._client.transport.start_once(folder.answer(1), argv, files=files)
+        except BaseException:
+            self._tracker.drop(entry)
+            raise
+        await self._judge(entry, once)
+        await self._renew(allocation)
+        return entry.as_dict()
+
+    async def _judge(self, entry: Entry, once: Once) -> None:
+        """Take it back where the request could not be made; where that is not known, it is made again later."""
+        done = await once.result(self._timeout)
+        if once.hold is not None:
+            once.hold.release()
+        if done is None:
+            entry.error = SubmissionUnknown("Whether the step was asked for is being found out.")
+        elif done.exit_code and entry.folder is not None:
+            await self._client.transport.remove(entry.folder.path)
+            self._tracker.drop(entry)
+            raise JobError(
+                f"The step could not be asked for: {printable(text_of(done.stderr)).strip()}",
+                hint="Is the disk of the job directories full?",
+            )
+
+    @staticmethod
+    def _request(allocation: Entry, name: str) -> str:
+        assert allocation.folder is not None
+        return allocation.folder.file(posixpath.join("steps", name))
+
+    def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: Entry) -> dict[str, Any]:
+        """Return what the holder needs to know."""
+        options = list(asked.get("options") or [])
+        names = _names(table, options)
+        if not names & _SHARED:
+            options.insert(0, "--overlap")  # else a step waits until the one before it is over
+        context, env = asked.get("context") or {}, (asked.get("context") or {}).get("env")
+        return {
+            "options": options,
+            "args": list(asked.get("args") or []),
+            "python": asked.get("python"),
+            "has_cpus": "cpus-per-task" in names,
+            "has_output": bool(names & {"output", "error"}),
+            "cwd": context.get("cwd") or (allocation.record or {}).get("work_dir"),
+            "env": None if env is None else submission_environment(env),
+            "umask": context.get("umask"),
+        }
+
+    def _record(
+        self, asked: Mapping[str, Any], folder: JobFolder, allocation: Entry, step: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        kind, args = asked["kind"], step["args"]
+        text, name = asked.get("text") or "", "cell.sh"
+        if kind == "command":
+            if not args:
+                raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]")
+            text, name = f"{shlex.join(args)}\n", "command"
+        elif kind == "python":
+            name = "cell.py"
+            if not asked.get("python"):
+                raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
+        out = None if step["has_output"] else folder.file("stdout")
+        record: dict[str, Any] = {
+            "format": FORMAT,
+            "key": folder.key,
+            "kind": kind,
+            "created": self._tracker.clock(),
+            "writer": __version__,
+            "label": None,
+            "name": printable(shlex.join(args))[:80] if kind == "command" else name,
+            "script": name,
+            "argv": ["srun", *step["options"], *(args if kind == "command" else [name, *args])],
+            "work_dir": step["cwd"],
+            "events": self._tracker.folder.events,
+            "outputs": {"stdout": out, "stderr": out and folder.file("stderr")},
+            "step": {"allocation": allocation.key, "id": None, "nodes": None},
+            "end": None,
+        }
+        if kind == "python":
+            record["cell"] = {
+                "source": text,
+                "filename": asked.get("filename") or "<cell>",
+                "python": asked["python"],
+            }
+            if asked.get("values"):
+                record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
+        return record, text.encode("utf-8", "surrogateescape")
+
+    def of(self, allocation: Entry) -> list[dict[str, Any]]:
+        """Return the steps of an allocation, the first one first."""
+        steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
+        return [entry.as_dict() for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
+
+    async def send(self, step: Entry, signal: str | None) -> dict[str, Any]:
+        """Interrupt a step (INT), or end it.
+
+        Raises
+        ------
+        UsageError
+            It is another signal.
+        """
+        if signal not in _SIGNALS:
+            raise UsageError(
+                f"a step is sent INT or KILL from here, not {signal}", hint=f"%scancel --signal {signal} {step.key}"
+            )
+        allocation = await self._allocation(step)
+        if not step.is_finished and allocation is not None and allocation.folder is not None:
+            name = f"{step.key}.{_SIGNALS[signal]}.{secrets.token_hex(4)}"
+            await self._client.transport.make_dir(self._request(allocation, name))
+        return step.as_dict()
+
+    # -- what goes on meanwhile
+
+    async def learn(self, entry: Entry) -> None:
+        """Take in what the runner of an allocation, or of a step, told when it began."""
+        if entry.folder is None or entry.record is None or not (entry.is_step or entry.kind == "allocation"):
+            return
+        name = "started.json" if entry.is_step else "granted.json"
+        try:
+            told = json.loads(await self._client.transport.read(entry.folder.file(name)))
+            if entry.is_step:
+                entry.record["step"].update(id=str(int(told["id"])), nodes=str(told["nodes"] or ""))
+                entry.start_time, entry.latest = float(told["time"]), None
+                entry.started(self._tracker.clock())
+            else:
+                entry.record["granted"] = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"])}
+        except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+            return
+        await self._number(entry)
+        self._tracker.save_soon(entry)
+
+    async def _number(self, step: Entry) -> None:
+        allocation = await self._allocation(step) if step.is_step else None
+        if allocation is not None and step.record is not None and allocation.id is not None:
+            number = step.record["step"].get("id")
+            step.number = str(JobId(allocation.id.job, step=number)) if number is not None else None
+
+    async def tend(self) -> None:
+        """Renew the leases of what is in use; bring to an end what an allocation took with it."""
+        for entry in self._tracker.active():
+            if entry.is_step:
+                await self._look_after(entry)
+            elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
+                await self._renew(entry)
+
+    def resume(self, step: Entry) -> None:
+        """Go on with a step that an agent before us asked for: it may not have come to that."""
+        task = asyncio.create_task(self._resume(step), name=f"step {step.key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Leave everything as it is."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _resume(self, step: Entry) -> None:
+        allocation = await self._allocation(step)
+        if allocation is not None and not allocation.is_finished and step.state.is_pending:
+            with contextlib.suppress(TransportError):
+                await self._client.transport.make_dir(self._request(allocation, step.key or ""))
+        await self.learn(step)
+
+    async def _look_after(self, step: Entry) -> None:
+        if step.number is None:
+            await self._number(step)
+        allocation = await self._allocation(step)
+        if allocation is not None and not allocation.is_finished:
+            self._say_why(step, allocation.latest if allocation.state.is_pending else None)
+            return
+        if not await self._has_ended(step):
+            step.set_state(JobState("CANCELLED"), self._tracker.clock())
+            step.error = JobError("Its allocation ended.", hint="%salloc makes another one.")
+            step.end_time = allocation.end_time if allocation else None
+        await self._tracker.finish(step)
+
+    def _say_why(self, step: Entry, latest: JobRecord | None) -> None:
+        """Have a step wait for what its allocation waits for."""
+        if step.state.is_pending and step.latest != latest:
+            step.latest = latest
+            self._tracker.tell(step)
+
+    async def _has_ended(self, step: Entry) -> bool:
+        if step.folder is None:
+            return False
+        with contextlib.suppress(FileNotFoundError, TransportError):
+            await self._client.transport.list_dir(step.folder.path)  # what was seen there before is looked at anew
+        return await self._tracker.read_end(step)
+
+    async def _renew(self, allocation: Entry) -> None:
+        """Say on the node that somebody uses the allocation, a few times while the lease lasts."""
+        now, key = self._tracker.clock(), allocation.key or ""
+        seconds = float(((allocation.record or {}).get("lease") or {}).get("seconds") or 0.0)
+        if allocation.folder is None or abs(now - self._renewed.get(key, 0.0)) < seconds / _RENEWALS:
+            return
+        self._renewed[key] = now
+        if (allocation.record or {}).get("granted") is None:  # its sign was not seen
+            await self.learn(allocation)
+        try:
+            await self._client.transport.write(allocation.folder.file("lease"), f"{now:.3f}\n".encode())
+        except (FileNotFoundError, TransportError) as error:
+            del self._renewed[key]
+            log.info("the lease of allocation %s was not renewed: %s", allocation.id, error)
+
+    async def _allocation(self, step: Entry) -> Entry | None:
+        key = step.allocation or ""
+        return self._tracker.entries.get(key) or await self._shelf.get(key)
+
+
+def _names(table: OptionTable, options: Sequence[str]) -> set[str]:
+    """Return the long names of the options of a step.
+
+    Raises
+    ------
+    UsageError
+        One of them has no place here.
+    """
+    if any("\0" in word for word in options):
+        raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
+    split = table.split(options)
+    if split.rest:
+        raise OptionError(f"{split.rest[0]!r} is not an option of srun", option=split.rest[0])
+    for option in split.options:
+        if option.name in _NOT_HERE:
+            raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
+    return {option.name for option in split.options}

@@ -1,0 +1,113 @@
+"""Allocations under a notebook: a real kernel, a real agent, a real Slurm."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+WaitFor = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(kernel: Any) -> Iterator[None]:
+    yield
+    kernel.ok("import jupyter_slurm\nfor one in jupyter_slurm.allocations(): one.release()")
+    kernel.ok("import time\nwhile jupyter_slurm.allocations(): time.sleep(0.2)")
+
+
+def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
+    kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    asked = kernel.ok("%salloc -p arandu --gpus 2 -n2 --time 1:00:00 as=gpu")
+    held = asked.display
+    kernel.ok("%salloc -p arandu --time 5:00 as=other")
+    ran = kernel.ok("%srun on=gpu as=step wait sh -c 'echo task $SLURM_PROCID of $SLURM_NTASKS' {1 + 1}")
+    assert re.search(r"Allocation \d+ \(gpu\)", ran.stdout)
+    assert kernel.value("sorted(step.stdout.split('\\n'))") == "['', 'task 0 of 2', 'task 1 of 2']"
+    assert kernel.value("step.allocation == gpu") == "True"
+    wait_for(lambda: "RUNNING" in kernel.text(held), "the allocation, drawn")
+    wait_for(lambda: "2 GPUs" in kernel.text(held), "its GPUs")
+    assert re.search(r"Allocation \d+ \(gpu\): RUNNING, on \w+, partition arandu", kernel.text(held))
+    assert re.search(r"59:\d\d left", kernel.text(held))
+    assert "ends after 30:00 without a step or a kernel" in kernel.text(held)
+    ran = kernel.ok("%srun wait as=step hostname")  # the latest of this kernel
+    assert re.search(r"Allocation \d+ \(other\)", ran.stdout)
+    stop = gate("stop")
+    first = kernel.ok(f"%%srun on=gpu -n1 as=a\n#!/bin/sh\necho a-up\nuntil [ -e {stop} ]; do sleep 0.1; done\n")
+    second = kernel.ok(f"%%srun on=gpu -n1 as=b\n#!/bin/sh\necho b-up\nuntil [ -e {stop} ]; do sleep 0.1; done\n")
+    wait_for(lambda: "a-up" in kernel.text(first.display) and "b-up" in kernel.text(second.display), "both, live")
+    stop.touch()
+    kernel.ok("a.wait(), b.wait()")
+    wait_for(lambda: "COMPLETED" in kernel.text(first.display), "its end")
+    ran = kernel.run("%salloc -p arandu as=gpu")
+    assert "is an allocation already" in ran.traceback
+    kernel.ok("%salloc release on=gpu")
+    wait_for(lambda: "CANCELLED" in kernel.text(held), "its end, drawn")
+    assert "no such allocation" in kernel.run("%srun on=gpu true").traceback
+
+
+def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) -> None:
+    kernel.ok("%salloc -p arandu as=cpu wait")
+    kernel.ok("x = 20")
+    kernel.ok("%%srun wait as=good in=x out=y -- arg\nimport sys\ny = x + 1\nprint(sys.argv[1:])\ny * 2")
+    assert kernel.value("y") == "21"
+    assert kernel.value("good.stdout") == "['arg']\n42\n"
+    request = kernel.begin("%%srun wait\nfrom IPython.display import HTML, display\ndisplay(HTML('<b>shown</b>'))")
+    kernel.end(request)
+    assert any("<b>shown</b>" in bundle.get("text/html", "") for bundle in kernel.outputs(request))
+    ran = kernel.run("%%srun wait as=bad\nvalues = [1]\nvalues[7]\n")
+    assert ran.error == "JobFailed"
+    assert "IndexError: list index out of range" in ran.traceback
+    assert re.search(r"Step \d+\.\d+ \(cell.py\)", ran.traceback)
+    ran = kernel.run("%srun wait sh -c 'exit 3'")
+    assert "exit code 3" in ran.traceback
+    assert "neither an option" in kernel.run("%%srun wiat\n1").traceback
+
+
+def test_an_interrupt_ends_the_step_and_not_the_allocation(
+    kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    kernel.ok("%salloc -p arandu as=cpu")
+    up = gate("up")
+    request = kernel.begin(
+        f"%%srun wait as=step\nimport pathlib, time\npathlib.Path({str(up)!r}).touch()\nwhile True: time.sleep(0.1)"
+    )
+    wait_for(lambda: kernel.pump() or up.exists(), "the step")
+    kernel.manager.signal_kernel(signal.SIGINT)
+    ran = kernel.end(request)
+    assert ran.error == "WaitInterrupted"
+    assert "was interrupted; its allocation goes on" in ran.traceback
+    assert "KeyboardInterrupt" in kernel.text(ran.display)
+    assert kernel.value("cpu.state") == "RUNNING"
+    kernel.ok("%srun wait true")
+
+
+def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: WaitFor) -> None:
+    ran = kernel.ok("%srun as=one wait -p arandu -n2 --label sh -c 'echo hello'")
+    assert "No allocation is open" in ran.stdout
+    assert kernel.value("sorted(one.stdout.split('\\n'))") == "['', '0: hello', '1: hello']"
+    wait_for(lambda: kernel.value("one.allocation.is_finished") == "True", "the end of its allocation")
+    assert "no-such" in kernel.run("%srun -p no-such true").traceback
+
+
+def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, wait_for: WaitFor) -> None:
+    kernel.ok("%salloc -p arandu as=gone wait")
+    kernel.ok("%salloc -p arandu as=kept keep wait")
+    ids = kernel.value("(gone.id, kept.id)")
+    kernel.manager.shutdown_kernel(now=False)  # as "Restart kernel" does, not with SIGKILL
+    kernel.restart()
+    kernel.ok(f"import jupyter_slurm\ngone, kept = map(jupyter_slurm.job, {ids})")
+    wait_for(lambda: kernel.value("gone.state") == "CANCELLED", "what ended with its kernel")
+    ran = kernel.ok("%srun as=step wait echo back")
+    assert "(kept)" in ran.stdout
+    assert kernel.value("(kept.state, kept.steps[0] == step, step.tail(1))") == "('RUNNING', True, 'back')"
+    shown = kernel.ok("%salloc on=kept as=again")
+    assert "RUNNING" in kernel.text(shown.display)
+    assert kernel.value("again == kept") == "True"

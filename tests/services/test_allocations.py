@@ -1,0 +1,212 @@
+"""Allocations that are held, and the steps in them: on a real cluster, over each way to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.errors import JobError, OptionError, UsageError
+
+pytestmark = pytest.mark.slurm
+
+
+class Bench:
+    """A desk with the requests of this file."""
+
+    def __init__(self, desk: Any) -> None:
+        self.desk = desk
+        self.held: list[str] = []
+
+    async def allocate(self, *options: str, lease: float = 600.0, once: bool = False) -> dict[str, Any]:
+        job = await self.desk.submit(
+            "", *options, kind="allocation", python=sys.executable, lease={"seconds": lease, "once": once}
+        )
+        self.held.append(job["key"])
+        return dict(job)
+
+    def asked(self, *command: str, text: str | None = None, options: tuple[str, ...] = ()) -> dict[str, Any]:
+        asked = self.desk.asked(text or "#!", *options)
+        for name in ("dry_run", "kind", "text"):
+            del asked[name]
+        kind = "command" if text is None else "script" if text.startswith("#!") else "python"
+        return {**asked, "kind": kind, "text": text or "", "args": list(command), "python": sys.executable}
+
+    async def start(self, job: dict[str, Any], *command: str, **more: Any) -> dict[str, Any]:
+        return dict(await self.desk.core.start_step(self.desk.id, job["key"], self.asked(*command, **more)))
+
+    async def ran(self, job: dict[str, Any], *command: str, **more: Any) -> tuple[dict[str, Any], str, str]:
+        """Run a step to its end; return it with its output."""
+        step = await self.start(job, *command, **more)
+        done = await self.desk.finished(step["key"])
+        return done, await self.desk.text(step["key"]), await self.desk.text(step["key"], "stderr")
+
+
+@pytest.fixture
+async def bench(desk: Any) -> Any:
+    bench = Bench(desk)
+    yield bench
+    for key in bench.held:
+        await desk.core.cancel(desk.id, key)
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Callable[[str], Path]:
+    tmp_path.chmod(0o755)
+    return lambda name: tmp_path / name
+
+
+async def _until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+async def test_steps_run_in_it_with_its_geometry_and_end_with_their_own_exit_codes(bench: Bench) -> None:
+    job = await bench.allocate("-p", "arandu", "-n3", "--gpus=1", "--job-name=mine")
+    step, out, err = await bench.ran(job, "sh", "-c", 'echo "task $SLURM_PROCID of $SLURM_NTASKS, $WHO" | sort')
+    assert (step["state"], step["exit_code"]) == ("COMPLETED", 0), err
+    assert sorted(line.partition(",")[0] for line in out.splitlines()) == [f"task {i} of 3" for i in range(3)]
+    granted = await bench.desk.job(job["key"])
+    assert (granted["state"], granted["gpus"], granted["lease"]) == ("RUNNING", 1, 600.0)
+    assert step["id"] == f"{granted['id']}.0"
+    assert step["allocation"] == job["key"]
+    failed, out, _ = await bench.ran(job, "sh", "-c", 'echo $0 "$1"; exit 7', "a b", "c' d", options=("-n1",))
+    assert (failed["state"], failed["exit_code"], failed["id"], out) == (
+        "FAILED",
+        7,
+        f"{granted['id']}.1",
+        "a b c' d\n",
+    )
+    missing, _, err = await bench.ran(job, "no-such-program", options=("-n1",))
+    assert (missing["exit_code"], missing["state"]) == (127, "FAILED")
+    assert "no-such-program cannot be run" in err
+    listed = await bench.desk.core.list_steps(bench.desk.id, job["key"])
+    assert [step["id"].rpartition(".")[2] for step in listed] == ["0", "1", "2"]
+    assert (await bench.desk.job(f"{granted['id']}.1"))["key"] == failed["key"]
+    jobs = {one["key"] for one in await bench.desk.core.jobs(bench.desk.id, active=False)}
+    assert jobs & {job["key"], *(step["key"] for step in listed)} == {job["key"]}
+
+
+async def test_several_at_once_each_interrupted_alone_and_the_allocation_goes_on(
+    bench: Bench, marks: Callable[[str], Path]
+) -> None:
+    job = await bench.allocate("-p", "arandu")
+    cell = (
+        "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\nprint('begun', end='', flush=True)\n"
+        "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.05)\nprint(' and done')\n"
+    )
+    stop = str(marks("stop"))
+    first = await bench.start(job, str(marks("one")), stop, text=cell)
+    second = await bench.start(job, str(marks("two")), stop, text=cell)
+    await _until(lambda: marks("one").exists() and marks("two").exists())
+    assert (await bench.desk.until(first["key"], lambda job: job["nodes"]))["state"] == "RUNNING"
+    await bench.desk.core.cancel(bench.desk.id, first["key"], "INT")
+    ended = await bench.desk.finished(first["key"])
+    assert (ended["state"], ended["exit_code"]) == ("CANCELLED", 130)
+    assert "KeyboardInterrupt" in await bench.desk.text(first["key"], "stderr")
+    assert await bench.desk.text(first["key"]) == "begun"  # half a line, too
+    assert (await bench.desk.job(second["key"]))["state"] == "RUNNING"
+    marks("stop").touch()
+    assert (await bench.desk.finished(second["key"]))["state"] == "COMPLETED"
+    assert await bench.desk.text(second["key"]) == "begun and done\n"
+    deaf = await bench.start(job, text=f"#!/bin/sh\ntrap '' INT\ntouch {marks('deaf')}\nwhile :; do sleep 0.1; done\n")
+    await _until(marks("deaf").exists)
+    await bench.desk.core.cancel(bench.desk.id, deaf["key"], "INT")
+    await bench.desk.core.cancel(bench.desk.id, deaf["key"])
+    assert (await bench.desk.finished(deaf["key"]))["state"] == "CANCELLED"
+    assert (await bench.desk.job(job["key"]))["state"] == "RUNNING"
+
+
+async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(bench: Bench, cluster: Any) -> None:
+    job = await bench.allocate("-p", "arandu", "--hold")
+    asked = bench.asked("sh", "-c", "echo once")
+    steps = await asyncio.gather(*(bench.desk.core.start_step(bench.desk.id, job["key"], asked) for _ in range(3)))
+    assert {step["key"] for step in steps} == {asked["key"]}
+    assert steps[0]["state"] == "PENDING"
+    number = (await bench.desk.job(job["key"]))["id"]
+    subprocess.run(["scontrol", "release", number], env=cluster.env(), check=True)
+    await bench.desk.finished(asked["key"])
+    again = await bench.desk.core.start_step(bench.desk.id, job["key"], asked)
+    assert (again["state"], again["id"]) == ("COMPLETED", f"{number}.0")
+    assert await bench.desk.text(asked["key"]) == "once\n"
+
+
+async def test_nobody_comes_back_and_it_ends_but_not_under_a_step(bench: Bench, marks: Callable[[str], Path]) -> None:
+    job = await bench.allocate("-p", "arandu", lease=2.0)
+    script = f"#!/bin/sh\ntouch {marks('up')}\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\n"
+    step = await bench.start(job, text=script)
+    await _until(marks("up").exists)
+    lease = Path(bench.desk.root, job["key"], "lease")
+    written = lease.read_text()
+    begun = time.monotonic()
+    await _until(lambda: time.monotonic() > begun + 3)  # longer than the lease
+    assert (await bench.desk.job(job["key"]))["state"] == "RUNNING"
+    marks("go").touch()
+    assert (await bench.desk.finished(step["key"]))["state"] == "COMPLETED"
+    assert lease.read_text() == written  # nobody followed the allocation
+    ended = await bench.desk.until(job["key"], lambda job: job["finished"])
+    assert (ended["state"], ended["exit_code"]) == ("COMPLETED", 0)
+    assert "Nobody has used this allocation for 2 s" in await bench.desk.text(job["key"], "stderr")
+    with pytest.raises(JobError, match="is over"):
+        await bench.start(job, "true")
+
+
+async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: Bench) -> None:
+    job = await bench.allocate("-p", "arandu", lease=5.0)
+    following = asyncio.create_task(bench.desk.finished(job["key"]))
+    lease = Path(bench.desk.root, job["key"], "lease")
+    await _until(lease.exists)
+    first = float(lease.read_text())
+    await _until(lambda: float(lease.read_text()) > first + 6)  # longer than the lease
+    assert (await bench.desk.job(job["key"]))["state"] == "RUNNING"
+    step = await bench.start(job, "sleep", "1000")
+    await bench.desk.until(step["key"], lambda job: job["state"] == "RUNNING")
+    await bench.desk.core.cancel(bench.desk.id, job["key"])
+    assert (await following)["state"] == "CANCELLED"
+    ended = await bench.desk.finished(step["key"])
+    assert ended["state"] in ("CANCELLED", "FAILED")
+
+
+async def test_another_agent_finds_steps_again_and_those_that_went_on_without_it(
+    open_desk: Any, cluster: Any, tmp_path: Path, marks: Callable[[str], Path]
+) -> None:
+    root = str(tmp_path / "jobs")
+    async with open_desk(cluster, tmp_path, job_root=root) as desk:
+        before = Bench(desk)
+        job = await before.allocate("-p", "arandu")
+        script = f"#!/bin/sh\necho one\ntouch {marks('up')}\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\necho two\n"
+        step = await before.start(job, text=script)
+        await _until(marks("up").exists)
+    marks("go").touch()
+    async with open_desk(cluster, tmp_path, job_root=root) as desk:
+        after = Bench(desk)
+        done = await desk.finished(step["key"])
+        assert (done["state"], await desk.text(step["key"])) == ("COMPLETED", "one\ntwo\n")
+        assert done["id"].endswith(".0")
+        assert (await after.ran(job, "echo", "three"))[1] == "three\n"
+        await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_what_cannot_be_is_refused(bench: Bench) -> None:
+    with pytest.raises(OptionError, match="--array"):
+        await bench.allocate("-p", "arandu", "--array=1-2")
+    job = await bench.allocate("-p", "arandu", "--hold")
+    with pytest.raises(OptionError, match="terminal"):
+        await bench.start(job, "true", options=("--pty",))
+    with pytest.raises(UsageError, match="no command"):
+        await bench.start(job)
+    plain = await bench.desk.submit("#!/bin/sh\ntrue\n", "--hold")
+    bench.held.append(plain["key"])
+    with pytest.raises(UsageError, match="not an allocation"):
+        await bench.start(plain, "true")
+    record = json.loads(Path(bench.desk.root, job["key"], "job.json").read_text())
+    assert record["kind"] == "allocation"
+    assert "--no-requeue" in record["argv"]
