@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ACTIVE_STATES", "COMPACT_CODES", "FINAL_STATES", "KNOWN_STATES", "STATE_FLAGS", "JobState"]
+__all__ = ["ACTIVE_STATES", "COMPACT_CODES", "ENDING_STATES", "FINAL_STATES", "KNOWN_STATES", "STATE_FLAGS", "JobState"]
 
 #: Base states after which a job uses nothing any more, unless a flag says that it comes back.
 FINAL_STATES: Final = frozenset(
@@ -30,6 +30,9 @@ FINAL_STATES: Final = frozenset(
         "TIMEOUT",
     }
 )
+
+#: States, in squeue's one word, in which nothing more can be started in an allocation.
+ENDING_STATES: Final = FINAL_STATES | {"COMPLETING", "STAGE_OUT"}
 
 #: Base states of a job that is still to end.
 ACTIVE_STATES: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.states import FINAL_STATES
+from jupyter_slurm.domain.states import ENDING_STATES
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.handles import array, waiting
 from jupyter_slurm.handles.cluster import Cluster, current
@@ -67,7 +67,7 @@ class Allocation(_Unrepeatable):
     @property
     def is_open(self) -> bool:
         """Whether steps can be started in it; those that come before it has begun wait."""
-        return not self.is_finished and self.state not in FINAL_STATES  # what is completing is over
+        return not self.is_finished and self.state not in ENDING_STATES  # what is completing is over
 
     @property
     def steps(self) -> JobList[Step]:

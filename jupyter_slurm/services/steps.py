@@ -24,7 +24,7 @@ from jupyter_slurm.domain.environment import submission_environment
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.states import FINAL_STATES, JobState
+from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import (
     JobError,
     OptionError,
@@ -100,7 +100,7 @@ class Steps:
             known = self._tracker.find(asked["key"]) or await self._shelf.get(asked["key"])
             if known is not None:
                 return known.as_dict()
-            if allocation.is_finished or allocation.state.name in FINAL_STATES:
+            if allocation.is_finished or allocation.state.name in ENDING_STATES:
                 raise JobError(
                     f"The allocation {allocation.id} is over ({allocation.state.name}).", hint="%salloc makes another."
                 )

@@ -50,7 +50,8 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     assert "is an allocation already" in ran.traceback
     kernel.ok("%salloc release on=gpu")
     wait_for(lambda: "CANCELLED" in kernel.text(held), "its end, drawn")
-    assert "no such allocation" in kernel.run("%srun on=gpu true").traceback
+    ran = kernel.run("%srun on=gpu true")
+    assert "no such allocation" in ran.traceback, ran.stdout
 
 
 def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) -> None:
