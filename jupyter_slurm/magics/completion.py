@@ -47,10 +47,14 @@ def _candidates(line: str) -> list[str]:
         return [f"--{name}" for spec in table.specs for name in spec.names]
     if "=" in last:
         return []
-    anywhere = {"%%sbatch": CELL_WORDS, "%%srun": STEP_WORDS, "%salloc": ALLOCATION_WORDS}
+    anywhere: dict[str, Mapping[str, bool | None]] = {
+        "%%sbatch": CELL_WORDS,
+        "%%srun": STEP_WORDS,
+        "%salloc": ALLOCATION_WORDS,
+    }
     if magic in anywhere:
         return _own(anywhere[magic], words)
-    first = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
+    first: dict[str, Mapping[str, bool | None]] = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
     if magic in first and last and not any(word.startswith("-") for word in words):
         return _own(first[magic], words)
     return []

@@ -148,7 +148,7 @@ async def test_nobody_comes_back_and_it_ends_but_not_under_a_step(bench: Bench, 
     written = lease.read_text()
     begun = time.monotonic()
     await _until(lambda: time.monotonic() > begun + 3)  # longer than the lease
-    assert (await bench.desk.job(job["key"]))["state"] == "RUNNING"
+    assert (await bench.desk.until(job["key"], lambda job: job["state"] != "PENDING"))["state"] == "RUNNING"
     marks("go").touch()
     assert (await bench.desk.finished(step["key"]))["state"] == "COMPLETED"
     assert lease.read_text() == written  # nobody followed the allocation
