@@ -57,6 +57,7 @@ def _environments(folder: Path) -> dict[str, Any]:
         "tools": {"modules": [str(folder / "greeter")]},
         "nothing": {"modules": ["no/such/module"]},
         "deep": {"conda": str(prefix)},
+        "named": {"conda": "deep"},
         "lost": {"venv": str(folder / "lost")},
         "full": {"variables": {"GIVEN": WORDS}, "work_dir": str(work), "python": "/usr/bin/python3"},
     }
@@ -236,3 +237,18 @@ def test_a_folder_that_is_laid_out_by_conda(kernel: Any, made: Path, printed: Ca
         f'%%sbatch env={prefix} as=script\n#!/bin/sh\nprintf \'%s\\n\' "$ACTIVATED" "$KEPT_BY_CONDA"; command -v python'
     )
     printed("script", f"yes\n{WORDS}\n{prefix}/bin/python\n")
+
+
+@pytest.mark.here_only("over SSH, variables of the notebook do not say where conda's environments are")
+def test_a_conda_environment_is_found_by_its_name(kernel: Any, made: Path) -> None:
+    ran = kernel.run("%%sbatch env=named\n1")
+    assert ran.error == "UsageError"
+    assert "Which conda environment is 'deep'" in ran.traceback
+    kernel.ok(f"import os\nos.environ['CONDA_ENVS_PATH'] = '/nowhere:{made}/conda/envs'")
+    kernel.ok("%%sbatch env=named show\n1")
+    assert f"CONDA_PREFIX={made}/conda/envs/deep" in kernel.ok("print(_)").stdout
+    (made / "conda" / "more" / "deep" / "conda-meta").mkdir(parents=True)
+    kernel.ok(f"os.environ['CONDA_ENVS_PATH'] += ':{made}/conda/more'")
+    ran = kernel.run("%%sbatch env=named\n1")
+    assert "There are several" in ran.traceback
+    kernel.ok("del os.environ['CONDA_ENVS_PATH']")
