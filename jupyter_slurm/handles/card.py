@@ -162,6 +162,7 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
         said.append(sentences(*told))
     else:
         said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
+    said += [_component(part) for part in data.get("components") or []]
     if data.get("tasks"):
         bad = is_finished(data) and data.get("state") != "COMPLETED"
         said.append(
@@ -175,6 +176,11 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))
     return [text for text in said if text]
+
+
+def _component(part: Mapping[str, Any]) -> str:
+    where = f", on {part['nodes']}" if part["nodes"] else ""
+    return f"Component {part['id']}: {part['state']}{where}, partition {part['partition']}"
 
 
 def as_text(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> str:

@@ -44,6 +44,8 @@ class Entry:
         What Slurm said last; for an array, of the part that the state is taken from.
     tasks, rest : dict, list
         Array tasks by index, as last seen; ``rest`` are the rows that stood for several at the last look.
+    parts : dict
+        Components of a heterogeneous job by their offset, as last seen.
     submitted : int or None
         Slurm's own time of submission. With the id it says which job this is: ids begin again when a controller has
         lost its state. None until the queue has shown the job.
@@ -71,6 +73,7 @@ class Entry:
     latest: JobRecord | None = None
     tasks: dict[int, JobRecord] = field(default_factory=dict)
     rest: list[JobRecord] = field(default_factory=list)
+    parts: dict[int, JobRecord] = field(default_factory=dict)
     submitted: int | None = None
     submit_time: float | None = None
     start_time: float | None = None
@@ -201,6 +204,7 @@ class Entry:
                 self.tasks[record.id.task] = _with_what_was_told(record, before_it) if before_it else record
         self.known, self.unknown_since = True, None
         self.rest = [record for record in records if record.id.task is None and record.tasks is not None]
+        self.parts |= {record.id.het: record for record in records if record.id.het is not None}
         chosen = _representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
         if chosen is not None:
             self._take(chosen, now)
@@ -272,7 +276,17 @@ class Entry:
             latest and (latest.reason, latest.nodes, latest.start_time, latest.time_limit, latest.partition),
             self.exit_code,
             tuple(sorted(self.counts().items())),
+            str(self.components()),
         )
+
+    def components(self) -> list[dict[str, Any]] | None:
+        """Return how the components of a heterogeneous job stand; None for a job of one piece."""
+        if not self.parts:
+            return ((self.record or {}).get("end") or {}).get("components")
+        return [
+            {"id": str(part.id), "state": part.state.name, "nodes": part.nodes, "partition": part.partition}
+            for _, part in sorted(self.parts.items())
+        ]
 
     def counts(self) -> dict[str, int]:
         """Array tasks by state, pending ones by their number."""
@@ -382,6 +396,7 @@ class Entry:
             "exit_code": self.exit_code,
             "signal": self.signal,
             "tasks": self.counts() or None,
+            "components": self.components(),
             "array": str(self.all_tasks or "") if self.is_array and (self.id is None or self.id.task is None) else None,
             "sweep": (record.get("sweep") or {}).get("names"),
             **self.paths(),

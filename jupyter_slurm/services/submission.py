@@ -365,6 +365,10 @@ def _hint(said: str) -> str:
         ("reservation", "`%scontrol show reservation` lists the reservations."),
         ("constraint", "`%sinfo -o '%P %f'` shows the features of the nodes."),
         ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+        (
+            "array specification",
+            "Indices end below MaxArraySize (`%scontrol show config`): submit a shorter list, or the sweep in parts.",
+        ),
         ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
     ]
     low = said.lower()

@@ -166,6 +166,7 @@ class Tracker:
                 "end_time": entry.end_time,
                 "nodes": latest.nodes if latest else None,
                 "partition": latest.partition if latest else None,
+                "components": entry.components(),
                 "error": entry.error.to_problem() if entry.error else None,
             }
             if entry.tasks:

@@ -44,6 +44,7 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
     assert kernel.value("f'Job {bad} (bad) ended as FAILED.' in never.reason_text, never.reason") == (
         "True DependencyNeverSatisfied"
     )
+    assert kernel.value("sorted(task.index for task in jupyter_slurm.as_completed(pair))") == "[0, 1]"
     # What is over needs no waiting for, or can never be waited for.
     shown = kernel.ok("%%sbatch after=good afternotok=bad,pair[1] show\n#!/bin/sh\ntrue").result["text/plain"]
     assert "--dependency" not in shown

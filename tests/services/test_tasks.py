@@ -1,4 +1,4 @@
-"""How the tasks of an array ended, when Slurm is not there to tell."""
+"""How the tasks of an array and the components of a job stand and ended, also when Slurm is not there to tell."""
 
 from __future__ import annotations
 
@@ -10,33 +10,91 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_slurm.errors import SubmitRefused
+from jupyter_slurm.handles.card import as_text
 from jupyter_slurm.runner import values as file_of
 
 pytestmark = pytest.mark.slurm
 
 SWEEP = {"names": ["n"], "rows": [["0"], ["1"], ["2"]]}
+LARGE = {"names": ["n", "text"], "rows": [[str(n), repr(f"row {n}")] for n in range(10_000)]}
 CELL = "assert n != 1\ngot = n * 10"
+HET = '#!/bin/sh\necho "$SLURM_HET_SIZE $SLURM_JOB_PARTITION_HET_GROUP_1"\nsrun --het-group=0,1 true\n'
+ENDS = [[0, "COMPLETED", 0], [1, "FAILED", 1], [2, "COMPLETED", 0]]
 
 
-async def test_ends_of_tasks_outlive_the_agent(cluster, open_desk, tmp_path):
+def slurm(desk, *argv):
+    return subprocess.run(argv, env={**os.environ, **desk.env}, check=True, capture_output=True, text=True).stdout
+
+
+async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, open_desk, tmp_path, monkeypatch):
     wanted = {"in": [], "out": ["got"], "limit": 1000}
     async with open_desk(cluster, tmp_path) as desk:
+        asked = _questions(desk, monkeypatch)
+        large = await desk.submit("#!/bin/sh\ntrue\n", "-n1", "--hold", sweep=LARGE)
+        # Half of them are records of their own, since something was said of them alone.
+        await asyncio.to_thread(slurm, desk, "scontrol", "update", f"JobId={large['id']}_[0-4999]", "Nice=2")
+        await asyncio.to_thread(slurm, desk, "scancel", f"{large['id']}_[9000-9999]")
         script = await desk.submit("#!/bin/sh\n[ $n != 1 ]\n", "-n1", sweep=SWEEP)
         cell = await desk.submit(CELL, "-n1", sweep=SWEEP, values=wanted)
-        assert (script["array"], script["sweep"]) == ("0-2", ["n"])
-        for job in (script, cell):
-            assert (await desk.finished(job["key"]))["tasks"] == {"COMPLETED": 2, "FAILED": 1}
+        het = await desk.submit(HET, "-n1", "-p", "devwork", ":", "-n1", "-p", "arandu")
+        assert (script["array"], script["sweep"], het["array"]) == ("0-2", ["n"], None)
+        ended = await asyncio.gather(*(desk.finished(job["key"]) for job in (script, cell, het)))
+        assert [job["tasks"] for job in ended[:2]] == [{"COMPLETED": 2, "FAILED": 1}] * 2
         told = {job["key"]: await desk.core.tasks(desk.id, job["key"], parameters=True) for job in (script, cell)}
-    assert [row[:3] for row in told[script["key"]]["rows"]] == [
-        [0, "COMPLETED", 0],
-        [1, "FAILED", 1],
-        [2, "COMPLETED", 0],
+        assert [row[:3] for row in told[script["key"]]["rows"]] == ENDS
+        assert told[cell["key"]]["parameters"] == [["0"], ["1"], ["2"]]
+        components = await _components(desk, het)
+        await _ten_thousand(desk, large, asked)
+    await _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell["key"])
+    async with open_desk(cluster, tmp_path) as desk:
+        assert (await desk.job(het["key"]))["components"] == components
+        assert (await desk.core.tasks(desk.id, het["key"], parameters=True))["rows"] == []
+        assert (await desk.core.values(desk.id, het["key"], 0)) == {"values": [], "next": None}
+
+
+def _questions(desk, monkeypatch):
+    """Note what Slurm is asked from now on."""
+    client, asked = desk.core._cluster(desk.id).client, []
+    ask = client.ask
+
+    async def noted(argv):
+        asked.append(argv[0])
+        return await ask(argv)
+
+    monkeypatch.setattr(client, "ask", noted)
+    return asked
+
+
+async def _components(desk, job):
+    seen = await desk.until(job["key"], lambda job: job["components"])
+    assert await desk.text(job["key"]) == "2 arandu\n"
+    told = [(part["id"], part["partition"]) for part in seen["components"]]
+    assert told == [(f"{job['id']}+0", "devwork"), (f"{job['id']}+1", "arandu")]
+    assert (seen["state"], seen["tasks"]) == ("COMPLETED", None)
+    assert f"Component {job['id']}+1: COMPLETED, on dgx" in as_text(seen, [])
+    return seen["components"]
+
+
+async def _ten_thousand(desk, job, asked):
+    """One row, and all tasks of it, without a question about any of them."""
+    seen = await desk.until(job["key"], lambda job: (job["tasks"] or {}).get("PENDING") == 9_000)
+    assert (seen["state"], seen["array"]) == ("PENDING", "0-9999")
+    asked.clear()
+    for _ in range(3):
+        told = await desk.core.tasks(desk.id, job["key"], parameters=True)
+    assert set(asked) <= {"squeue"}
+    # Slurm does not tell of a task any more that was cancelled before it began.
+    assert [told["rows"][task][:2] for task in (0, 8999, 9000)] == [
+        [0, "PENDING"],
+        [8999, "PENDING"],
+        [9000, "UNKNOWN"],
     ]
-    assert told[cell["key"]]["parameters"] == [["0"], ["1"], ["2"]]
-    await _is_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell["key"])
+    assert (len(told["rows"]), told["parameters"][9_999]) == (10_000, ["9999", "'row 9999'"])
+    await desk.core.cancel(desk.id, job["key"])
 
 
-async def _is_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell):
+async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell):
     async with open_desk(cluster, tmp_path) as desk:
         for key, before in told.items():
             assert await desk.core.tasks(desk.id, key, parameters=True) == before
@@ -53,48 +111,14 @@ async def _is_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell):
         file.write_text("[" if file.parent.name == cell else '{"columns": 1}')
     async with open_desk(cluster, tmp_path) as desk:
         rows = (await desk.core.tasks(desk.id, cell, parameters=False))["rows"]
-        # The runner's own markers are left.
-        assert [row[:3] for row in rows] == [[0, "COMPLETED", 0], [1, "FAILED", 1], [2, "COMPLETED", 0]]
+        assert [row[:3] for row in rows] == ENDS  # the runner's own markers are left
         other = next(key for key in told if key != cell)
         rows = (await desk.core.tasks(desk.id, other, parameters=False))["rows"]
         assert {row[1] for row in rows} == {"UNKNOWN"}
 
 
-async def test_a_job_that_is_no_array_has_no_tasks(desk):
-    job = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
-    assert job["array"] is None
-    assert (await desk.core.tasks(desk.id, job["key"], parameters=True))["rows"] == []
-    assert (await desk.core.values(desk.id, job["key"], 0)) == {"values": [], "next": None}
-
-
-def slurm(desk, *argv):
-    return subprocess.run(argv, env={**os.environ, **desk.env}, check=True, capture_output=True, text=True).stdout
-
-
-async def test_ten_thousand_tasks_are_told_at_once_and_in_one_row(desk, monkeypatch):
-    """Half of them are records of their own, since something was said of them alone."""
-    table = {"names": ["n", "text"], "rows": [[str(n), repr(f"row {n}")] for n in range(10_000)]}
-    job = await desk.submit("#!/bin/sh\ntrue\n", "-n1", "--hold", sweep=table)
-    await asyncio.to_thread(slurm, desk, "scontrol", "update", f"JobId={job['id']}_[0-4999]", "Nice=2")
-    await asyncio.to_thread(slurm, desk, "scancel", f"{job['id']}_[9000-9999]")
-    client, asked = desk.core._cluster(desk.id).client, []
-    ask = client.ask
-
-    async def counted(argv):
-        asked.append(argv[0])
-        return await ask(argv)
-
-    monkeypatch.setattr(client, "ask", counted)
-    seen = await desk.until(job["key"], lambda job: (job["tasks"] or {}).get("PENDING") == 9_000)
-    assert (seen["state"], seen["array"]) == ("PENDING", "0-9999")
-    for _ in range(3):
-        told = await desk.core.tasks(desk.id, job["key"], parameters=True)
-    assert set(asked) == {"squeue"}
-    # Slurm does not tell of a task any more that was cancelled before it began.
-    assert [told["rows"][task][:2] for task in (0, 8999, 9000)] == [
-        [0, "PENDING"],
-        [8999, "PENDING"],
-        [9000, "UNKNOWN"],
-    ]
-    assert (len(told["rows"]), told["parameters"][9_999]) == (10_000, ["9999", "'row 9999'"])
-    await desk.core.cancel(desk.id, job["key"])
+async def test_more_tasks_than_the_cluster_takes_are_refused_with_a_hint(desk):
+    table = {"names": ["n"], "rows": [["0"]] * 20_002}
+    with pytest.raises(SubmitRefused) as caught:
+        await desk.submit("#!/bin/sh\ntrue\n", "-n1", sweep=table)
+    assert "MaxArraySize" in caught.value.hint
