@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -33,7 +34,7 @@ def note_blame(entry: Entry, find: Callable[[str], Entry | None]) -> bool:
 def _said(argv: list[str]) -> list[str]:
     """Return the values of --dependency, which may be abbreviated, and of -d."""
     found = []
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
         name, equals, value = word.partition("=")
         if len(name) > len("--d") and "--dependency".startswith(name):
             found.append(value if equals else following)
