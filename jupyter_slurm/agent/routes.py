@@ -80,6 +80,7 @@ class CoreLike(Protocol):
     async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def record(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
+    async def report(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
@@ -152,6 +153,7 @@ class Routes:
             "getScript": self._get_script,
             "getSource": self._get_source,
             "getRecord": self._get_record,
+            "getReport": self._get_report,
             "getOutput": self._get_output,
             "streamJob": self._stream_job,
             "streamEvents": self._stream_events,
@@ -264,6 +266,9 @@ class Routes:
 
     async def _get_record(self, call: Call) -> Reply:
         return Reply(await self._core.record(call.path["cluster"], call.path["job"]))
+
+    async def _get_report(self, call: Call) -> Reply:
+        return Reply(await self._core.report(call.path["cluster"], call.path["job"]))
 
     async def _get_output(self, call: Call) -> Reply:
         query = call.query

@@ -33,11 +33,13 @@ def add_parser(subparsers: Any) -> None:
         "--record", action="store_true", help="what was submitted: options, environment, versions, commit"
     )
     show.add_argument("--json", action="store_true", help="for programs")
+    report = subparsers.add_parser("report", help="what a job used of what it had")
+    report.add_argument("--json", action="store_true", help="for programs")
     cancel = subparsers.add_parser("cancel", help="cancel a job, or send it a signal")
     cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
-    for parser in (show, cancel):
+    for parser in (show, report, cancel):
         parser.add_argument("job", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
-    for parser in (jobs, show, cancel):
+    for parser in (jobs, show, report, cancel):
         parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
 
 
@@ -46,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from jupyter_slurm.handles.cluster import current, use
 
     cluster = use(args.cluster) if args.cluster else current()
-    return {"jobs": _jobs, "show": _show, "cancel": _cancel}[args.command](cluster, args)
+    return {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel}[args.command](cluster, args)
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -101,6 +103,14 @@ def _show(cluster: Cluster, args: argparse.Namespace) -> int:
         print(Record(job))
     else:
         _print_table([[name.replace("_", " "), _as_text(name, value)] for name, value in job.items() if value])
+    return 0
+
+
+def _report(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.handles.report import Report
+
+    report = cluster.client.get(cluster.path("jobs", args.job, "report"))
+    print(json.dumps(report, indent=2) if args.json else Report(report))
     return 0
 
 

@@ -22,6 +22,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "jobs": ("jobs", "list your jobs"),
     "show": ("jobs", "show what is known of a job, or its script"),
+    "report": ("jobs", "what a job used of what it had"),
     "cancel": ("jobs", "cancel a job, or send it a signal"),
     "connect": ("connect", "log in to a cluster of a site profile, for every notebook"),
     "disconnect": ("connect", "end the log-in to a cluster"),

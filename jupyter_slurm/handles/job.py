@@ -15,6 +15,7 @@ from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.report import Report
 from jupyter_slurm.handles.table import CommandText
 from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
@@ -260,6 +261,13 @@ class Job(Recorded):
             Nothing listens there, somebody else does, or no way leads there.
         """
         return open_tunnel(self._cluster, self._reference, port, local_port=local_port, node=node, socket=socket)
+
+    def report(self) -> Report:
+        """Return what the job used of what it had: time, CPU, memory, GPUs, and who told it; see :class:`Report`.
+
+        Of a running job that is what it has used so far, and its GPUs are asked in a step of their own.
+        """
+        return Report(self._cluster.client.get(self._path("report")))
 
     @property
     def outputs(self) -> Outputs:

@@ -54,9 +54,9 @@ Examples:
     %sbatch --test-only job.sh          when could it start? submits nothing
 
 The value is a Job: job.state, job.reason_text, job.stdout, job.stderr, job.exit_code, job.script, job.source (the
-Python cell), job.tail(20), job.wait(), job.cancel(), await job. job.record has options, versions and commit;
-job.resubmit(time="4:00:00") submits the same again. jupyter_slurm.job(12345) takes any job of yours,
-jupyter_slurm.jobs() lists them.
+Python cell), job.tail(20), job.wait(), job.cancel(), await job. job.report(): CPU, memory, GPUs used of what
+it had; job.record: options, versions, commit; job.resubmit(time="4:00:00") submits the same again.
+jupyter_slurm.job(12345) takes any job of yours, jupyter_slurm.jobs() lists them.
 """
 
 _SALLOC = """\

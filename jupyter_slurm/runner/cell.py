@@ -24,6 +24,7 @@ import types
 from typing import Any, Iterator
 
 FORMAT = 1
+_BEGUN = time.monotonic()
 
 
 class Place:
@@ -95,6 +96,7 @@ class Place:
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         end = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code, "time": time.time()}
         end["restarts"] = restart
+        end["used"] = used()
         try:
             self.write(path + ".tmp", json.dumps(end))
             os.replace(path + ".tmp", path)
@@ -112,6 +114,37 @@ class Place:
         """Write a file that only this user can read."""
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
+
+
+def used() -> dict[str, float]:
+    """Return what this process and its children have used: seconds of CPU time and of time, bytes of memory.
+
+    The peak is that of the control group where there is one, else that of the largest process.
+    """
+    import resource
+
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return {
+        "cpu": sum(one.ru_utime + one.ru_stime for one in both),
+        "memory": _group_peak() or max(one.ru_maxrss for one in both) * 1024,
+        "elapsed": time.monotonic() - _BEGUN,
+    }
+
+
+def _group_peak() -> int:
+    """Return the most memory that the control group of this job had (cgroups(7), version 2 or 1); 0: not known."""
+    try:
+        with open("/proc/self/cgroup", encoding="ascii") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+        for _, kind, path in groups:
+            names = {"": "memory.peak", "memory": "memory/memory.max_usage_in_bytes"}
+            if kind in names and "/slurm" in path:
+                top, _, name = names[kind].rpartition("/")
+                with open(f"/sys/fs/cgroup/{top}{path}/{name}", encoding="ascii") as file:
+                    return int(file.read())
+    except (OSError, ValueError):
+        pass
+    return 0
 
 
 class JobModule:

@@ -26,6 +26,7 @@ from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.services.recorded import recorded
+from jupyter_slurm.services.reporting import report_of
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
@@ -313,6 +314,10 @@ class Cluster:
     async def record(self, reference: str) -> dict[str, Any]:
         """Return what is recorded of a job."""
         return await recorded(self._transport, await self.one(reference), reference)
+
+    async def report(self, reference: str) -> dict[str, Any]:
+        """Return what a job used of what it had."""
+        return await report_of(self.client, await self.one(reference), self._clock())
 
     # -- output
 

@@ -230,6 +230,10 @@ class Core:
         """See :meth:`Cluster.source`."""
         return await self._cluster(cluster).source(ref)
 
+    async def report(self, cluster: str, ref: str) -> dict[str, Any]:
+        """See :meth:`Cluster.report`."""
+        return await self._cluster(cluster).report(ref)
+
     async def record(self, cluster: str, ref: str) -> dict[str, Any]:
         """See :meth:`Cluster.record`."""
         return await self._cluster(cluster).record(ref)

@@ -175,3 +175,11 @@ def test_events_tell_everybody(
     assert any(data.get("key") == job["key"] for data in seen)
     client.stop_agent()
     thread.join(10)
+
+
+def test_a_report_fits_the_document(slurm, cluster, wait_for):
+    client, path = slurm
+    job = client.post(f"{path}/jobs", json=_submission("#!/bin/sh\nexec sleep 1000\n", cluster))
+    wait_for(lambda: client.get(f"{path}/jobs/{job['key']}")["state"] == "RUNNING", "the job to run")
+    report = _check("Report", client.get(f"{path}/jobs/{job['key']}/report"))
+    assert report["source"] in ("sstat", None)

@@ -409,3 +409,20 @@ def test_who_reads_a_long_log_is_told_how_far_it_has_come(kernel: Any) -> None:
     assert re.fullmatch(r"Job \d+.*, stdout: 1 of 12 MB", first)
     assert last.endswith(", stdout: 12 of 12 MB\n")
     assert not kernel.ok("text = long.tail(1)").stderr
+
+
+def test_resume_is_for_python_cells_and_says_how_often(kernel: Any) -> None:
+    shown = kernel.ok("%%sbatch show resume\n1").result["text/plain"]
+    assert "--requeue" in shown
+    assert "--signal=B:USR1@120" in shown
+    assert "resume.py" in shown
+    kernel.ok("%%sbatch show resume=1000\n1")
+    for number in ("0", "1001", "-1", "1.5", "often"):
+        assert "that is no number of restarts" in kernel.run(f"%%sbatch show resume={number}\n1").traceback
+    assert "resume is for Python cells" in kernel.run("%%sbatch show resume\n#!/bin/sh\ntrue").traceback
+
+
+def test_a_report_of_a_cell(kernel: Any) -> None:
+    kernel.ok("%%sbatch as=counted wait\nsum(range(10))", timeout=120)
+    told = kernel.ok("counted.report()").result["text/plain"]
+    assert "from    what runs the cell, at its end" in told

@@ -1,0 +1,150 @@
+"""What a job used of what it had: from accounting (``sacct``), or of a running one from its nodes (``sstat``).
+
+Peaks are summed over the tasks of a step; of several steps the largest counts for memory, their sum for CPU time.
+
+Sources: sacct(1), sstat(1); ``nvidia-smi --help-query-gpu``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.marks import check_mark, delimited_records, field_end
+from jupyter_slurm.domain.values import parse_count, parse_tres
+
+__all__ = [
+    "GPU_QUERY",
+    "Usage",
+    "parse_gpus",
+    "parse_usage",
+    "sacct_usage_argv",
+    "sstat_usage_argv",
+]
+
+_SACCT: Final = ("JobID", "ElapsedRaw", "TimelimitRaw", "AllocCPUS", "TotalCPU", "AllocTRES", "TRESUsageInTot")
+_SSTAT: Final = ("JobID", "TRESUsageInTot")
+
+#: What is asked of each GPU of a node.
+GPU_QUERY: Final = (
+    "nvidia-smi",
+    "--query-gpu=name,utilization.gpu,memory.used,memory.total",
+    "--format=csv,noheader,nounits",
+)
+
+_CLOCK = re.compile(r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was used, and what there was; None where nobody told.
+
+    Parameters
+    ----------
+    cpu : float, optional
+        Seconds of CPU time.
+    memory : int, optional
+        Peak in bytes.
+    elapsed, time_limit : float and int, optional
+        Seconds.
+    cpus : int, optional
+    tres : str
+        What was allocated.
+    """
+
+    cpu: float | None = None
+    memory: int | None = None
+    elapsed: float | None = None
+    time_limit: int | None = None
+    cpus: int | None = None
+    tres: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers, with what they are of what there was: 0 to 1, or more where more was used."""
+        asked = parse_tres(self.tres).get("mem")
+        had = (self.elapsed or 0) * (self.cpus or 0)
+        return {
+            "elapsed": self.elapsed,
+            "time_limit": self.time_limit,
+            "cpus": self.cpus,
+            "cpu_time": self.cpu,
+            "cpu_efficiency": self.cpu / had if self.cpu is not None and had else None,
+            "memory_peak": self.memory,
+            "memory_asked": asked,
+            "memory_efficiency": self.memory / asked if self.memory is not None and asked else None,
+            "gpus_asked": parse_tres(self.tres).get("gres/gpu", 0) if self.tres else None,
+        }
+
+
+def sacct_usage_argv(job: JobId, since_epoch: int, mark: str) -> list[str]:
+    """Return the question to accounting about a job, or array task, and its steps."""
+    argv = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={field_end(check_mark(mark))}", "--noconvert"]
+    since = f"--starttime=uts{max(since_epoch, 1_000_000)}"
+    return [*argv, since, f"--jobs={job}", f"--format={','.join(_SACCT)}"]
+
+
+def sstat_usage_argv(raw_id: int) -> list[str]:
+    """Return the question about the steps of a running job, by the number that Slurm has for it."""
+    argv = ["sstat", "--noheader", "--parsable2", "--noconvert", "--allsteps"]
+    return [*argv, f"--jobs={raw_id}", f"--format={','.join(_SSTAT)}"]
+
+
+def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
+    """Read an answer of sacct (with its mark) or of sstat; None where there is no job in it.
+
+    Raises
+    ------
+    ParseError
+        The answer is torn.
+    """
+    if mark is None:
+        rows = [line.split("|") for line in output.decode("utf-8", "replace").splitlines()]
+        steps = [dict(zip(_SSTAT, row, strict=True)) for row in rows if len(row) == len(_SSTAT)]
+        whole: dict[str, str] = {}
+    else:
+        found = [dict(zip(_SACCT, row, strict=True)) for row in delimited_records(output, mark, len(_SACCT))]
+        steps = [row for row in found if "." in row["JobID"]]
+        whole = next((row for row in found if "." not in row["JobID"]), {})
+    if not (whole or steps):
+        return None
+    used = [parse_tres(row["TRESUsageInTot"]) for row in steps]
+    clocks = [_clock(match[1]) for row in steps if (match := re.search(r"(?:^|,)cpu=([^,]*)", row["TRESUsageInTot"]))]
+    peaks = [tres["mem"] for tres in used if "mem" in tres]
+    limit = parse_count(whole.get("TimelimitRaw", ""))
+    return Usage(
+        cpu=_clock(whole["TotalCPU"]) if whole else sum(clock or 0.0 for clock in clocks),
+        memory=max(peaks, default=None),
+        elapsed=parse_count(whole.get("ElapsedRaw", "")),
+        time_limit=None if limit is None else limit * 60,
+        cpus=parse_count(whole.get("AllocCPUS", "")),
+        tres=whole.get("AllocTRES", ""),
+    )
+
+
+def _clock(text: str) -> float | None:
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
+        return None
+    hours = int(match["days"] or 0) * 24 + int(match["hours"] or 0)
+    return hours * 3600 + int(match["minutes"]) * 60 + float(match["seconds"])
+
+
+def parse_gpus(output: bytes) -> list[dict[str, Any]]:
+    """Read what :data:`GPU_QUERY` printed: a list of name, utilization (0 to 1), bytes of memory used and there."""
+    gpus = []
+    for line in output.decode("utf-8", "replace").splitlines():
+        fields: Sequence[str] = [field.strip() for field in line.rsplit(",", 3)]
+        if len(fields) == 4:
+            used, memory, total = (parse_count(field) for field in fields[1:])
+            gpus.append(
+                {
+                    "name": fields[0],
+                    "utilization": None if used is None else used / 100,
+                    "memory_used": None if memory is None else memory << 20,
+                    "memory_total": None if total is None else total << 20,
+                }
+            )
+    return gpus

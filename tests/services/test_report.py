@@ -1,0 +1,100 @@
+"""What a job used of what it had, and who told it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.domain.usage import parse_gpus
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.handles.report import Report
+
+pytestmark = pytest.mark.slurm
+
+BUSY = """
+import pathlib, time
+held, end = bytearray(200 << 20), time.process_time() + {seconds}
+while time.process_time() < end or not pathlib.Path({go!r}).exists():
+    pass
+"""
+
+
+@pytest.mark.slow
+async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, wait_for):
+    go = tmp_path / "go"
+    job = await desk.submit(BUSY.format(seconds=2, go=str(go)), "-n2", "-t", "10", "--mem", "1G")
+
+    def told():
+        report = asyncio.run_coroutine_threadsafe(desk.core.report(desk.id, job["key"]), loop).result()
+        return report if (report["memory_peak"] or 0) > 200 << 20 and report["cpu_time"] else None
+
+    loop = asyncio.get_running_loop()
+    await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
+    running = await asyncio.to_thread(wait_for, told, "its memory")
+    assert (running["source"], running["cpus"], running["memory_asked"]) == ("sstat", 2, 1 << 30)
+    assert running["time_limit"] == 600
+    assert "Slurm counts no GPU of it." in repr(Report(running))
+    go.touch()
+    await desk.finished(job["key"])
+    report = await desk.core.report(desk.id, job["key"])
+    assert (report["source"], report["cpus"], report["state"]) == ("runner", 2, "COMPLETED")
+    assert report["memory_peak"] > 200 << 20
+    assert 2 <= report["cpu_time"] <= report["elapsed"] * 2
+    assert report["cpu_efficiency"] == pytest.approx(report["cpu_time"] / report["elapsed"] / 2)
+    text = repr(Report(report))
+    assert "of 2 CPUs" in text
+    assert "of 1.0 GiB" in text
+    assert "from    what runs the cell, at its end" in text
+    assert "There is no accounting to ask (sacct)." in text
+
+
+@pytest.mark.slow
+@pytest.mark.here_only("nothing of it depends on the way there")
+async def test_what_nobody_knows_and_what_has_none(desk):
+    job = await desk.submit("#!/bin/sh\ntrue\n")
+    held = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
+    array = await desk.submit("#!/bin/sh\ntrue\n", "--array=0-1")
+    await asyncio.gather(desk.finished(job["key"]), desk.finished(array["key"]))
+    report = await desk.core.report(desk.id, job["key"])
+    assert (report["source"], report["cpu_time"]) == (None, None)
+    assert "ask while it runs" in repr(Report(report))
+    with pytest.raises(UsageError, match="has not begun"):
+        await desk.core.report(desk.id, held["key"])
+    with pytest.raises(UsageError, match="Each task of an array"):
+        await desk.core.report(desk.id, array["key"])
+    assert (await desk.core.report(desk.id, f"{array['id']}_1"))["id"] == f"{array['id']}_1"
+
+
+@pytest.mark.slow
+@pytest.mark.here_only("the cluster belongs to another test file as well")
+async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path):
+    async with open_desk(accounting_cluster, tmp_path) as desk:
+        busy = BUSY.format(seconds=4, go=str(tmp_path / "go"))
+        job = await desk.submit(busy, "-n4", "-t", "5", "--mem", "1G", "-p", "arandu", "--gpus", "1")
+        await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
+        running = await desk.core.report(desk.id, job["key"])
+        assert running["gpus_asked"] == 1
+        assert running["gpus"] or "Its GPUs could not be asked: " in "".join(running["notes"])
+        Path(tmp_path, "go").touch()
+        await desk.finished(job["key"])
+        async with asyncio.timeout(90):
+            while (report := await desk.core.report(desk.id, job["key"]))["source"] != "sacct":
+                await asyncio.sleep(0.2)
+        assert (report["cpus"], report["memory_asked"], report["time_limit"]) == (4, 1 << 30, 300)
+        assert report["memory_peak"] > 200 << 20
+        assert report["cpu_time"] > 3
+        assert 0 < report["cpu_efficiency"] <= 0.5
+
+
+def test_gpus_are_read_as_far_as_they_tell():
+    printed = b"NVIDIA H200, 97, 71234, 143771\nNVIDIA A100-SXM4-40GB, [N/A], [N/A], 40960\nNo devices were found\n"
+    first, second = parse_gpus(printed)
+    assert first == {
+        "name": "NVIDIA H200",
+        "utilization": 0.97,
+        "memory_used": 71234 << 20,
+        "memory_total": 143771 << 20,
+    }
+    assert (second["utilization"], second["memory_total"]) == (None, 40960 << 20)
