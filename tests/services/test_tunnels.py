@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import random
 import secrets
@@ -13,11 +14,12 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ssh_hosts import Site as RealSite
 from ssh_hosts import SshHost
+from ssh_hosts.machine import run
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
@@ -27,7 +29,7 @@ from jupyter_slurm.services.core import Core
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 _SERVER = """#!/usr/bin/python3
-import os, socket, threading
+import os, socket, sys, threading
 def serve(connection):
     with connection:
         try:
@@ -37,7 +39,9 @@ def serve(connection):
             connection.shutdown(socket.SHUT_WR)
         except OSError:
             pass
-server = socket.create_server(("127.0.0.1", 0), backlog=256)
+address = sys.argv[1] if sys.argv[1:] else "127.0.0.1"
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+server = socket.create_server((address, 0), family=family, backlog=256)
 print(server.getsockname()[1], flush=True)
 while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
@@ -122,9 +126,9 @@ def ask(port: int, data: bytes) -> bytes:
 
 
 @contextlib.contextmanager
-def program(host: SshHost, user: str) -> Iterator[int]:
+def program(host: SshHost, user: str, address: str = "127.0.0.1") -> Iterator[int]:
     """The port on which a program of the person's serves on a host."""
-    argv = host.command("/usr/bin/python3", "-c", _SERVER, user=user)
+    argv = host.command("/usr/bin/python3", "-c", _SERVER, address, user=user)
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:
@@ -316,6 +320,47 @@ async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
             return not gateway.sessions()
 
         await until(is_left)
+
+
+@pytest.fixture
+def gateway6(ssh_site: RealSite) -> Iterator[str]:
+    """Another address of the gateway."""
+    gateway, wire = ssh_site.gateway, cast(Any, ssh_site.gateway.link)
+    network = f"fd{secrets.token_hex(1)}:{secrets.token_hex(2)}"
+    here, there = f"{network}::1", f"{network}::2"
+    run("ip", "-6", "addr", "add", f"{here}/64", "dev", wire.device, "nodad")
+    gateway.run("ip", "-6", "addr", "add", f"{there}/64", "dev", "eth0", "nodad")
+    before, gateway.options = gateway.options, {**gateway.options, "ListenAddress": ["0.0.0.0", "::"]}
+    gateway.stop()
+    gateway.start()
+    yield there
+    gateway.options = before
+    gateway.stop()
+    gateway.start()
+    run("ip", "-6", "addr", "del", f"{here}/64", "dev", wire.device)
+    gateway.run("ip", "-6", "addr", "del", f"{there}/64", "dev", "eth0")
+
+
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
+async def test_a_gateway_that_has_no_name_but_an_ipv6_address(
+    carrier: str, tmp_path: Path, ssh_site: RealSite, gateway6: str
+) -> None:
+    """On the way, as the host that is meant, and programs that listen on ``::1``."""
+    address = str(ipaddress.ip_address(gateway6))
+    config, known = tmp_path / "config", tmp_path / "known_hosts"
+    known.write_text(ssh_site.known_hosts.read_text() + ssh_site.gateway.known_hosts_lines(address))
+    text = ssh_site.ssh_config.read_text().replace(str(ssh_site.known_hosts), str(known))
+    config.write_text(text.replace("ProxyJump gateway", f"ProxyJump [{address}]"))
+    more = f'carrier = "{carrier}"\n[tunnels]\nports = [18100, 18200]\n'
+    async with connected(tmp_path, ssh_site, more, config=config) as core:
+        codes = ssh_site.codes.used
+        for host, node in ((ssh_site.gateway, address), (ssh_site.logins["login1"], None)):
+            with program(host, ssh_site.user, "::1") as port:
+                tunnel = await core.open_tunnel("far", {"port": port, "node": node})
+                assert tunnel["proven"]
+                said = await asyncio.to_thread(ask, tunnel["local_port"], b"x")
+                assert said == f"{host.name} x".encode()
+        assert ssh_site.codes.used == codes
 
 
 async def test_a_gateway_that_runs_no_commands_proves_nothing(
