@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -42,9 +43,10 @@ class Task(Job):
     def parameters(self) -> dict[str, Any]:
         """Its row of the sweep, by name; empty where there is none."""
         if self._parameters is None:
-            number = str(self.id).partition("_")[0]
-            rows = _Rows(self._cluster, number, parameters=True)
-            self._parameters = rows.parameters.get(self.index, {})
+            whole = self.array or handle(
+                self._cluster, {**self._data, "id": str(self.id).partition("_")[0], "array": ""}
+            )
+            self._parameters = whole._parameters.get(self.index, {}) if isinstance(whole, ArrayJob) else {}
         return dict(self._parameters)
 
     @property
@@ -88,6 +90,11 @@ class ArrayJob(Job):
     ``len(job)``, ``job[3]`` (the task with that index), ``for task in job``. What is asked of all tasks at once is one
     question to the agent and none to Slurm, however many there are.
     """
+
+    @functools.cached_property
+    def _parameters(self) -> dict[int, dict[str, Any]]:
+        """The rows of the sweep by task; they never change."""
+        return _Rows(self._cluster, self._reference, parameters=True).parameters if self._data.get("sweep") else {}
 
     def __bool__(self) -> bool:
         return True
