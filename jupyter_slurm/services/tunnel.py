@@ -226,7 +226,12 @@ class Tunnel:
         return Goal(asked.node or nodes[0], str(entry.id))
 
     def _holds(self, ready: _Ready) -> bool:
-        """Whether what was found is taken for true still."""
+        """Whether what was found is taken for true still.
+
+        Beside an open connection it is, for some seconds: asking takes ten times as long as connecting. So a stranger
+        is reached only who comes to listen within a round trip of the end of the program, or within those seconds while
+        another process goes on with one of its connections.
+        """
         is_fresh = ready.era is self._era and time.monotonic() < ready.since + _PROVEN
         return ready.way.is_alive and (is_fresh or ready.way.proof_lasts)
 

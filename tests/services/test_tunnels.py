@@ -322,6 +322,28 @@ async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
         await until(is_left)
 
 
+async def test_a_master_of_the_persons_own_has_no_way_to_the_gateway_and_that_is_logged_in_to_once(
+    tmp_path: Path, ssh_site: RealSite
+) -> None:
+    """As where the log-in was made by other means: what leads through the gateway is not ours to use."""
+    more = 'carrier = "openssh"\n[tunnels]\nports = [18100, 18200]\n'
+    async with connected(tmp_path, ssh_site, more) as core:
+        (hop,) = (path for path in (tmp_path / "run" / "ssh").iterdir() if path.name.startswith("h"))
+        hop.unlink()
+        codes = ssh_site.codes.used
+        with program(ssh_site.gateway, ssh_site.user) as port:
+            for _ in range(2):
+                tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
+                assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
+        assert ssh_site.codes.used == codes + 1
+        await core.disconnect("far")
+
+        async def is_left() -> bool:
+            return not ssh_site.gateway.sessions()
+
+        await until(is_left)
+
+
 @pytest.fixture
 def gateway6(ssh_site: RealSite) -> Iterator[str]:
     """Another address of the gateway."""
