@@ -91,6 +91,8 @@ KNOWN_REASONS: Final = {
         "Its time limit is longer than the partition allows.",
         "Lower it: scontrol update jobid=ID timelimit=…; sinfo shows the partition's limit.",
     ),
+    "PowerNotAvail": ("The power that its nodes would take is not to be had at the moment.", _WAIT),
+    "PowerReserved": ("The power that its nodes would take is reserved.", _WAIT),
     "Priority": ("Other jobs come first.", "Nothing to do; a shorter --time may let it slip in earlier."),
     "Prolog": ("The node is being prepared.", _WAIT),
     "QOSJobLimit": ("As many jobs run under this QOS as may.", "It starts when some of them have ended."),
@@ -112,7 +114,7 @@ KNOWN_REASONS: Final = {
     "Resources": ("It is the next to start: it waits until what it asks for is free.", _WAIT),
     "SchedDefer": ("The scheduler looks at it in its next round.", _WAIT),
     "SystemFailure": ("Slurm or a file system failed.", "Submit it again; tell the administrators if it comes back."),
-    "TimeLimit": ("It reached its time limit.", "Submit it with a longer --time, or save and go on from there."),
+    "TimeLimit": ("It reached its time limit.", "Submit it with a longer --time, or with `resume`."),
     "WaitingForScheduling": ("The scheduler has not looked at it yet.", _WAIT),
     "job requeued in held state": ("It was requeued and is held.", "To let it go: scontrol release ID."),
     "job requeued in special exit state": (

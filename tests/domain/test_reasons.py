@@ -31,7 +31,7 @@ LIMITS = """
     MaxCpuRunMinsPerUser MaxNodeRunMinsPerUser MaxBillingRunMinsPerAccount
 """
 WORDS = """
-    Prolog Priority Dependency Resources PartitionNodeLimit PartitionTimeLimit PartitionDown PartitionInactive JobHeldAdmin
+    PowerNotAvail PowerReserved Prolog Priority Dependency Resources PartitionNodeLimit PartitionTimeLimit PartitionDown PartitionInactive JobHeldAdmin
     JobHeldUser NvidiaImexChannels BeginTime Licenses AssociationJobLimit AssociationResourceLimit AssociationTimeLimit
     Reservation ReqNodeNotAvail SchedDefer NodeDown BadConstraints SystemFailure JobLaunchFailure NonZeroExitCode RaisedSignal
     TimeLimit InactiveLimit InvalidAccount InvalidQOS QOSUsageThreshold QOSJobLimit QOSResourceLimit QOSTimeLimit Cleaning
@@ -109,10 +109,11 @@ def test_an_unknown_reason_is_kept(reason: str) -> None:
 @pytest.mark.parametrize(
     ("record", "words", "step"),
     [
-        (job("TIMEOUT", time_limit=3600), "time limit of 01:00:00", "--time"),
+        (job("TIMEOUT", time_limit=3600), "time limit of 01:00:00", "`resume`"),
         (job("OUT_OF_MEMORY"), "more memory", "--mem"),
-        (job("NODE_FAIL"), "node", "--exclude"),
+        (job("NODE_FAIL"), "node", "`resume`"),
         (job("PREEMPTED"), "higher priority", "--requeue"),
+        (job("PREEMPTED"), "higher priority", "`resume`"),
         (job("FAILED", exit_code=1, signal=0), "exit code 1", "output"),
         (job("FAILED", exit_code=126, signal=0), "could not be run", "chmod +x"),
         (job("FAILED", exit_code=127, signal=0), "not found", "module"),
