@@ -11,8 +11,8 @@ import json
 import keyword
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from jupyter_slurm.domain.ids import TaskRange
@@ -40,13 +40,10 @@ class Sweep:
         Of the parameters: names of variables.
     rows : tuple of tuples of str
         Their values as literals of Python, a row a task.
-    first : int
-        Index of the first row in the whole sweep, of which this may be a part.
     """
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    first: int = 0
 
     def __post_init__(self) -> None:
         """Refuse names that cannot be those of variables, and a table without rows."""
@@ -114,14 +111,9 @@ class Sweep:
             table.append(tuple(literal_of(name, values[name]) for name in names))
         return cls(names, tuple(table))
 
-    def parts(self, most: int) -> Iterator[Sweep]:
-        """Divide it into parts of at most so many rows."""
-        for first in range(0, len(self.rows), most):
-            yield replace(self, rows=self.rows[first : first + most], first=self.first + first)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the table as the API takes it."""
-        return {"names": self.names, "rows": self.rows, "first": self.first}
+        return {"names": self.names, "rows": self.rows}
 
     def as_file(self) -> bytes:
         """Return the table as it stands in the job directory (runner/sweep.py)."""
@@ -158,7 +150,7 @@ class Sweep:
                 raise UsageError(f"sweep=: {name!r} cannot be an environment variable.", hint="Use ASCII letters.")
         lines = ['case "$SLURM_ARRAY_TASK_ID" in']
         for task, row in enumerate(self.rows):
-            values = {INDEX: str(self.first + task), **dict(zip(self.names, map(_as_variable, row), strict=True))}
+            values = {INDEX: str(task), **dict(zip(self.names, map(_as_variable, row), strict=True))}
             words = quote_argv(["export", *(f"{name}={value}" for name, value in values.items())])
             lines.append(f"{task}) {words} ;;")
         return "\n".join([*lines, "esac", ""])

@@ -2,10 +2,10 @@
 
 ::
 
-    {"format": 1, "first": …, "names": [name, …], "rows": [[literal, …], …]}
+    {"format": 1, "names": [name, …], "rows": [[literal, …], …]}
 
-Task N of Slurm's array has row N. ``first`` is the index of row 0 in the whole sweep, which may be several arrays. A
-value is written as a literal of Python, so that a number, a text, None or a tuple is in the job what it was before.
+Task N of the array has row N. A value is written as a literal of Python, so that a number, a text, None or a tuple is
+in the job what it was before.
 """
 
 from __future__ import annotations
@@ -37,4 +37,4 @@ def variables(folder: str, job: dict[str, Any], task: int) -> dict[str, Any]:
     with open(f"{folder}/{FILE}", encoding="utf-8") as file:
         table = json.load(file)
     values = [value_of(literal) for literal in table["rows"][task]]
-    return {INDEX: table["first"] + task, **dict(zip(table["names"], values))}
+    return {INDEX: task, **dict(zip(table["names"], values))}

@@ -104,7 +104,7 @@ async def sweep_of(transport: Transport, folder: JobFolder) -> dict[str, Any] | 
     """Return the table of parameters of a job, as a submission has it; None where it has none."""
     try:
         told = json.loads(await transport.read(folder.file(FILE)))
-        return {name: told[name] for name in ("names", "rows", "first")}
+        return {name: told[name] for name in ("names", "rows")}
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -47,7 +47,7 @@ def plan(asked: Mapping[str, Any], job: JobFolder, chosen: dict[str, str | None]
         raise UsageError(error.message, hint="--array names rows of the sweep: --array=0-9,20%5") from error
     if "array" not in chosen:
         added.options, chosen["array"] = [f"--array={tasks}"], tasks
-    about = {"names": list(sweep.names), "rows": len(sweep.rows), "first": sweep.first}
+    about = {"names": list(sweep.names), "rows": len(sweep.rows)}
     added.record = {"sweep": about}
     if asked["kind"] == "script":
         variables, script = job.file(_VARIABLES), job.file(SCRIPT)
@@ -67,4 +67,4 @@ def _read(told: Mapping[str, Any]) -> Sweep:
             value_of(literal)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise UsageError(f"a value of the sweep is no literal: {error}") from error
-    return Sweep(tuple(told["names"]), rows, told.get("first", 0))
+    return Sweep(tuple(told["names"]), rows)

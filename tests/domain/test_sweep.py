@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 
 import pytest
@@ -97,12 +96,6 @@ def test_tasks_that_the_table_has() -> None:
     assert sweep.tasks("0,2%1") == "0,2%1"
     with pytest.raises(UsageError, match="no row 3"):
         sweep.tasks("1-3")
-
-
-def test_parts_know_where_they_begin() -> None:
-    parts = list(Sweep.typed("a:0,1,2,3,4", zipped=False).parts(2))
-    assert [(part.first, len(part.rows)) for part in parts] == [(0, 2), (2, 2), (4, 1)]
-    assert json.loads(parts[1].as_file()) == {"format": 1, "first": 2, "names": ["a"], "rows": [["2"], ["3"]]}
 
 
 def test_a_script_gets_the_values_as_they_were_typed(tmp_path: object) -> None:
