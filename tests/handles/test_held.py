@@ -1,0 +1,42 @@
+"""What the card of an allocation says of its time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from jupyter_slurm.handles.card import as_html, as_text, headline
+
+
+def _held(**values: Any) -> dict[str, Any]:
+    fixed = {"id": "12", "kind": "allocation", "label": "gpu", "name": "allocation", "known": True, "lease": 1800.0}
+    return {**fixed, "state": "RUNNING", "finished": False, "nodes": "dgx01", "time_limit": 3600, **values}
+
+
+def test_what_pends_says_when_it_could_start_and_what_runs_how_long_yet() -> None:
+    pending = as_text(_held(state="PENDING", nodes=None, estimated_start=time.time() + 7200, reason="Resources"), [])
+    assert pending.startswith("Allocation 12 (gpu): PENDING")
+    assert "Earliest start, as Slurm sees it now: " in pending
+    assert " left" not in pending
+    running = as_text(_held(start_time=time.time() - 60, gpus=2), [])
+    assert "on dgx01" in running
+    assert "2 GPUs" in running
+    assert "58:5" in running
+    assert "ends after 30:00 without a step or a kernel" in running
+    assert "Warning" not in running
+
+
+def test_its_end_is_told_before_it_comes_and_nothing_after() -> None:
+    ending = _held(start_time=time.time() - 3400)
+    for shown in (as_text(ending, []), as_html(ending, [])):
+        assert "Warning: it ends in 3:1" in shown
+    assert "Warning" not in as_text(_held(start_time=time.time() - 3400, time_limit=None), [])
+    over = as_text(_held(state="TIMEOUT", finished=True, start_time=1.0, end_time=3601.0), [])
+    assert " left" not in over
+    assert "Used by" not in over
+
+
+def test_a_step_is_called_one() -> None:
+    assert headline({"id": "12.0", "allocation": "key", "name": "hostname", "state": "RUNNING"}).startswith(
+        "Step 12.0 (hostname): RUNNING"
+    )
