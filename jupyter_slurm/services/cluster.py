@@ -286,14 +286,6 @@ class Cluster:
             self.watcher.wake()
         return entry.as_dict()
 
-    async def start_step(self, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Start a step in an allocation; see :meth:`Steps.start`."""
-        return await self.steps.start(await self.entry(reference), asked)
-
-    async def list_steps(self, reference: str) -> list[dict[str, Any]]:
-        """Return the steps that were started in an allocation."""
-        return self.steps.of(await self.entry(reference))
-
     async def script(self, reference: str) -> bytes:
         """Return the batch script of a job, byte for byte."""
         entry = await self.entry(reference)

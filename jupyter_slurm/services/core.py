@@ -215,12 +215,14 @@ class Core:
         return await tasks.values(where.client.transport, await where.entry(ref), first)
 
     async def start_step(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """See :meth:`Cluster.start_step`."""
-        return await self._cluster(cluster).start_step(ref, asked)
+        """Start a step in an allocation; see :meth:`Steps.start`."""
+        where = self._cluster(cluster)
+        return await where.steps.start(await where.entry(ref), asked)
 
     async def list_steps(self, cluster: str, ref: str) -> list[dict[str, Any]]:
-        """See :meth:`Cluster.list_steps`."""
-        return await self._cluster(cluster).list_steps(ref)
+        """Return the steps that were started in an allocation."""
+        where = self._cluster(cluster)
+        return where.steps.of(await where.entry(ref))
 
     async def script(self, cluster: str, ref: str) -> bytes:
         """See :meth:`Cluster.script`."""
