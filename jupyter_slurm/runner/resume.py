@@ -138,7 +138,8 @@ class Run:
         self.deadline: float | None = None  # by the monotonic clock
         self.last_words = ""  # of srun
         self.events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
-        os.makedirs(os.path.join(self.folder, "python"), mode=0o700, exist_ok=True)
+        for folder in (self.folder, os.path.join(self.folder, "python")):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
 
     # -- what is started
 
