@@ -16,6 +16,7 @@ import { listIcon } from "@jupyterlab/ui-components";
 import { addConnecting, cancelJob, CommandIDs, disconnect } from "./commands";
 import { JobsPanel } from "./components/panel";
 import { StatusItem } from "./components/status";
+import { Leftovers } from "./leftovers";
 import { JobsModel } from "./model";
 import { PromptDialogs } from "./prompts";
 import { AgentApi } from "./request";
@@ -132,6 +133,7 @@ const promptsPlugin: JupyterFrontEndPlugin<void> = {
   activate: (app: JupyterFrontEnd, model: IJobsModel, translator: ITranslator | null): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     void app.restored.then(() => new PromptDialogs(model, trans)); // before that a dialog is under the splash screen
+    new Leftovers(model);
   },
 };
 

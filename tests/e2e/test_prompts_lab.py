@@ -156,6 +156,8 @@ def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(
     answer(page, "Verification code:", site.codes.next())
     expect(output).to_contain_text("This notebook uses far")
     screenshot(page, "prompt-answered")
+    expect(output.locator("input")).to_have_count(0)
+    expect(cell("print(6 * 7)")).to_contain_text("42")  # JupyterLab runs no cell while it takes one to wait for an answer
     expect(page.get_by_text(site.password)).to_have_count(0)
     kept = [file for file in lab.home.rglob("*") if file.is_file() and site.password.encode() in file.read_bytes()]
     assert kept == []

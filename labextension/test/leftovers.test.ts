@@ -1,0 +1,79 @@
+import { Signal } from "@lumino/signaling";
+import { afterEach, describe, expect, it } from "vitest";
+
+import { Leftovers } from "../src/leftovers";
+import type { IJobsModel, IPrompt } from "../src/tokens";
+
+function prompt(id: string, ...texts: string[]): IPrompt {
+  const questions = texts.map((text) => ({ text, echo: false }));
+  const said = { title: "", instruction: "" };
+  return { id, cluster: "far", host: "gateway", kind: "password", ...said, questions };
+}
+
+class Desk {
+  readonly changed = new Signal<this, void>(this);
+  readonly isDisposed = false;
+  prompts: IPrompt[] = [];
+
+  now(...prompts: IPrompt[]): void {
+    this.prompts = prompts;
+    this.changed.emit();
+  }
+}
+
+/** A field as JupyterLab makes it; what is sent is noted. */
+function field(text: string): { input: HTMLInputElement; sent: string[] } {
+  const sent: string[] = [];
+  const box = document.createElement("div");
+  box.className = "jp-Stdin";
+  const said = document.createElement("pre");
+  said.className = "jp-Stdin-prompt";
+  said.textContent = text;
+  const input = document.createElement("input");
+  input.className = "jp-Stdin-input";
+  input.addEventListener("keydown", ({ key }) => {
+    if (key === "Enter") {
+      sent.push(input.value);
+      box.remove();
+    }
+  });
+  box.append(said, input);
+  document.body.append(box);
+  return { input, sent };
+}
+
+describe("fields that nobody waits for", () => {
+  afterEach(() => {
+    document.body.replaceChildren();
+  });
+
+  it("go away when their prompt is settled, and nothing that was typed is sent", () => {
+    const desk = new Desk();
+    const leftovers = new Leftovers(desk as unknown as IJobsModel);
+    const code = field("  Verification code: ");
+    const other = field("Your name? ");
+    desk.now(prompt("1", "Verification code: "));
+    code.input.value = "half a sec";
+    desk.now(prompt("1", "Verification code: "));
+    expect(code.sent).toEqual([]);
+    desk.now();
+    expect(code.sent).toEqual([""]);
+    expect(other.sent).toEqual([]);
+    leftovers.dispose();
+  });
+
+  it("stay as long as another prompt asks the same", () => {
+    const desk = new Desk();
+    const leftovers = new Leftovers(desk as unknown as IJobsModel);
+    const code = field("  Password: ");
+    desk.now(prompt("1", "Password: "), prompt("2", "Password:"));
+    desk.now(prompt("2", "Password:"));
+    expect(code.sent).toEqual([]);
+    desk.now();
+    expect(code.sent).toEqual([""]);
+    leftovers.dispose();
+    desk.now(prompt("3", "Password:"));
+    desk.now();
+    expect(code.sent).toHaveLength(1);
+  });
+});
