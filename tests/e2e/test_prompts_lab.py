@@ -30,6 +30,7 @@ def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str], site: Site
     (site.directory / "laptop_config").write_text(config.replace("Checking yes", "Checking ask"))
     profile = f'[login]\nhost = "login"\nssh_config = "{site.directory}/laptop_config"\n'
     files = {**lab_files, ".config/jupyter_slurm/sites/far.toml": profile}
+    files[".config/jupyter_slurm/sites/second.toml"] = f'{profile}carrier = "openssh"\n'
     return start_jupyter("lab", "--config=lab.py", files=files)
 
 
@@ -157,7 +158,23 @@ def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(
     expect(output).to_contain_text("This notebook uses far")
     screenshot(page, "prompt-answered")
     expect(output.locator("input")).to_have_count(0)
-    expect(cell("print(6 * 7)")).to_contain_text("42")  # JupyterLab runs no cell while it takes one to wait for an answer
+    expect(cell("print(6 * 7)")).to_contain_text(
+        "42"
+    )  # JupyterLab runs no cell while it takes one to wait for an answer
     expect(page.get_by_text(site.password)).to_have_count(0)
     kept = [file for file in lab.home.rglob("*") if file.is_file() and site.password.encode() in file.read_bytes()]
     assert kept == []
+
+
+def test_openssh_asks_in_the_browser_and_under_the_cell(page: Page, site: Site, cell: Callable[[str], Locator]) -> None:
+    """The same hosts by the ssh of this machine: both questions are answered in dialogs, and leave nothing under the cell."""
+    output = cell("%load_ext jupyter_slurm\n%slurm use second")
+    expect(dialog(page)).to_contain_text("Password")
+    field = output.locator("input")
+    expect(field).to_be_visible()
+    answer(page, "Password", site.password)
+    answer(page, "Verification code", site.codes.next())
+    expect(output).to_contain_text("This notebook uses second")
+    expect(field).to_have_count(0)
+    expect(cell("%%sbatch wait\nimport os\nprint('on', os.uname().nodename)")).to_contain_text("on node1")
+    expect(cell("!jupyter slurm disconnect second --yes")).to_contain_text("Disconnected from second")

@@ -205,6 +205,7 @@ class LogWalk(_Steps):
             (re.compile(f"(?:debug1: )?{pattern}"), act)
             for pattern, act in (
                 (r"Remote protocol version \S+ remote software version (.*)", self._hear_version),
+                (r"Authenticating to (\S+):(\d+) as '.*'", self._hear_reached),
                 (r"Server host key: (?:ssh-)?(\S+) (\S+)", self._hear_key),
                 (r"Found (?:CA )?key in (.+):(\d+)", self._hear_where),
                 (r"SSH2_MSG_NEWKEYS received", self._hear_keys_set),
@@ -231,6 +232,12 @@ class LogWalk(_Steps):
 
     def _hear_version(self, match: re.Match[str]) -> None:
         self._version, self._where = match[1], ""
+
+    def _hear_reached(self, match: re.Match[str]) -> None:
+        """Note a host that answers; those before it that say nothing (a ProxyCommand without ``-v``) have let us in."""
+        found = (host.hostname.lower() == match[1].lower() and str(host.port) == match[2] for host in self._way)
+        numbers = [number for number, here in enumerate(found) if here and number >= self._hop]
+        self._hop = numbers[0] if numbers else self._hop
         self._reached(self._host)
 
     def _hear_key(self, match: re.Match[str]) -> None:

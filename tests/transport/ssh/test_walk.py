@@ -1,0 +1,77 @@
+"""What OpenSSH says with ``-v``, read as a walk from host to host; real walks are in tests/cli/test_doctor.py."""
+
+import pytest
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.walk import LogWalk
+
+_WAY = [Host("gateway", "gw.example", 2222, "ana"), Host("login", "Login.example", 22, "ana", ("gateway",))]
+
+
+def said(host: str, port: int, *ways_in: str) -> str:
+    head = (
+        "debug1: Remote protocol version 2.0, remote software version OpenSSH_9.2p1",
+        f"debug1: Authenticating to {host}:{port} as 'ana'",
+        "debug1: Server host key: ssh-ed25519 SHA256:abc",
+        f"debug1: Host '{host}' is known and matches the ED25519 host key.",
+        "debug1: Found key in /home/ana/known hosts:7",
+        "debug1: SSH2_MSG_NEWKEYS received",
+    )
+    return "\r\n".join((*head, *ways_in)) + "\r\n"
+
+
+_KEY = "debug1: Offering public key: /home/a b/key ED25519 SHA256:xyz explicit"
+_OVER = (
+    'Authenticated to gw.example ([1.2.3.4]:2222) using "password".',
+    'Authenticated to login (via proxy) using "publickey".',
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_each_host_is_told_of_however_it_comes_in(size: int) -> None:
+    found = []
+    walk = LogWalk(_WAY, found.append, clock=lambda: 0.0)
+    text = said("gw.example", 2222, _KEY, _OVER[0]) + said("login.example", 22, _KEY, _OVER[1])
+    for at in range(0, len(text), size):
+        walk.hear(text[at : at + size])
+    assert walk.is_over
+    assert [(each.about, each.status) for each in found] == [
+        (f"{host}, {step}", "ok") for host in ("gateway", "login") for step in ("reached", "host key", "log-in")
+    ]
+    assert found[1].said == "known (/home/ana/known hosts, line 7): ED25519 SHA256:abc"
+    assert found[2].said == "ana is let in by password (OpenSSH_9.2p1)"
+    assert found[5].said == "ana is let in by key /home/a b/key (OpenSSH_9.2p1)"
+    assert [hop.refused_keys for hop in walk.hops] == [True, False]
+    walk.hear(text)
+    assert len(found) == 6, "a connection that is made again is another matter"
+
+
+def test_where_it_ends_is_the_host_that_said_something_last() -> None:
+    for text, about in (
+        ("", "gateway, reached"),
+        (said("gw.example", 2222)[:-40], "gateway, host key"),
+        (said("gw.example", 2222, _KEY), "gateway, log-in"),
+        (said("gw.example", 2222, _OVER[0]), "login, reached"),
+        (said("gw.example", 2222, _OVER[0]) + said("login.example", 22), "login, log-in"),
+    ):
+        walk = LogWalk(_WAY, lambda finding: None)
+        walk.hear(text)
+        assert walk.failure(TransportError("no", hint="do")).about == about
+
+
+def test_a_host_on_the_way_that_says_nothing_is_passed() -> None:
+    """A ProxyCommand that runs ssh without -v."""
+    found = []
+    walk = LogWalk(_WAY, found.append)
+    walk.hear(said("login.example", 22, _KEY, _OVER[1]))
+    assert walk.is_over
+    assert {each.about.partition(",")[0] for each in found} == {"login"}
+    assert [hop.host.name for hop in walk.hops] == ["login"]
+
+
+def test_what_a_host_prints_is_no_line_of_openssh() -> None:
+    found = []
+    walk = LogWalk(_WAY, found.append)
+    walk.hear("x" * 300_000 + '\nMOTD: Authenticated to gw.example ([1.2.3.4]:2222) using "password".\n\0\ufffd\n')
+    assert (found, walk.hops) == ([], [])
