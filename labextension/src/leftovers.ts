@@ -8,17 +8,10 @@ import type { IDisposable } from "@lumino/disposable";
 
 import type { IJobsModel, IPrompt } from "./tokens";
 
-function textsOf(prompts: readonly IPrompt[]): Set<string> {
-  return new Set(prompts.flatMap(({ questions }) => questions.map(({ text }) => text.trim())));
-}
-
 /** Takes fields of cells away when their prompt is settled, as long as no other prompt asks the same. */
 export class Leftovers implements IDisposable {
-  private _before: readonly IPrompt[] = [];
-
   constructor(private readonly _model: IJobsModel) {
-    _model.changed.connect(this._look);
-    this._look();
+    _model.settled.connect(this._clear);
   }
 
   get isDisposed(): boolean {
@@ -26,18 +19,18 @@ export class Leftovers implements IDisposable {
   }
 
   dispose(): void {
-    this._model.changed.disconnect(this._look);
+    this._model.settled.disconnect(this._clear);
   }
 
-  private readonly _look = (): void => {
-    const { prompts } = this._model;
-    const still = textsOf(prompts);
-    const gone = textsOf(this._before.filter(({ id }) => prompts.every((each) => each.id !== id)));
-    this._before = prompts;
+  private readonly _clear = (model: IJobsModel, prompt: IPrompt): void => {
+    const gone = new Set(prompt.questions.map(({ text }) => text.trim()));
+    for (const { text } of model.prompts.flatMap(({ questions }) => questions)) {
+      gone.delete(text.trim());
+    }
     for (const box of document.querySelectorAll<HTMLElement>(".jp-Stdin")) {
       const asked = box.querySelector(".jp-Stdin-prompt")?.textContent.trim() ?? "";
       const input = box.querySelector<HTMLInputElement>("input.jp-Stdin-input");
-      if (input !== null && gone.has(asked) && !still.has(asked)) {
+      if (input !== null && gone.has(asked)) {
         input.value = ""; // half a password may stand there
         input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
       }

@@ -47,6 +47,9 @@ function defaultSleep(milliseconds: number, signal: AbortSignal): Promise<void> 
 
 export class JobsModel implements IJobsModel {
   private readonly _changed = new Signal<this, void>(this);
+  private readonly _settled = new Signal<this, IPrompt>(this);
+  /** Prompts that were answered here, until the agent says that they are settled. */
+  private readonly _answered = new Map<string, IPrompt>();
   private readonly _options: Required<IModelOptions>;
   private _jobs = new Map<string, IJob>();
   private _clusters = new Map<string, ICluster>();
@@ -72,6 +75,10 @@ export class JobsModel implements IJobsModel {
 
   get changed(): ISignal<this, void> {
     return this._changed;
+  }
+
+  get settled(): ISignal<this, IPrompt> {
+    return this._settled;
   }
 
   get connection(): Connection {
@@ -197,6 +204,7 @@ export class JobsModel implements IJobsModel {
 
   async answer(prompt: IPrompt, answers: readonly string[] | null): Promise<void> {
     this._prompts.delete(prompt.id);
+    this._answered.set(prompt.id, prompt);
     this._changed.emit();
     try {
       await this._options.api.answer(prompt.id, answers);
@@ -286,7 +294,12 @@ export class JobsModel implements IJobsModel {
 
   private _ask(prompt: IPrompt): void {
     if (prompt.settled) {
+      const asked = this._prompts.get(prompt.id) ?? this._answered.get(prompt.id);
       this._prompts.delete(prompt.id);
+      this._answered.delete(prompt.id);
+      if (asked !== undefined) {
+        this._settled.emit(asked);
+      }
     } else {
       this._prompts.set(prompt.id, prompt);
     }

@@ -118,6 +118,8 @@ export type Connection = "connecting" | "live" | "broken" | "paused";
 /** The jobs of this person, kept up to date while somebody looks. */
 export interface IJobsModel extends IDisposable {
   readonly changed: ISignal<IJobsModel, void>;
+  /** A prompt does not wait for an answer any more, wherever it was answered. */
+  readonly settled: ISignal<IJobsModel, IPrompt>;
   readonly connection: Connection;
   /** Why there is no connection, or why the last request failed; null when all is well. */
   readonly problem: IProblem | null;

@@ -177,4 +177,6 @@ def test_openssh_asks_in_the_browser_and_under_the_cell(page: Page, site: Site, 
     expect(output).to_contain_text("This notebook uses second")
     expect(field).to_have_count(0)
     expect(cell("%%sbatch wait\nimport os\nprint('on', os.uname().nodename)")).to_contain_text("on node1")
-    expect(cell("!jupyter slurm disconnect second --yes")).to_contain_text("Disconnected from second")
+    expect(cell("import sys\n!{sys.executable} -m jupyter_slurm.cli.main disconnect second --yes")).to_contain_text(
+        "Disconnected from second"
+    )
