@@ -99,11 +99,11 @@ class Step:
         self.is_interrupted = True
         self.process.send_signal(signal.SIGINT if name == "INT" else signal.SIGTERM)
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, *, with_allocation: bool = False) -> None:
         """Leave how it ended."""
         code = 128 - code if code < 0 else code
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
-        end["interrupted"] = self.is_interrupted
+        end["interrupted"], end["with_allocation"] = self.is_interrupted or with_allocation, with_allocation
         write(os.path.join(self.place.folder, "end.json"), json.dumps(end))
         self.place.tell("ended")
 
@@ -207,7 +207,7 @@ class Holder:
                 del self.running[key]
                 self.last = 128 - code if code < 0 else code
                 try:
-                    step.end(code)
+                    step.end(code, with_allocation=self.is_ending)
                 except OSError as error:
                     sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
         return bool(self.running) or any(code is not None for _, _, code in over)

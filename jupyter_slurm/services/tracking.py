@@ -14,7 +14,7 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, ControllerError, SlurmError, TransportError
+from jupyter_slurm.errors import CommandError, ControllerError, JobError, SlurmError, TransportError
 from jupyter_slurm.services import tasks
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.dependencies import note_blame
@@ -290,6 +290,8 @@ class Tracker:
             return False
         entry.restarts = restarts
         entry.ended(code, at, self.clock(), interrupted=interrupted)
+        if code and marker.get("with_allocation"):
+            entry.error = JobError("Its allocation ended.", hint="%salloc asks for another one.")
         return True
 
     async def _resolve(self, absent: list[Entry], now: float) -> bool:
