@@ -26,6 +26,7 @@ __all__ = ["MOST_TASKS", "Sweep", "literal_of", "sweep_script", "typed_literal"]
 MOST_TASKS: Final = 1_000_000
 
 _EXAMPLE = "For example sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list of dicts."
+_LONGEST = 4096
 _OPEN, _CLOSE = "([{", ")]}"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -46,12 +47,17 @@ class Sweep:
     rows: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
-        """Refuse names that cannot be those of variables, and a table without rows."""
+        """Refuse names that cannot be those of variables, what is too long, and a table without rows."""
         for name in self.names:
             if not name.isidentifier() or keyword.iskeyword(name) or name == INDEX:
                 raise UsageError(f"sweep=: {name!r} cannot be the name of a parameter.", hint=_EXAMPLE)
         if len(set(self.names)) < len(self.names):
             raise UsageError("sweep=: a parameter is there twice.", hint="Give each parameter its values once.")
+        if any(len(literal) > _LONGEST for row in self.rows for literal in row):
+            raise UsageError(
+                f"sweep=: a value is longer than {_LONGEST} characters.",
+                hint="Send it with in=, and let a parameter say which.",
+            )
         if not self.names or not self.rows:
             raise UsageError("sweep=: there are no values.", hint=_EXAMPLE)
 
