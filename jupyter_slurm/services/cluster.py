@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import itertools
 import logging
-import secrets as random_bytes
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.domain import tables
-from jupyter_slurm.domain.commands import COMMANDS, check_ends
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, JobNotFound, ParseError, SlurmError, SubmissionUnknown, UsageError
+from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services import output, sweeping
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
 from jupyter_slurm.services.ownership import is_own
+from jupyter_slurm.services.passing import pass_through
 from jupyter_slurm.services.recorded import recorded
 from jupyter_slurm.services.reporting import report_of
 from jupyter_slurm.services.settling import Settler
@@ -33,13 +30,12 @@ from jupyter_slurm.services.signs import Signs
 from jupyter_slurm.services.slurm import (
     SlurmClient,
     cluster_name,
-    next_step,
     printable,
-    text_of,
 )
 from jupyter_slurm.services.steps import Steps
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tails import Tails
+from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
 from jupyter_slurm.services.where import Where
@@ -185,7 +181,7 @@ class Cluster:
             entry.is_finished and not entry.is_step
         ):  # nobody looks at the queue for its sake any more, and it may have been requeued
             await self._glance()
-        return entry.of_task(_task_of(reference, entry)).as_dict()
+        return job_dict(entry.of_task(_task_of(reference, entry)))
 
     async def _glance(self) -> None:
         """Look at the queue if that is due; a controller that is slow is not waited for."""
@@ -284,7 +280,7 @@ class Cluster:
             if entry.id is not None and not entry.is_finished and self.client.singles.is_ready():
                 await self.tracker.see(entry, await self.client.describe(entry.id))
             self.watcher.wake()
-        return entry.as_dict()
+        return job_dict(entry)
 
     async def script(self, reference: str) -> bytes:
         """Return the batch script of a job, byte for byte."""
@@ -351,35 +347,10 @@ class Cluster:
 
     async def command(self, argv: list[str], *, table: bool, context: Mapping[str, Any]) -> dict[str, Any]:
         """Run a Slurm command as a person typed it; with ``table``, as a table where the command has one."""
-        if not argv or argv[0] not in COMMANDS:
-            raise UsageError(f"{argv[0] if argv else ''!r} is not a Slurm command that is passed through")
-        if any("\0" in word for word in argv):
-            raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
-        check_ends(argv)
-        mark = random_bytes.token_hex(8)
-        env = context.get("env") or {}
-        table = table and not any(env.get(name) for name in tables.FORMAT_VARIABLES.get(argv[0], ()))
-        framed = tables.tabular_argv(argv[0], argv[1:], mark) if table else None
-        done = await self.client.passthrough(framed or argv, context, parsed=framed is not None)
+        answer = await pass_through(self.client, argv, table=table, context=context)
         if argv[0] == "scancel":
             self.watcher.wake()
-        try:
-            parsed = tables.parse_table(argv[0], done.stdout, mark) if framed and done.exit_code == 0 else None
-        except ParseError:  # a text of somebody's broke the table: then it is shown as the command prints it
-            return await self.command(argv, table=False, context=context)
-        return {
-            "exit_code": done.exit_code,
-            "stdout": base64.b64encode(b"" if parsed else done.stdout).decode("ascii"),
-            "stderr": base64.b64encode(done.stderr).decode("ascii"),
-            "hint": next_step(argv[0], text_of(done.stderr)) if done.exit_code else "",
-            "table": {
-                "title": printable(parsed.title),
-                "columns": parsed.columns,
-                "rows": [[printable(cell) for cell in row] for row in parsed.rows],
-            }
-            if parsed
-            else None,
-        }
+        return answer
 
     async def options(self, command: str) -> dict[str, Any]:
         """Return the options of a submitting command as this Slurm has them."""

@@ -1,4 +1,4 @@
-"""What the agent knows of one job, from whichever side it learned it, and how that is told."""
+"""What the agent knows of one job, from whichever side it learned it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queue import runs_script
-from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
@@ -117,7 +116,7 @@ class Entry:
         return step["allocation"] if step else None
 
     @property
-    def _told_nodes(self) -> str | None:
+    def told_nodes(self) -> str | None:
         """The nodes that a runner has told, which may be before the queue does."""
         record = self.record or {}
         told = record.get("step") or (record.get("granted") if self.state.is_running else None) or {}
@@ -357,56 +356,6 @@ class Entry:
             exit_code=seen.exit_code if seen else None,
             signal=(seen.signal or None) if seen else None,
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the job as the API tells it."""
-        record, latest = self.record or {}, self.latest
-        reason = latest.reason if latest and latest.reason != "None" else ""
-        told = replace(latest, state=self.state, exit_code=self.exit_code, signal=self.signal) if latest else None
-        words, step = explain(reason, told) if reason or self.state.is_finished else ("", "")
-        return {
-            "key": self.key,
-            "cluster": self.cluster,
-            "id": str(self.id) if self.id else self.number,
-            "kind": self.kind,
-            "label": record.get("label"),
-            "state": self.state.name,
-            "state_since": self.state_since,
-            "finished": self.is_finished,
-            "known": self.known,
-            "unknown_since": self.unknown_since,
-            "reason": reason,
-            "reason_text": f"{words} {self.blame}".strip() if "Dependency" in reason else words,
-            "next_step": step,
-            "name": record.get("name") or (latest.name if latest else None),
-            "partition": latest.partition if latest else None,
-            "account": latest.account if latest else None,
-            "qos": latest.qos if latest else None,
-            "nodes": (latest.nodes if latest else None) or self._told_nodes,
-            "allocation": self.allocation,
-            "gpus": (record.get("granted") or {}).get("gpus"),
-            "lease": None if (record.get("lease") or {}).get("once") else (record.get("lease") or {}).get("seconds"),
-            # Before the first look at the queue, and where that tells none: what was asked for.
-            "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
-            "restarts": self.restarts,
-            "submit_time": self.submit_time,
-            "start_time": self.start_time,
-            "estimated_start": latest.start_time if latest and self.state.is_pending else None,
-            "end_time": self.end_time,
-            "exit_code": self.exit_code,
-            "signal": self.signal,
-            "tasks": self.counts() or None,
-            "components": self.components(),
-            "array": str(self.all_tasks or "") if self.is_array and (self.id is None or self.id.task is None) else None,
-            "sweep": (record.get("sweep") or {}).get("names"),
-            **self.paths(),
-            "folder": self.folder.path if self.folder else None,
-            "script_path": self.script_path,
-            "work_dir": record.get("work_dir") or (latest.work_dir if latest else None),
-            "argv": record.get("argv"),
-            "warnings": list(self.warnings),
-            "error": self.error.to_problem() if self.error else None,
-        }
 
 
 def _with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:

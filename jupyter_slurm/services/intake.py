@@ -23,6 +23,7 @@ from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
 from jupyter_slurm.services.submission import Answer, Plan
+from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
 from jupyter_slurm.services.where import Where
@@ -89,7 +90,7 @@ class Intake:
     async def _submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         known = self._tracker.find(asked["key"])
         if known is not None and (known.id is not None or known.is_finished):
-            return known.as_dict()
+            return job_dict(known)
         if asked.get("again") and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
         runner = self._runner_path("hold.py" if asked["kind"] == "allocation" else RUNNER[0])
@@ -181,7 +182,7 @@ class Intake:
         if entry.id is None and not entry.is_finished:
             self._settler.begin(entry)
             await self._settler.wait(entry)
-        return entry.as_dict()
+        return job_dict(entry)
 
     async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context) -> dict[str, Any]:
         if answer is not None and answer.job is not None:
@@ -191,7 +192,7 @@ class Intake:
             raise submission.refusal(answer, plan.argv)
         else:
             self._settler.begin(entry, plan, context)
-        return entry.as_dict()
+        return job_dict(entry)
 
     async def _withdraw(self, entry: Entry) -> None:
         try:

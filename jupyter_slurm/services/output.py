@@ -12,6 +12,7 @@ from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.paths import DISPLAY, STREAMS
 from jupyter_slurm.services.tails import Tails
+from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.base import LinkLost
 
@@ -81,7 +82,7 @@ async def follow(
                     yield "output", part
             if not quiet:
                 printed()
-            now = entry.as_dict()
+            now = job_dict(entry)
             if now != told:
                 told = now
                 yield "job", now

@@ -37,6 +37,7 @@ from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
+from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.transport.base import Once
 
@@ -99,7 +100,7 @@ class Steps:
         async with lock:
             known = self._tracker.find(asked["key"]) or await self._shelf.get(asked["key"])
             if known is not None:
-                return known.as_dict()
+                return job_dict(known)
             if allocation.is_finished or allocation.state.name in ENDING_STATES:
                 raise JobError(
                     f"The allocation {allocation.id} is over ({allocation.state.name}).", hint="%salloc makes another."
@@ -124,7 +125,7 @@ class Steps:
             raise
         await self._judge(entry, once)
         await self._renew(allocation)
-        return entry.as_dict()
+        return job_dict(entry)
 
     async def _judge(self, entry: Entry, once: Once) -> None:
         """Take it back where the request could not be made; where that is not known, it is made again later."""
@@ -207,7 +208,7 @@ class Steps:
     def of(self, allocation: Entry) -> list[dict[str, Any]]:
         """Return the steps of an allocation, the first one first."""
         steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
-        return [entry.as_dict() for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
+        return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
 
     async def send(self, step: Entry, signal: str | None) -> dict[str, Any]:
         """Interrupt a step (INT), or end it.
@@ -225,7 +226,7 @@ class Steps:
         if not step.is_finished and allocation is not None and allocation.folder is not None:
             name = f"{step.key}.{_SIGNALS[signal]}.{secrets.token_hex(4)}"
             await self._client.transport.make_dir(self._request(allocation, name))
-        return step.as_dict()
+        return job_dict(step)
 
     # -- what goes on meanwhile
 

@@ -22,6 +22,7 @@ from jupyter_slurm.services.entry import UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.store import Store
+from jupyter_slurm.services.telling import job_dict
 
 __all__ = ["Tracker"]
 
@@ -148,7 +149,7 @@ class Tracker:
     def told(self, entry: Entry) -> dict[str, Any] | None:
         """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
         try:
-            return entry.as_dict()
+            return job_dict(entry)
         except Exception:
             log.exception("job %s (%s) cannot be told", entry.id, entry.key)
             return None

@@ -1,0 +1,62 @@
+"""How a job is told to front doors: the ``Job`` of openapi.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jupyter_slurm.domain.reasons import explain
+from jupyter_slurm.services.entry import Entry
+
+__all__ = ["job_dict"]
+
+
+def job_dict(entry: Entry) -> dict[str, Any]:
+    """Return the job as the API tells it."""
+    record, latest = entry.record or {}, entry.latest
+    reason = latest.reason if latest and latest.reason != "None" else ""
+    told = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
+    words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
+    return {
+        "key": entry.key,
+        "cluster": entry.cluster,
+        "id": str(entry.id) if entry.id else entry.number,
+        "kind": entry.kind,
+        "label": record.get("label"),
+        "state": entry.state.name,
+        "state_since": entry.state_since,
+        "finished": entry.is_finished,
+        "known": entry.known,
+        "unknown_since": entry.unknown_since,
+        "reason": reason,
+        "reason_text": f"{words} {entry.blame}".strip() if "Dependency" in reason else words,
+        "next_step": step,
+        "name": record.get("name") or (latest.name if latest else None),
+        "partition": latest.partition if latest else None,
+        "account": latest.account if latest else None,
+        "qos": latest.qos if latest else None,
+        "nodes": (latest.nodes if latest else None) or entry.told_nodes,
+        "allocation": entry.allocation,
+        "gpus": (record.get("granted") or {}).get("gpus"),
+        "lease": None if (record.get("lease") or {}).get("once") else (record.get("lease") or {}).get("seconds"),
+        # Before the first look at the queue, and where that tells none: what was asked for.
+        "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
+        "restarts": entry.restarts,
+        "submit_time": entry.submit_time,
+        "start_time": entry.start_time,
+        "estimated_start": latest.start_time if latest and entry.state.is_pending else None,
+        "end_time": entry.end_time,
+        "exit_code": entry.exit_code,
+        "signal": entry.signal,
+        "tasks": entry.counts() or None,
+        "components": entry.components(),
+        "array": str(entry.all_tasks or "") if entry.is_array and (entry.id is None or entry.id.task is None) else None,
+        "sweep": (record.get("sweep") or {}).get("names"),
+        **entry.paths(),
+        "folder": entry.folder.path if entry.folder else None,
+        "script_path": entry.script_path,
+        "work_dir": record.get("work_dir") or (latest.work_dir if latest else None),
+        "argv": record.get("argv"),
+        "warnings": list(entry.warnings),
+        "error": entry.error.to_problem() if entry.error else None,
+    }
