@@ -57,7 +57,7 @@ def test_arandu_is_what_its_guide_says():
 
 def test_the_example_of_the_readme_is_right():
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[login]" not in text]
+    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[[nodes]]" in text]
     assert parse_description(tomllib.loads(example)).node_names == ["gpu1", "gpu2"]
     assert parse_description(tomllib.loads(example.replace("# hidden", "hidden"))).nodes[0].hidden == ("/scratch",)
 

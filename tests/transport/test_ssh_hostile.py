@@ -79,11 +79,11 @@ async def test_shells_of_a_lost_connection_are_ended_by_the_second_new_one_too(f
         await asyncio.sleep(0.05)
     start, failed = Shell.start, []
 
-    def fail(shell, timeout):
+    def fail(shell):
         if not failed:
             failed.append(shell)
             raise TransportError("not this time")
-        start(shell, timeout)
+        start(shell)
 
     monkeypatch.setattr(Shell, "start", fail)
     fragile.kill_sessions()
