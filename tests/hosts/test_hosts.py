@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ssh_hosts import SshHost
 from ssh_hosts.machine import run
+from ssh_hosts.network import Wire
 from ssh_hosts.sshd import new_key
 
 from jupyter_slurm.embedded import EmbeddedCluster
@@ -96,6 +97,16 @@ def test_dropped_packets_are_lost_in_silence_and_come_back(host: SshHost) -> Non
         host.restore()
         assert _answer(session, 20), "what was on its way arrives"
         assert host.ssh("true").returncode == 0
+
+
+def test_a_host_that_ends_while_packets_are_lost_leaves_no_rule(ssh_host: Callable[..., SshHost]) -> None:
+    host = ssh_host(name="lost")
+    assert isinstance(host.link, Wire)
+    rule = f"jsl_{host.link.device}"
+    host.drop()
+    assert rule in run("nft", "list", "tables").stdout.split()
+    host.close()
+    assert rule not in run("nft", "list", "tables").stdout.split()
 
 
 @pytest.mark.parametrize("round_trip", [0.02, 0.05])

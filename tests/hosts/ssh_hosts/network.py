@@ -54,7 +54,7 @@ class Link:
     def restore(self) -> None:
         """Let packets through again. Nothing happens where they are not dropped."""
         for machine, device in self._ends:
-            _on(machine, "nft", "delete", "table", "netdev", f"jsl_{device}", check=False)
+            _restore(machine, device)
 
     def close(self) -> None:
         """Free what does not go with the machine at its end."""
@@ -78,6 +78,7 @@ class Wire(Link):
         self.device, network = self._claim(machine)
         self.here, self.behind = str(network[1]), list(network.subnets())[1]
         super().__init__(str(network[2]), (None, self.device), (machine, "eth0"))
+        self.restore()  # who was killed while packets were lost has left a rule for a device of this name
         _up(None, self.device, f"{self.here}/30")
         _up(machine, "eth0", f"{self.address}/30")
 
@@ -90,6 +91,10 @@ class Wire(Link):
             if not any(network.overlaps(other) for other in taken) and self._connect(f"jsl{number}", machine):
                 return f"jsl{number}", network
         raise OSError(f"no free network in {_POOL}")
+
+    def close(self) -> None:
+        """Take away the rule by which packets were lost: it outlives the device, and would hold for the next one."""
+        _restore(None, self.device)
 
     def _connect(self, device: str, machine: Machine) -> bool:
         """Make the two devices; False if there is one of that name."""
@@ -117,7 +122,11 @@ class LongWire(Wire):
             machine.run("sh", "-c", f"echo 4096 131072 67108864 >/proc/sys/net/ipv4/{name}")
 
     def close(self) -> None:
-        """End the process that carries the packets."""
+        """End the process that carries the packets, too."""
+        super().close()
+        self._end_relay()
+
+    def _end_relay(self) -> None:
         if self._relay is not None:
             self._relay.communicate(timeout=30)
             self._relay = None
@@ -129,7 +138,7 @@ class LongWire(Wire):
         said = self._relay.stdout.readline().decode().strip()
         if said == "ready":
             return True
-        self.close()
+        self._end_relay()
         if said != "taken":
             raise OSError(f"cannot make a network for a host here: {said}")
         return False
@@ -169,6 +178,10 @@ class Lan:
 
 def _on(machine: Machine | None, *argv: str, **options: Any) -> None:
     (machine.run if machine else run)(*argv, **options)
+
+
+def _restore(machine: Machine | None, device: str) -> None:
+    _on(machine, "nft", "delete", "table", "netdev", f"jsl_{device}", check=False)
 
 
 def _up(machine: Machine | None, device: str, address: str) -> None:
