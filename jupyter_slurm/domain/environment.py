@@ -41,6 +41,9 @@ _SET_BY_SLURM = frozenset(
 )
 _SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
 
+# What a runner of ours sets for the job that the cell itself runs in: none of it is the next one's.
+_OF_A_RUN = frozenset({"JUPYTER_SLURM_CHECKPOINT_DIR", "JUPYTER_SLURM_RESUME_DIR"})
+
 _SECRETS = frozenset({"CONFIGPROXY_AUTH_TOKEN", "JUPYTER_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_COOKIE_SECRET"})
 _SECRET_PREFIXES = ("JPY_", "JUPYTERHUB_")
 
@@ -67,6 +70,7 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in env.items()
         if not is_secret(name)
+        and name not in _OF_A_RUN
         and name != "SBATCH_WAIT"  # sbatch would not come back before the job's end; we have `wait`
         and not (inside and _from_slurm(name))
         and not (name == "MPLBACKEND" and value.startswith("module://"))

@@ -106,6 +106,8 @@ class Place:
 
     def offer(self) -> None:
         """Let the cell, and what it starts, find what is theirs (``job.py``)."""
+        if not self.job.get("resume"):
+            os.environ.pop("JUPYTER_SLURM_RESUME_DIR", None)  # of the job that submitted this one
         os.environ["JUPYTER_SLURM_CHECKPOINT_DIR"] = os.path.join(self.folder, f"checkpoint{self.suffix}")
         sys.meta_path.append(JobModule())  # type: ignore[arg-type, unused-ignore]
 

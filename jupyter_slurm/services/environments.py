@@ -169,7 +169,7 @@ class Environments:
         try:
             raw = await self._transport.read(posixpath.join(environment.conda, "conda-meta", "state"), 0, _STATE)
             told = json.loads(raw).get("env_vars") or {}
-            kept = {name: value for name, value in told.items() if _NAME.fullmatch(name) and _is_value(value)}
+            kept = {name: value for name, value in told.items() if _is_jobs_own(name) and _is_value(value)}
         except (FileNotFoundError, TransportError, ValueError, AttributeError, RecursionError):
             return environment
         return replace(environment, variables={**kept, **environment.variables})
@@ -206,6 +206,11 @@ class Environments:
         if path == "~" or path.startswith("~/"):
             path = self._where.home + path[1:]
         return posixpath.normpath(posixpath.join(context.cwd or self._where.home, path))
+
+
+def _is_jobs_own(name: str) -> bool:
+    """Tell whether a variable that conda keeps is for the job, and not for where and how it is submitted."""
+    return _NAME.fullmatch(name) is not None and name != "PATH" and not name.startswith(("SBATCH_", "SLURM_"))
 
 
 def _is_value(value: object) -> bool:

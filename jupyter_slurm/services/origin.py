@@ -28,9 +28,12 @@ _CAREFUL = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "safe.bareRepository=explicit"),
     *("-c", "protocol.allow=never"),
+    *("-c", "core.attributesFile=/dev/null"),
+    *("-c", "core.excludesFile=/dev/null"),
     "--no-optional-locks",
 )
-_SETTINGS = {"GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+# A repository that allows a protocol by name is stronger than our word on all of them; the variable is not.
+_SETTINGS = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 class Origins:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from jupyter_slurm.errors import TransportError, UsageError
@@ -15,6 +16,7 @@ from jupyter_slurm.transport.base import Transport
 
 __all__ = ["recorded", "sweep_of", "values_of"]
 
+_SECRET = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 _TAKEN = (
     "key",
     "kind",
@@ -24,7 +26,6 @@ _TAKEN = (
     "argv",
     "work_dir",
     "values",
-    "environment",
     "git",
     "notebook",
     "sweep",
@@ -50,6 +51,7 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
     slurm = record.get("slurm_version")
     return {
         **{name: record.get(name) for name in _TAKEN},
+        "environment": _without_secrets(record.get("environment")),
         "id": str(entry.id) if entry.id else None,
         "script": record["script"],
         "options": asked.get("options"),
@@ -69,6 +71,14 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
         "resume": record.get("resume"),
         "resubmitted_from": record.get("resubmitted_from"),
     }
+
+
+def _without_secrets(environment: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return an environment as a notebook may keep it: what its name calls a secret has no value."""
+    if environment is None or "variables" not in environment:
+        return environment
+    told = {name: "(hidden)" if _SECRET.search(name) else value for name, value in environment["variables"].items()}
+    return {**environment, "variables": told}
 
 
 async def _used(transport: Transport, entry: Entry) -> dict[str, Any]:

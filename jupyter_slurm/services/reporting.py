@@ -54,6 +54,7 @@ async def report_of(client: SlurmClient, entry: Entry, now: float) -> dict[str, 
 async def _used(client: SlurmClient, entry: Entry, notes: list[str]) -> tuple[str | None, Usage]:
     assert entry.id is not None
     mark = secrets.token_hex(8)
+    await client.people.take()
     if entry.is_finished:
         since = int((entry.submit_time or 0.0) - _MARGIN)
         try:

@@ -47,7 +47,7 @@ def _environments(folder: Path) -> dict[str, Any]:
     prefix = folder / "conda" / "envs" / "deep"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "conda-meta").mkdir()
-    kept = {"KEPT_BY_CONDA": WORDS, "no=name": "x", "NO_VALUE": 1, "NUL": "a\0"}
+    kept = {"KEPT_BY_CONDA": WORDS, "no=name": "x", "NO_VALUE": 1, "NUL": "a\0", "SLURM_CONF": "/no/such", "PATH": ""}
     (prefix / "conda-meta" / "state").write_text(json.dumps({"env_vars": kept}))
     (prefix / "etc" / "conda" / "activate.d").mkdir(parents=True)
     (prefix / "etc" / "conda" / "activate.d" / "z.sh").write_text("if [[ 1 == 1 ]]; then export ACTIVATED=yes; fi\n")
@@ -59,7 +59,11 @@ def _environments(folder: Path) -> dict[str, Any]:
         "deep": {"conda": str(prefix)},
         "named": {"conda": "deep"},
         "lost": {"venv": str(folder / "lost")},
-        "full": {"variables": {"GIVEN": WORDS}, "work_dir": str(work), "python": "/usr/bin/python3"},
+        "full": {
+            "variables": {"GIVEN": WORDS, "HF_TOKEN": "hf_secret"},
+            "work_dir": str(work),
+            "python": "/usr/bin/python3",
+        },
     }
 
 
@@ -221,6 +225,8 @@ def test_variables_working_directory_and_python(kernel: Any, made: Path, printed
     )
     assert kernel.value("cell.result()") == repr((WORDS, str(made / "work dir"), "/usr/bin/python3"))
     assert kernel.value("cell.record['work_dir']") == str(made / "work dir")
+    variables = {"GIVEN": WORDS, "HF_TOKEN": "(hidden)"}  # a notebook is shown to others
+    assert kernel.value("cell.record['environment']['variables']") == repr(variables)
     kernel.ok(f'%%sbatch env=full -D {made} as=script\n#!/bin/sh\nprintf \'%s\\n\' "$GIVEN" "$PWD"')
     printed("script", f"{WORDS}\n{made}\n")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.services import origin
 from jupyter_slurm.services.origin import look_at
 from jupyter_slurm.transport.local import LocalTransport
 
@@ -80,6 +81,29 @@ async def test_nothing_of_the_repository_is_run_or_written(here: LocalTransport,
     assert index.read_bytes() == before
     git(repository, "config", "filter.a=b.clean", str(trap))  # this one cannot be switched off on a command line
     assert await look_at(here, str(repository)) == {**found, "branch": None, "dirty": None}
+    assert not sprung.exists()
+    subprocess.run(["git", "status"], cwd=repository, check=False, capture_output=True)
+    assert sprung.exists(), "the trap works"
+
+
+async def test_nothing_is_fetched_whatever_the_repository_allows(
+    here: LocalTransport, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sprung, trap = repository.parent / "fetched", repository.parent / "fetch.sh"
+    trap.write_text(f"#!/bin/sh\n: >'{sprung}'\n")
+    trap.chmod(0o755)
+    for key, value in {
+        "protocol.ext.allow": "always",
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.url": f"ext::{str(trap).replace(' ', '% ')}",
+        "remote.origin.promisor": "true",
+    }.items():
+        git(repository, "config", key, value)
+    tree = git(repository, "rev-parse", "HEAD^{tree}").strip()
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    monkeypatch.delitem(origin._SETTINGS, "GIT_NO_LAZY_FETCH")  # an older git does not know it
+    await look_at(here, str(repository))
     assert not sprung.exists()
     subprocess.run(["git", "status"], cwd=repository, check=False, capture_output=True)
     assert sprung.exists(), "the trap works"

@@ -206,7 +206,13 @@ async def test_disk_that_fills_up_leaves_no_half_folder(desk):
 async def test_context_of_the_cell_travels_and_secrets_do_not(desk):
     here = Path(desk.folder, "here with blanks")
     here.mkdir()
-    env = {**desk.env, "MINE": "a b\nc", "JUPYTERHUB_API_TOKEN": "t0ken", "JPY_API_TOKEN": "t0ken"}
+    env = {
+        **desk.env,
+        "MINE": "a b\nc",
+        "JUPYTERHUB_API_TOKEN": "t0ken",
+        "JPY_API_TOKEN": "t0ken",
+        "JUPYTER_SLURM_RESUME_DIR": "t0ken",
+    }
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1
     script = '#!/bin/bash\npwd; umask; ulimit -S -n; echo "$MINE"; env | grep -c t0ken\n'
     job = await desk.submit(script, context={"cwd": str(here), "env": env, "umask": 0o027, "limits": {"n": str(soft)}})
