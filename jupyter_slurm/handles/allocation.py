@@ -193,6 +193,8 @@ def allocate(
         try:
             allocation = Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked), from_start=True)
         except KeyboardInterrupt:
+            if once:
+                _give_up(cluster, asked)
             raise WaitInterrupted(
                 f"Interrupted while sbatch was at work: the allocation may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r}); .release() there gives it back."
@@ -203,6 +205,12 @@ def allocate(
         if not keep:
             _release_at_exit(allocation)
     return allocation
+
+
+def _give_up(cluster: Cluster, asked: Mapping[str, Any]) -> None:
+    """Release what was asked for and not heard of: the same request again gives the same job."""
+    with contextlib.suppress(SlurmError, KeyboardInterrupt):
+        Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked)).release()
 
 
 def start_step(cluster: Cluster, allocation: Allocation, submission: Submission) -> Step:
@@ -222,7 +230,10 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission)
 
 
 def allocations() -> JobList[Allocation]:
-    """Return your allocations that are not over, whichever kernel asked for them, the latest first."""
+    """Return your allocations that are not over, whichever kernel asked for them, the latest first.
+
+    Those that ``%srun`` asked for, for one step, are among them.
+    """
     return JobList(_open(current()))
 
 
@@ -249,7 +260,7 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> 
                 return mine
     elif isinstance(value := namespace.get(name), Allocation) and value.is_open:
         return value
-    found = _open(cluster)
+    found = [one for one in _open(cluster) if one._data.get("lease")]  # else it ends with the step that it is for
     if name is not None:
         named = [one for one in found if name in (one.label, one.id)]
         if not named:
@@ -262,7 +273,7 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> 
 
 def _open(cluster: Cluster) -> list[Allocation]:
     told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
-    held = [Allocation(cluster, data) for data in told if data.get("kind") == "allocation" and data.get("lease")]
+    held = [Allocation(cluster, data) for data in told if data.get("kind") == "allocation"]
     return [allocation for allocation in held if allocation.is_open]
 
 

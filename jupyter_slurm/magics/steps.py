@@ -10,7 +10,8 @@ from typing import Any
 
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.script import classify
-from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+from jupyter_slurm.domain.steps import step_options
+from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose, start_step
 from jupyter_slurm.handles.card import duration
@@ -82,10 +83,10 @@ def _go(
     try:
         allocation = choose(cluster, parsed.words.get("on"), namespace)
         if allocation is None:
-            allocation, submission = _of_its_own(cluster, parsed, submission)
+            step = _in_one_of_its_own(cluster, parsed, submission)
         else:
             _say_where(allocation)
-        step = start_step(cluster, allocation, submission)
+            step = start_step(cluster, allocation, submission)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, *typed, parsed, submission.text)
         raise
@@ -113,13 +114,21 @@ def _say_where(allocation: Allocation) -> None:
             sys.stderr.write(f"{note}\n")
 
 
-def _of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tuple[Allocation, Submission]:
-    """Ask for an allocation for this step alone, as srun does; return it, and what is left for the step."""
+def _in_one_of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submission) -> Step:
+    """Ask for an allocation for this step alone, as srun does, and start the step."""
+    step_options(option_table(cluster, "srun"), parsed.options)  # what is refused costs no allocation
     known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - _OF_THE_STEP
     resources, rest = list[str](), list[str]()
     for option in parsed.parsed.options:
         (resources if option.name in known else rest).extend(option.tokens)
     holder = Submission("allocation", "", resources, python=submission.python or _python(parsed, cluster))
     allocation = allocate(cluster, holder, lease=settings().allocation_lease, once=True)
-    sys.stdout.write("No allocation is open: it gets one of its own, as with srun.\n")
-    return allocation, replace(submission, options=rest)
+    try:
+        sys.stdout.write("No allocation is open: it gets one of its own, as with srun.\n")
+        return start_step(cluster, allocation, replace(submission, options=rest))
+    except BaseException:  # an interrupt too: nobody else would ever use it
+        try:
+            allocation.release()
+        except SlurmError as error:
+            sys.stderr.write(f"{allocation.title} could NOT be given back: {error}\n")
+        raise

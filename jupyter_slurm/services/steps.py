@@ -15,7 +15,7 @@ import logging
 import posixpath
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -25,13 +25,8 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
-from jupyter_slurm.errors import (
-    JobError,
-    OptionError,
-    SubmissionUnknown,
-    TransportError,
-    UsageError,
-)
+from jupyter_slurm.domain.steps import step_options
+from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.ownership import read_own
@@ -47,19 +42,6 @@ log = logging.getLogger(__name__)
 
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
-
-# Options that say where a step runs, or turn srun into something else.
-_NOT_HERE = {
-    "jobid": "on=NAME says which allocation is meant",
-    "pty": "there is no terminal under a cell",
-    "interactive": "there is no terminal under a cell",
-    "no-allocate": "a step runs in an allocation",
-    "async": "a step never keeps the notebook waiting, unless you say `wait`",
-    "test-only": "it starts nothing",
-    "help": "`%srun?` shows the help",
-    "usage": "`%srun?` shows the help",
-    "version": "`%sinfo --version` shows the version",
-}
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
 
 
@@ -150,7 +132,7 @@ class Steps:
     def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: Entry) -> dict[str, Any]:
         """Return what the holder needs to know."""
         options = list(asked.get("options") or [])
-        names = _names(table, options)
+        names = step_options(table, options)
         if not names & _SHARED:
             options.insert(0, "--overlap")  # else a step waits until the one before it is over
         context, env = asked.get("context") or {}, (asked.get("context") or {}).get("env")
@@ -325,22 +307,3 @@ class Steps:
     async def _allocation(self, step: Entry) -> Entry | None:
         key = step.allocation or ""
         return self._tracker.entries.get(key) or await self._shelf.get(key)
-
-
-def _names(table: OptionTable, options: Sequence[str]) -> set[str]:
-    """Return the long names of the options of a step.
-
-    Raises
-    ------
-    UsageError
-        One of them has no place here.
-    """
-    if any("\0" in word for word in options):
-        raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
-    split = table.split(options)
-    if split.rest:
-        raise OptionError(f"{split.rest[0]!r} is not an option of srun", option=split.rest[0])
-    for option in split.options:
-        if option.name in _NOT_HERE:
-            raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
-    return {option.name for option in split.options}

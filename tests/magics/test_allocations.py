@@ -104,6 +104,30 @@ def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: Wait
     assert "no-such" in kernel.run("%srun -p no-such true").traceback
 
 
+def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_listed(
+    kernel: Any, wait_for: WaitFor
+) -> None:
+    _none_is_open(kernel)
+    asked_for = "[job.key for job in jupyter_slurm.jobs() if isinstance(job, jupyter_slurm.Allocation)]"
+    before = kernel.value(asked_for)
+    ran = kernel.run("%srun -p arandu --pty true")
+    assert "there is no terminal under a cell" in ran.traceback
+    assert kernel.value(asked_for) == before  # it was never asked for
+    kernel.ok(
+        "from jupyter_slurm.magics import steps\nreal = steps.start_step\n"
+        "def interrupted(*_):\n    steps.start_step = real\n    raise KeyboardInterrupt\n"
+        "steps.start_step = interrupted"
+    )
+    assert kernel.run("%srun -p arandu true").error == "KeyboardInterrupt"
+    _none_is_open(kernel)
+    kernel.ok("%srun as=long -p arandu sleep 1000")
+    assert kernel.value("[one == long.allocation for one in jupyter_slurm.allocations()]") == "[True]"
+    kernel.ok("number = long.allocation.id")
+    assert "no such allocation" in kernel.run("%srun on={number} true").traceback
+    kernel.ok("long.allocation.release()")
+    wait_for(lambda: kernel.value("long.state") == "CANCELLED", "its end")
+
+
 def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, wait_for: WaitFor) -> None:
     _none_is_open(kernel)
     kernel.ok("%salloc -p arandu as=gone wait")

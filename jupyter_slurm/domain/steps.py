@@ -1,0 +1,42 @@
+"""Which of srun's options a step of a notebook may have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.errors import OptionError, UsageError
+
+__all__ = ["step_options"]
+
+# Options that say where a step runs, or turn srun into something else.
+_NOT_HERE = {
+    "jobid": "on=NAME says which allocation is meant",
+    "pty": "there is no terminal under a cell",
+    "interactive": "there is no terminal under a cell",
+    "no-allocate": "a step runs in an allocation",
+    "async": "a step never keeps the notebook waiting, unless you say `wait`",
+    "test-only": "it starts nothing",
+    "help": "`%srun?` shows the help",
+    "usage": "`%srun?` shows the help",
+    "version": "`%sinfo --version` shows the version",
+}
+
+
+def step_options(table: OptionTable, options: Sequence[str]) -> set[str]:
+    """Return the long names of the options of a step.
+
+    Raises
+    ------
+    UsageError
+        One of them has no place here.
+    """
+    if any("\0" in word for word in options):
+        raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
+    split = table.split(options)
+    if split.rest:
+        raise OptionError(f"{split.rest[0]!r} is not an option of srun", option=split.rest[0])
+    for option in split.options:
+        if option.name in _NOT_HERE:
+            raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
+    return {option.name for option in split.options}
