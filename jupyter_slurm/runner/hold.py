@@ -56,26 +56,24 @@ class Step:
             self.asked: dict[str, Any] = json.load(file)
 
     def start(self) -> None:
-        """Start srun; where that cannot be, say so in the step's own output and end it."""
-        out, err = (self._open(name) for name in ("stdout", "stderr"))
-        try:
+        """Start srun."""
+        with self._open("stdout") as out, self._open("stderr") as err:
             cwd = self.asked.get("cwd")
             if cwd and not os.path.isdir(cwd):
-                os.write(err, os.fsencode(f"{os.uname().nodename} has no folder {cwd}: the step begins in /\n"))
+                err.write(os.fsencode(f"{os.uname().nodename} has no folder {cwd}: the step begins in /\n"))
                 cwd = "/"
             self.process = subprocess.Popen(
                 self._argv(), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, env=self._environment()
             )
-        except (OSError, ValueError) as error:
-            os.write(err, os.fsencode(f"srun could not be started: {error}\n"))
-            self.end(127)
-        finally:
-            os.close(out)
-            os.close(err)
 
-    def _open(self, name: str) -> int:
+    def say(self, text: str) -> None:
+        """Say something in the step's own output; never a reason to fail."""
+        with contextlib.suppress(OSError), self._open("stderr") as err:
+            err.write(text.encode("utf-8", "backslashreplace"))
+
+    def _open(self, name: str) -> Any:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        return os.open(os.path.join(self.place.folder, name), flags, 0o600)
+        return os.fdopen(os.open(os.path.join(self.place.folder, name), flags, 0o600), "ab", buffering=0)
 
     def _argv(self) -> list[str]:
         cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
@@ -101,11 +99,15 @@ class Step:
 
     def end(self, code: int, *, with_allocation: bool = False) -> None:
         """Leave how it ended."""
-        code = 128 - code if code < 0 else code
-        end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
-        end["interrupted"], end["with_allocation"] = self.is_interrupted or with_allocation, with_allocation
-        write(os.path.join(self.place.folder, "end.json"), json.dumps(end))
+        leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation)
         self.place.tell("ended")
+
+
+def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool) -> None:
+    """Write the end marker of a step."""
+    end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
+    end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
+    write(os.path.join(folder, "end.json"), json.dumps(end))
 
 
 def write(path: str, text: str) -> None:
@@ -162,18 +164,23 @@ class Holder:
             names = sorted(os.listdir(self.requests))
         except OSError:
             return False
+        settled = False
         for match in filter(None, map(_REQUEST.fullmatch, names)):
-            path = os.path.join(self.requests, match[0])
-            if match[2]:
-                if match[1] not in names or match[1] in self.running:  # what has not begun yet, does first
-                    with contextlib.suppress(OSError):
-                        os.rmdir(path)
-                    if match[1] in self.running:
-                        self.running[match[1]].send(match[2])
-            elif match[1] not in self.running and not self.is_ending and self._begin(match[1]):
+            if self._settle(match[1], match[2], match[1] in names):
+                settled = True
                 with contextlib.suppress(OSError):
-                    os.rmdir(path)
-        return bool(names)
+                    os.rmdir(os.path.join(self.requests, match[0]))
+        return settled
+
+    def _settle(self, key: str, name: str | None, is_asked_for: bool) -> bool:
+        """Do what a request asks for; return whether it is settled."""
+        if key in self.running:
+            if name:
+                self.running[key].send(name)
+            return True
+        if name:
+            return not is_asked_for  # what has not begun yet, does first
+        return not self.is_ending and self._begin(key)
 
     def _begin(self, key: str) -> bool:
         """Start a step, once; return whether its request is settled."""
@@ -185,19 +192,45 @@ class Holder:
             os.close(os.open(os.path.join(folder, "begun"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             return True
-        except (OSError, ValueError, KeyError, TypeError) as error:  # it may not be seen from here yet
+        except Exception as error:  # noqa: BLE001 - it may not be seen from here yet; the other steps go on
             first = self._late.setdefault(key, time.monotonic())
             if time.monotonic() - first < _SEEN:
                 return False
-            sys.stderr.write(f"step {key} cannot be read: {error}\n")
+            self._give_up(key, folder, error)
             return True
         self._used = time.monotonic()
-        step.start()
-        if step.process is None:
-            self.last = 127
-        else:
+        try:
+            step.start()
             self.running[key] = step
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other steps go on
+            said = f"srun could not be started: {type(error).__name__}: {error}\n"
+            sys.stderr.write(f"step {key}: {said}")
+            step.say(said)
+            self._end(step, 127)
         return True
+
+    def _give_up(self, key: str, folder: str, error: Exception) -> None:
+        """Have a step end that cannot be read."""
+        sys.stderr.write(f"step {key} cannot be read: {type(error).__name__}: {error}\n")
+        self._late.pop(key, None)
+        self.last = 127
+        try:
+            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+                if "step" not in self._place_of(folder).job:  # a job of another kind: not ours to end
+                    return
+            leave_end(folder, 127, is_interrupted=False, with_allocation=False)
+            self.place.write(os.path.join(self.place.job["events"], f"{key}.ended"), self.place.job_id)
+        except Exception as trouble:  # noqa: BLE001 - the other steps go on
+            sys.stderr.write(f"the end of step {key} could not be recorded: {trouble}\n")
+
+    def _end(self, step: Step, code: int) -> None:
+        """Note that a step is over."""
+        self.last = 128 - code if code < 0 else code
+        try:
+            step.end(self.last, with_allocation=self.is_ending)
+        except OSError as error:
+            key = os.path.basename(step.place.folder)
+            sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
 
     def _reap(self) -> bool:
         """Note which steps are over."""
@@ -205,11 +238,7 @@ class Holder:
         for key, step, code in over:
             if code is not None:
                 del self.running[key]
-                self.last = 128 - code if code < 0 else code
-                try:
-                    step.end(code, with_allocation=self.is_ending)
-                except OSError as error:
-                    sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
+                self._end(step, code)
         return bool(self.running) or any(code is not None for _, _, code in over)
 
     def _is_forgotten(self) -> bool:

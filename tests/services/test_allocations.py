@@ -210,3 +210,68 @@ async def test_what_cannot_be_is_refused(bench: Bench) -> None:
     record = json.loads(Path(bench.desk.root, job["key"], "job.json").read_text())
     assert record["kind"] == "allocation"
     assert "--no-requeue" in record["argv"]
+
+
+def _spoilt(bench: Bench, step: dict[str, Any], job: dict[str, Any], number: int, **changes: Any) -> str:
+    """Ask for a copy of a step, with other content: what a full disk, or another version, may have left."""
+    root, key = Path(bench.desk.root), f"{step['key'][:-2]}{number:02x}"
+    (root / key).mkdir(mode=0o700)
+    record = json.loads((root / step["key"] / "job.json").read_text().replace(step["key"], key))
+    (root / key / "job.json").write_text(json.dumps({**record, "step": {**record["step"], "id": None}}))
+    asked = json.loads((root / step["key"] / "step.json").read_text())
+    (root / key / "step.json").write_text(json.dumps({**asked, **changes}))
+    if not changes:
+        (root / key / "stdout").mkdir()
+    (root / job["key"] / "steps" / key).mkdir()
+    return key
+
+
+async def test_a_request_that_cannot_be_met_ends_that_step_and_nothing_else(
+    bench: Bench, marks: Callable[[str], Path]
+) -> None:
+    job = await bench.allocate("-p", "arandu")
+    script = f"#!/bin/sh\ntouch {marks('up')}\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\necho well\n"
+    step = await bench.start(job, text=script)
+    await _until(marks("up").exists)
+    for number, (said, changes) in enumerate(
+        {"TypeError": {"options": None}, "ValueError": {"env": {"A\0": "b"}}, "IsADirectoryError": {}}.items()
+    ):
+        key = _spoilt(bench, step, job, number, **changes)
+        ended = Path(bench.desk.root, key, "end.json")
+        await _until(ended.exists)
+        assert json.loads(ended.read_text())["exit_code"] == 127
+        assert (await bench.desk.finished(key))["state"] == "FAILED"
+        assert f"srun could not be started: {said}" in await bench.desk.text(key, "stderr")
+        assert f"step {key}: srun could not be started: {said}" in await bench.desk.text(job["key"], "stderr")
+    requests = Path(bench.desk.root, job["key"], "steps")
+    (requests / step["key"]).mkdir()  # asked for again, as an agent does that has just begun
+    await _until(lambda: not list(requests.iterdir()))
+    marks("go").touch()
+    assert (await bench.desk.finished(step["key"]))["state"] == "COMPLETED"
+    assert await bench.desk.text(step["key"]) == "well\n"
+
+
+def test_a_step_that_cannot_be_read_is_given_up_with_an_end(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    ours, unreadable, foreign = (f"20260101-000000-0000000{n}" for n in range(3))
+    record = {"key": ours, "events": str(tmp_path / "events"), "lease": {"seconds": 1}}
+    for key, content in ((ours, record), (unreadable, {**record, "step": {"allocation": ours}}), (foreign, record)):
+        (tmp_path / ours / "steps" / key).mkdir(parents=True)
+        (tmp_path / key).mkdir(exist_ok=True)
+        (tmp_path / key / "job.json").write_text(json.dumps(content))
+    (tmp_path / ours / "steps" / ours).rmdir()
+    (tmp_path / unreadable / "step.json").write_text("[[")
+    hold = Path(__file__).parents[2] / "jupyter_slurm" / "runner" / "hold.py"
+    code = (
+        "import importlib.util, sys\nspec = importlib.util.spec_from_file_location('hold', sys.argv[2])\n"
+        "hold = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(hold)\nhold._SEEN = 0.1\nhold.main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / ours), str(hold)], capture_output=True, text=True, timeout=60
+    )
+    assert ran.stderr.count("cannot be read") == 2
+    assert "Nobody has used" in ran.stderr
+    assert json.loads((tmp_path / unreadable / "end.json").read_text())["exit_code"] == 127
+    assert (tmp_path / "events" / f"{unreadable}.ended").exists()
+    assert not (tmp_path / foreign / "end.json").exists()
+    assert not list((tmp_path / ours / "steps").iterdir())
