@@ -81,7 +81,7 @@ class Environment:
         """Return the shell text; where the environment is not there it says so, and ends with :data:`FAILED`."""
         if not self.is_activated:
             return ""
-        lines = [quote_argv([f"environment={self.name}"]), _FAIL]
+        lines = [f"environment={quote_argv([self.name])}", _FAIL]  # quoted as a whole, it would be a command
         if self.modules:
             lines.append(_MODULE)
         for module in self.modules:

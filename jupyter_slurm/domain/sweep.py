@@ -28,6 +28,7 @@ MOST_TASKS: Final = 1_000_000
 _EXAMPLE = "For example sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list of dicts."
 _LONGEST = 4096
 _OPEN, _CLOSE = "([{", ")]}"
+_NOT_TO_CHANGE = {"CUDA_VISIBLE_DEVICES", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH", "TMPDIR"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -51,6 +52,11 @@ class Sweep:
         for name in self.names:
             if not name.isidentifier() or keyword.iskeyword(name) or name == INDEX:
                 raise UsageError(f"sweep=: {name!r} cannot be the name of a parameter.", hint=_EXAMPLE)
+            if name in _NOT_TO_CHANGE or name.startswith(("SLURM_", "SBATCH_")):
+                raise UsageError(
+                    f"sweep=: {name} would change how a script finds its commands or its job.",
+                    hint="Give the parameter another name.",
+                )
         if len(set(self.names)) < len(self.names):
             raise UsageError("sweep=: a parameter is there twice.", hint="Give each parameter its values once.")
         if any(len(literal) > _LONGEST for row in self.rows for literal in row):

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from jupyter_slurm.errors import JobFailed
+from jupyter_slurm.errors import JobFailed, UsageError
 from jupyter_slurm.handles.array import ArrayJob, Task
 from jupyter_slurm.handles.card import is_finished
+from jupyter_slurm.handles.failure import is_in_vain, refuse_in_vain
 from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["as_completed", "wait"]
 
@@ -35,6 +37,8 @@ def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> 
     ------
     TimeoutError
         The time is over; the jobs go on.
+    JobFailed
+        Those that are left can never start.
     """
     items = list(jobs) if not isinstance(jobs, Job) or isinstance(jobs, ArrayJob) else [jobs]
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -44,7 +48,9 @@ def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> 
         for group in groups:
             stack.enter_context(group.listening(news.put))
             news.put(group)
-        while any(group.left for group in groups):
+        while waiting := [group for group in groups if group.left]:
+            if all(is_in_vain(group.data) for group in waiting):
+                refuse_in_vain(waiting[0].data)
             left = _LONGEST if deadline is None else min(_LONGEST, deadline - time.monotonic())
             if left <= 0:
                 number = sum(len(group.left) for group in groups)
@@ -73,7 +79,13 @@ def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = Tru
         The time is over; the jobs go on.
     """
     jobs = list(jobs)
-    failed = [job for job in as_completed(jobs, timeout=timeout) if job.state != "COMPLETED"]
+    over: list[Job] = []
+    try:
+        over.extend(as_completed(jobs, timeout=timeout))
+    except KeyboardInterrupt:
+        left = ", ".join(str(job) for job in jobs if job not in over)
+        raise WaitInterrupted(f"Stopped waiting. What is not over yet goes on: {left}.") from None
+    failed = [job for job in over if job.state != "COMPLETED"]
     if check and failed:
         try:
             failed[0].raise_for_state()
@@ -89,6 +101,11 @@ class _Group:
     def __init__(self, whole: Job) -> None:
         self.whole, self.left = whole, list[Job]()
         self._follower: Follower = whole._follow()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """How the job stands."""
+        return self._follower.data
 
     @contextlib.contextmanager
     def listening(self, tell: Callable[[_Group], Any]) -> Iterator[None]:
@@ -123,6 +140,8 @@ class _Group:
 def _groups(jobs: Iterable[Job]) -> list[_Group]:
     groups: dict[Job, _Group] = {}
     for job in dict.fromkeys(jobs):
+        if not isinstance(job, Job):
+            raise UsageError(f"{job!r} is no job.", hint="jupyter_slurm.job(12345) gives the one with that number.")
         whole = (job.array if isinstance(job, Task) else None) or job
         if whole not in groups:
             groups[whole] = _Group(whole)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.errors import JobFailed
-from jupyter_slurm.handles.card import advice, has_run, headline, notes
+from jupyter_slurm.handles.card import advice, has_run, headline, is_finished, notes
 from jupyter_slurm.handles.terminal import printable
 
-__all__ = ["failure"]
+__all__ = ["failure", "is_in_vain", "refuse_in_vain"]
 
 
 def failure(data: Mapping[str, Any], log: str, path: str | None) -> JobFailed:
@@ -41,6 +41,17 @@ def failure(data: Mapping[str, Any], log: str, path: str | None) -> JobFailed:
         signal=data.get("signal"),
         log=log,
     )
+
+
+def is_in_vain(data: Mapping[str, Any]) -> bool:
+    """Tell whether a job waits for what cannot come any more."""
+    return data.get("reason") == "DependencyNeverSatisfied" and not is_finished(data)
+
+
+def refuse_in_vain(data: Mapping[str, Any]) -> None:
+    """Raise JobFailed for a job that can never start: nobody is to wait for it."""
+    if is_in_vain(data):
+        raise failure(data, "", None)
 
 
 def _where(data: Mapping[str, Any], printed: bool, path: str | None) -> str:

@@ -27,8 +27,17 @@ def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, Any]) -> S
         if zipped:
             raise UsageError("zip belongs to a sweep, and there is none.", hint="sweep=lr:1e-4,1e-3;gamma:0.9,1 zip")
         return None
-    if ":" in text:
-        return Sweep.typed(text, zipped=zipped)
+    sweep = Sweep.typed(text, zipped=zipped) if ":" in text else _named(text, namespace, zipped=zipped)
+    both = [name for name in (words.get("out") or "").split(",") if name.strip() in sweep.names]
+    if both:
+        raise UsageError(
+            f"{both[0]} is a parameter of the sweep, and out={both[0]} would be another column of that name.",
+            hint="Bring it back under another name.",
+        )
+    return sweep
+
+
+def _named(text: str, namespace: Mapping[str, Any], *, zipped: bool) -> Sweep:
     if text not in namespace:
         near = get_close_matches(text, [name for name in namespace if name[0] != "_"], n=1)
         said = f" Did you mean {near[0]}?" if near else ""

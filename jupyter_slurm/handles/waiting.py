@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.handles.card import is_finished, title
 from jupyter_slurm.handles.cluster import settings
+from jupyter_slurm.handles.failure import is_in_vain, refuse_in_vain
 from jupyter_slurm.handles.terminal import IncrementalFilter, printable
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def wait_here(
     ------
     TimeoutError
         The time is over; the job goes on.
+    JobFailed
+        It can never start.
     WaitInterrupted
         It was interrupted; the message says whether the job goes on.
     """
@@ -79,6 +82,7 @@ def wait_here(
     try:
         with _echo(follower) if echo else contextlib.nullcontext() as printer:
             while not follower.ended.is_set():
+                refuse_in_vain(follower.data)
                 left = _STEP if deadline is None else min(_STEP, deadline - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"{job.title} is not over after {timeout:g} s: {job.data['state']}. It goes on.")
@@ -95,14 +99,15 @@ async def wait_async(job: Awaited, follower: Follower) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def changed(stream: str, data: bytes) -> None:
-        if follower.ended.is_set():
+        if follower.ended.is_set() or is_in_vain(follower.data):
             with contextlib.suppress(RuntimeError):  # that loop may be closed by now
                 loop.call_soon_threadsafe(ended.set)
 
     follower.listen(changed)
     try:
-        if not follower.ended.is_set():
+        if not (follower.ended.is_set() or is_in_vain(follower.data)):
             await ended.wait()
+        refuse_in_vain(follower.data)
     except asyncio.CancelledError:
         sys.stderr.write(f"Nobody awaits {job.title} any more; it goes on.\n")
         raise

@@ -70,6 +70,8 @@ def test_what_is_typed_is_a_literal_or_text(typed: str, value: object) -> None:
         ("class:1", "'class' cannot be the name"),
         ("task_index:1", "'task_index' cannot be the name"),
         ("a:1;a:2", "twice"),
+        ("PATH:1", "how a script finds its commands"),
+        ("SLURM_JOB_ID:1", "or its job"),
         ("a:" + "x" * 5000, "longer than 4096"),
         (";".join(f"{name}:" + ",".join("0" * 100) for name in "abcd"), "100,000,000 tasks"),
     ],

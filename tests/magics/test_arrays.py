@@ -89,6 +89,7 @@ def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
     cases = {
         "sweep=gird": "Did you mean grid?",
         "sweep=odd": "a is a object, which cannot be a parameter",
+        "sweep=a:1,2 out=b,a": "a is a parameter of the sweep",
         "zip": "zip belongs to a sweep",
         "sweep=grid zip": "as many values of each parameter",
         "sweep=a:1,2 --array=0-2": "the sweep has no row 2",

@@ -51,6 +51,11 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
     told = kernel.run("%%sbatch after=both\n#!/bin/sh\ntrue")
     assert "ended as FAILED, so this job would never start" in told.traceback
     assert "afterany=" in told.traceback
+    for waiting in ("never.wait()", "await never", "list(jupyter_slurm.as_completed([good, never]))"):
+        told = kernel.run(waiting)  # nobody waits for what cannot come
+        assert told.error == "JobFailed"
+        assert "ended as FAILED" in told.traceback
+    assert "1 is no job" in kernel.run("jupyter_slurm.wait([1])").traceback
     kernel.ok("never.cancel(); four.cancel()")
     told = kernel.run("jupyter_slurm.wait([good, bad, pair], timeout=60)")
     assert told.error == "JobFailed"
