@@ -85,6 +85,11 @@ def _job_of(word: str, item: str, value: Any, cluster: Cluster) -> Job:
         return _known(cluster, str(value))
     if not isinstance(value, Job):
         raise UsageError(f"{word}=: {item} is a {type(value).__name__}, no job.", hint=_hint(word))
+    if value._data.get("allocation"):
+        raise UsageError(
+            f"{word}=: {item} is a step, and Slurm waits for whole jobs only.",
+            hint="step.wait() waits here; its allocation is a job: step.allocation.",
+        )
     if value.cluster != cluster.name:
         raise UsageError(
             f"{word}=: {item} is a job of another cluster, {value.cluster}.", hint="Slurm knows its own only."

@@ -56,7 +56,9 @@ def interrupted() -> bool:
 
 
 def checkpoint_dir() -> pathlib.Path:
-    """Return a directory of this job, or array task, alone; what lies in it is there after every requeue.
+    """Return a directory of this job, array task or step alone; what lies in it is there after every requeue.
+
+    The tasks of a step share it: where there are several, have rank 0 write, or name the files by rank.
 
     It is removed with the job directory, days after the job's end.
     """

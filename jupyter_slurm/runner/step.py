@@ -81,7 +81,9 @@ def main() -> int:
     place = cell.Place(folder)
     with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
         asked = json.load(file)
-    rank = os.environ.get("SLURM_PROCID", "0")
+    rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]
+    if kind == "python":
+        place.offer()  # one directory for all tasks of the step
     if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:
         redirect(folder)
     if rank == "0":
@@ -90,7 +92,6 @@ def main() -> int:
         place.suffix = f".rank{rank}"  # its figures and values are its own
     if isinstance(asked.get("umask"), int):
         os.umask(asked["umask"])
-    kind = place.job["kind"]
     if kind == "python":
         return run_python(cell, place, args)
     if kind == "command":

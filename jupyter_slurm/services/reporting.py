@@ -33,8 +33,10 @@ async def report_of(client: SlurmClient, entry: Entry, now: float) -> dict[str, 
     Raises
     ------
     UsageError
-        It is a whole array, or has not begun.
+        It is a whole array or a step, or has not begun.
     """
+    if entry.is_step:
+        raise UsageError("A step has no report of its own.", hint="That of its allocation: step.allocation.report()")
     if entry.id is None or not (entry.is_finished or entry.state.is_running):
         raise UsageError("This job has not begun: nothing was used yet.", hint="job.reason_text says why it waits.")
     if entry.is_array and entry.id.task is None:

@@ -75,6 +75,8 @@ def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) ->
     ran = kernel.run("%srun wait sh -c 'exit 3'")
     assert "exit code 3" in ran.traceback
     assert "neither an option" in kernel.run("%%srun wiat\n1").traceback
+    ran = kernel.run("%%sbatch -p arandu after=good\n#!/bin/sh\ntrue\n")
+    assert "good is a step" in ran.traceback
 
 
 def test_an_interrupt_ends_the_step_and_not_the_allocation(
