@@ -2,8 +2,8 @@
 
 This is what the job that holds it runs. A directory ``steps/KEY`` in the job directory asks for the step whose job
 directory is KEY, beside this one; ``steps/KEY.SIGNAL.DIGITS`` asks for a signal to it: INT interrupts what runs, KILL
-ends the step. How a step ended is left in its ``end.json``. The content of the file ``lease`` changes while somebody
-uses the allocation: when it did not change for as long as the record says, and no step runs, the allocation ends.
+ends the step. How a step ended is left in its ``end.json``. The file ``lease`` changes, its content or at least its
+time, while somebody uses the allocation: when it did not for as long as the record says, and no step runs, it ends.
 """
 
 from __future__ import annotations
@@ -101,6 +101,9 @@ class Step:
         """Leave how it ended."""
         leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation)
         self.place.tell("ended")
+        # The cell's environment may have tokens in it, and the job directory stays for days.
+        with contextlib.suppress(OSError):
+            write(os.path.join(self.place.folder, "step.json"), json.dumps({**self.asked, "env": None}))
 
 
 def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool) -> None:
@@ -128,7 +131,8 @@ class Holder:
         self.last: Any = None
         self.is_ending = False
         self._late: dict[str, float] = {}
-        self._renewed, self._used = "", time.monotonic()
+        self._renewed: Any = None
+        self._used = time.monotonic()
         self._wake, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self._wake, False)
@@ -242,13 +246,11 @@ class Holder:
         return bool(self.running) or any(code is not None for _, _, code in over)
 
     def _is_forgotten(self) -> bool:
-        try:
-            with open(os.path.join(self.place.folder, "lease"), encoding="utf-8") as file:
-                content = file.read(100)
-        except (OSError, ValueError):
-            content = ""
-        if content != self._renewed:
-            self._renewed, self._used = content, time.monotonic()
+        renewed = None
+        with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "lease"), "rb") as file:
+            renewed = file.read(100), os.fstat(file.fileno()).st_mtime_ns
+        if renewed is not None and renewed != self._renewed:
+            self._renewed, self._used = renewed, time.monotonic()
         return time.monotonic() - self._used > self.lease
 
 

@@ -20,9 +20,10 @@
     ROOT/CLUSTER/KEY/resume[.TASK]/      of the runner: what a job with ``resume`` tells its cell (runner/resume.py)
     ROOT/CLUSTER/KEY/checkpoint[.TASK]/  of the cell: what it finds again when it is restarted
     ROOT/CLUSTER/KEY/granted.json        of the runner of an allocation: what Slurm gave
-    ROOT/CLUSTER/KEY/lease               its content changes while somebody uses the allocation
+    ROOT/CLUSTER/KEY/lease               its content, or its time, changes while somebody uses the allocation
     ROOT/CLUSTER/KEY/steps/KEY[.SIGNAL.DIGITS]/   in an allocation: asks for a step, or for a signal to it
-    ROOT/CLUSTER/KEY/step.json           of a step, which has a job directory of its own: how srun is to be run
+    ROOT/CLUSTER/KEY/step.json           of a step, which has a job directory of its own: how srun is to be run;
+                                         when it has ended, without the environment of the cell
     ROOT/CLUSTER/KEY/begun, started.json of the runner of a step: it was begun, and under which number
 
 Other versions of this package read these files months later: fields they do not know are kept.

@@ -41,6 +41,7 @@ __all__ = ["Steps"]
 log = logging.getLogger(__name__)
 
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
+_LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
 
@@ -60,6 +61,7 @@ class Steps:
         self._client, self._tracker, self._shelf, self._timeout = client, tracker, shelf, timeout
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._renewed: dict[str, float] = {}
+        self._looked: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- what a front door asks for
@@ -102,12 +104,24 @@ class Steps:
         try:
             argv = ["mkdir", "-p", "--", self._request(allocation, folder.key)]
             once = await self._client.transport.start_once(folder.answer(1), argv, files=files)
+        except FileExistsError:
+            self._tracker.drop(entry)
+            return await self._of_another(folder.key)
         except BaseException:
             self._tracker.drop(entry)
             raise
         await self._judge(entry, once)
         await self._renew(allocation)
         return job_dict(entry)
+
+    async def _of_another(self, key: str) -> dict[str, Any]:
+        """Return a step that another agent asks for."""
+        found = await self._shelf.get(key)
+        if found is None:
+            raise SubmissionUnknown(
+                f"another agent asks for the step {key}", hint="It is found with .steps of its allocation in a moment."
+            )
+        return job_dict(found)
 
     async def _judge(self, entry: Entry, once: Once) -> None:
         """Take it back where the request could not be made; where that is not known, it is made again later."""
@@ -238,7 +252,9 @@ class Steps:
 
     async def tend(self) -> None:
         """Renew the leases of what is in use; bring to an end what an allocation took with it."""
-        for entry in self._tracker.active():
+        active = self._tracker.active()
+        self._looked = {key: at for entry in active if (at := self._looked.get(key := entry.key or "")) is not None}
+        for entry in active:
             if entry.is_step:
                 await self._look_after(entry)
             elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
@@ -269,12 +285,26 @@ class Steps:
         allocation = await self._allocation(step)
         if allocation is not None and not allocation.is_finished:
             self._say_why(step, allocation.latest if allocation.state.is_pending else None)
+            await self._look_into(step)
             return
         if not await self._has_ended(step):
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
             step.error = JobError("Its allocation ended.", hint="%salloc makes another one.")
             step.end_time = allocation.end_time if allocation else None
         await self._tracker.finish(step)
+
+    async def _look_into(self, step: Entry) -> None:
+        """Read now and then what the job directory says, where no sign told it: signs only make it quick."""
+        now, key = self._tracker.clock(), step.key or ""
+        if abs(now - self._looked.setdefault(key, now)) < _LOOKS_EVERY:
+            return
+        self._looked[key] = now
+        if step.state.is_pending:
+            await self.learn(step)
+            if step.state.is_running:
+                self._tracker.tell(step)
+        if await self._has_ended(step):
+            await self._tracker.finish(step)
 
     def _say_why(self, step: Entry, latest: JobRecord | None) -> None:
         """Have a step wait for what its allocation waits for."""
@@ -298,8 +328,13 @@ class Steps:
         self._renewed[key] = now
         if (allocation.record or {}).get("granted") is None:  # its sign was not seen
             await self.learn(allocation)
+        transport, path = self._client.transport, allocation.folder.file("lease")
         try:
-            await self._client.transport.write(allocation.folder.file("lease"), f"{now:.3f}\n".encode())
+            try:
+                await transport.write(path, f"{now:.3f}\n".encode())
+            except TransportError:  # the disk is full, for example; its time can be set all the same
+                if (await transport.run(["touch", "--", path], timeout=self._timeout)).exit_code:
+                    raise
         except (FileNotFoundError, TransportError) as error:
             del self._renewed[key]
             log.info("the lease of allocation %s was not renewed: %s", allocation.id, error)

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.errors import JobError, OptionError, UsageError
+from jupyter_slurm.errors import JobError, OptionError, TransportError, UsageError
+from jupyter_slurm.services import steps
+from jupyter_slurm.services.signs import Signs
 
 pytestmark = pytest.mark.slurm
 
@@ -193,6 +195,95 @@ async def test_another_agent_finds_steps_again_and_those_that_went_on_without_it
         assert done["id"].endswith(".0")
         assert (await after.ran(job, "echo", "three"))[1] == "three\n"
         await desk.core.cancel(desk.id, job["key"])
+
+
+async def test_a_step_whose_signs_are_lost_is_found_to_run_and_to_have_ended(
+    bench: Bench, marks: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(_: Signs) -> None:
+        """Another agent has taken them."""
+
+    monkeypatch.setattr(Signs, "read", nothing)
+    monkeypatch.setattr(steps, "_LOOKS_EVERY", 0.5)
+    job = await bench.allocate("-p", "arandu")
+    step = await bench.start(job, text=f"#!/bin/sh\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\nexit 3\n")
+    running = await bench.desk.until(step["key"], lambda job: job["state"] == "RUNNING")
+    assert running["id"].endswith(".0")
+    marks("go").touch()
+    ended = await bench.desk.finished(step["key"])
+    assert (ended["state"], ended["exit_code"]) == ("FAILED", 3)
+
+
+async def test_two_agents_that_are_asked_for_the_same_step_start_it_once(
+    open_desk: Any, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(tmp_path / "jobs")
+    for name in "ab":
+        (tmp_path / name).mkdir(mode=0o755)
+    async with (
+        open_desk(cluster, tmp_path / "a", job_root=root) as one,
+        open_desk(cluster, tmp_path / "b", job_root=root) as two,
+    ):
+        job = await Bench(one).allocate("-p", "arandu")
+        asked = Bench(one).asked("echo", "once")
+        shelf = two.core._cluster(two.id).shelf
+        await shelf.get(job["key"])
+        first = await one.core.start_step(one.id, job["key"], asked)
+        real, blind = shelf.get, [asked["key"]]
+
+        async def get(key: str, indexed: Any = None) -> Any:
+            return None if key in blind and not blind.remove(key) else await real(key, indexed)
+
+        monkeypatch.setattr(shelf, "get", get)  # it looks just before the other one makes the folder
+        second = await two.core.start_step(two.id, job["key"], asked)
+        assert second["key"] == first["key"]
+        assert (await two.finished(first["key"]))["state"] == "COMPLETED"
+        assert await two.text(first["key"]) == "once\n"
+        await one.core.cancel(one.id, job["key"])
+
+
+async def test_a_full_disk_does_not_end_an_allocation_that_is_used(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.allocate("-p", "arandu", lease=3.0)
+    following = asyncio.create_task(bench.desk.finished(job["key"]))
+    lease = Path(bench.desk.root, job["key"], "lease")
+    await _until(lease.exists)
+    transport = bench.desk.core._cluster(bench.desk.id).client.transport
+    real, written = transport.write, []
+
+    async def write(path: str, data: bytes, mode: int = 0o600) -> None:
+        if path == str(lease):
+            written.append(lease.stat().st_mtime)
+            raise TransportError("No space left on device")
+        await real(path, data, mode)
+
+    monkeypatch.setattr(transport, "write", write)
+    content = lease.read_text()
+    await _until(lambda: written and written[-1] > written[0] + 5)  # longer than the lease
+    assert lease.read_text() == content
+    assert not following.done()
+    await bench.desk.core.cancel(bench.desk.id, job["key"])
+    assert (await following)["state"] == "CANCELLED"
+
+
+async def test_a_python_cell_finds_its_checkpoints_and_leaves_no_token_behind(bench: Bench) -> None:
+    job = await bench.allocate("-p", "arandu", "-n2")
+    cell = (
+        "import os\nfrom jupyter_slurm_job import checkpoint_dir, interrupted\n"
+        "print(checkpoint_dir(), interrupted(), os.environ['HF_TOKEN'])"
+    )
+    asked = bench.asked(text=cell)
+    asked["context"]["env"] = {**asked["context"]["env"], "HF_TOKEN": "hf-secret"}
+    step = await bench.desk.core.start_step(bench.desk.id, job["key"], asked)
+    done = await bench.desk.finished(step["key"])
+    folder = Path(bench.desk.root, step["key"])
+    assert done["state"] == "COMPLETED", await bench.desk.text(step["key"], "stderr")
+    assert await bench.desk.text(step["key"]) == f"{folder}/checkpoint False hf-secret\n" * 2
+    await _until(lambda: "hf-secret" not in (folder / "step.json").read_text())
+    assert json.loads((folder / "step.json").read_text())["options"]
+    with pytest.raises(UsageError, match="no report of its own"):
+        await bench.desk.core.report(bench.desk.id, step["key"])
 
 
 async def test_what_cannot_be_is_refused(bench: Bench) -> None:
