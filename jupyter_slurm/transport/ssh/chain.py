@@ -28,6 +28,7 @@ from jupyter_slurm.transport.ssh.stream import ChannelStream
 __all__ = ["PACKET", "WINDOW", "Chain", "Gate", "tcp"]
 
 WINDOW = 4 << 20  # bytes: long links are filled; more makes the far sshd burn its processor
+_WINDOW_BEHIND = 6 << 20  # through other hosts: one connection's send buffer (4 MiB) must not swallow all of it
 PACKET = 32 << 10  # bytes
 _PING = "keepalive@openssh.com"  # every server answers a request, if only to say that it does not know it
 _CONNECT = 30.0  # seconds for each step that needs no person
@@ -68,13 +69,13 @@ class Gate:
 class _Hop:
     """A host that is logged in to."""
 
-    def __init__(self, transport: paramiko.Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: paramiko.Transport, window: int) -> None:
+        self._transport, self._window = transport, window
 
     def open_session(self, timeout: float) -> paramiko.Channel:
         """Return a session for one command."""
         try:
-            session = self._transport.open_session(window_size=WINDOW, max_packet_size=PACKET, timeout=timeout)
+            session = self._transport.open_session(window_size=self._window, max_packet_size=PACKET, timeout=timeout)
         except paramiko.SSHException as error:
             raise self._no(error, _NO_SESSION) from None
         return keep_in_pieces(session)
@@ -83,7 +84,7 @@ class _Hop:
         """Return a stream to what listens on a port of a host, as this one sees it."""
         here = ("127.0.0.1", 0)
         try:
-            channel = self._transport.open_channel("direct-tcpip", (host, port), here, WINDOW, PACKET, timeout)
+            channel = self._transport.open_channel("direct-tcpip", (host, port), here, self._window, PACKET, timeout)
         except paramiko.SSHException as error:
             raise self._no(error, _NO_ANSWER) from None
         return ChannelStream(keep_in_pieces(channel))
@@ -163,7 +164,8 @@ class Chain:
 
     def hop(self, number: int) -> _Hop:
         """Return a host of the way."""
-        return _Hop(self._hops[number])
+        transport = self._hops[number]
+        return _Hop(transport, WINDOW if transport is self._hops[0] else _WINDOW_BEHIND)
 
     def open_session(self, timeout: float) -> paramiko.Channel:
         """Return a session for one command."""
