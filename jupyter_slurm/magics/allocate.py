@@ -14,7 +14,8 @@ from jupyter_slurm.handles.allocation import Allocation, allocate, choose
 from jupyter_slurm.handles.cluster import Cluster, current, settings
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Submission
-from jupyter_slurm.magics.batch import _check, _mention, _python
+from jupyter_slurm.magics.batch import check
+from jupyter_slurm.magics.cells import mention, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
@@ -33,7 +34,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation:
         # sbatch's: what holds the allocation is a batch job.
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(line, table, WORDS, lookup_in(shell, local_ns), variables(line, cluster))
-        _check(parsed)
+        check(parsed)
     if parsed.args:
         raise UsageError("%salloc runs nothing.", hint="%srun and %%srun run commands and cells in it.")
     namespace = ChainMap(dict(local_ns), shell.user_ns)
@@ -73,7 +74,7 @@ def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> A
     lease = parsed.words.get("lease")
     return allocate(
         cluster,
-        Submission("allocation", "", parsed.options, python=_python(parsed, cluster)),
+        Submission("allocation", "", parsed.options, python=python_of(parsed, cluster)),
         lease=settings().allocation_lease if lease is None else _seconds(lease),
         label=name,
         keep="keep" in parsed.words,
@@ -97,5 +98,5 @@ def _show(shell: Any, allocation: Allocation, parsed: MagicLine) -> Allocation:
             allocation._show(notebook)
         allocation.wait_granted()
     else:
-        _mention(shell, allocation)
+        mention(shell, allocation)
     return allocation

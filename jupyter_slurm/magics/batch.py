@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import os
 import shutil
 import stat
@@ -12,26 +11,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.inputtransformer2 import TransformerManager
-
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
-from jupyter_slurm.handles.card import headline
-from jupyter_slurm.handles.cluster import Cluster, current, settings
+from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
+from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
-    from jupyter_slurm.handles.values import Parcel
 
-__all__ = ["CELL_WORDS", "FILE_WORDS", "check_name", "submit_cell", "submit_file"]
+__all__ = ["CELL_WORDS", "FILE_WORDS", "check", "submit_cell", "submit_file"]
 
 FILE_WORDS = {
     "after": True,
@@ -81,8 +77,8 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     with pointing_at(prefix, line):
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
-        _check(parsed)
-    kind = classify(cell, _as_python)
+        check(parsed)
+    kind = classify(cell, as_python)
     header_options(cell)  # a quote left open is refused here, not by the node
     if kind == "script" and "python" in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
@@ -98,28 +94,12 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed.args,
         **(_pythons(parsed, cluster) if kind == "python" else {}),
         env=parsed.words.get("env"),
-        filename=_cell_name(shell) if kind == "python" else None,
-        values=_parcel(parsed, namespace),
+        filename=cell_name(shell) if kind == "python" else None,
+        values=parcel_of(parsed, namespace),
         sweep=_sweep(parsed, namespace),
         resume=_restarts(parsed) if "resume" in parsed.words else None,
     )
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
-
-
-def _as_python(cell: str) -> str:
-    """Make Python of magics and ``!commands``; not as the notebook does, which may know more than the node."""
-    transformer: Any = TransformerManager
-    text: str = transformer().transform_cell(cell)
-    return text
-
-
-def _parcel(parsed: MagicLine, namespace: Mapping[str, Any]) -> Parcel | None:
-    """Return what ``in=`` and ``out=`` ask for, ready to travel."""
-    if not {"in", "out"} & parsed.words.keys():
-        return None
-    from jupyter_slurm.handles.values import parcel  # with all that pickles: few cells have values
-
-    return parcel(parsed.words, namespace, settings().values_limit)
 
 
 def _sweep(parsed: MagicLine, namespace: Mapping[str, Any]) -> Sweep | None:
@@ -149,7 +129,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         if not parsed.words and any(option.name == "test-only" for option in parsed.parsed.options):
             _try(cluster, parsed)
             return None
-        _check(parsed, wrap=True)
+        check(parsed, wrap=True)
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
@@ -200,7 +180,7 @@ def _go(
             job._show(notebook)
         job._wait(None, check=True, echo=notebook is None)
     else:
-        _mention(shell, job)
+        mention(shell, job)
     return job
 
 
@@ -215,18 +195,7 @@ def _after(cluster: Cluster, parsed: MagicLine, submission: Submission, namespac
     return replace(submission, options=[*added, *said])  # in front: of components, the first one has it
 
 
-def _mention(shell: Any, job: Job) -> None:
-    """Say a line about a job that nobody shows: one made in a loop, or in the middle of a cell."""
-
-    def look() -> None:
-        shell.events.unregister("post_execute", look)
-        if not job._is_shown:
-            sys.stdout.write(f"{headline(job._data)}\n")
-
-    shell.events.register("post_execute", look)
-
-
-def _check(parsed: MagicLine, *, wrap: bool = False) -> None:
+def check(parsed: MagicLine, *, wrap: bool = False) -> None:
     """Refuse what contradicts itself or would do something else than submit."""
     for index, option in enumerate(parsed.parsed.options):
         if option.name in _REFUSED and not (wrap and option.name == "wrap"):
@@ -240,35 +209,11 @@ def _check(parsed: MagicLine, *, wrap: bool = False) -> None:
     check_name(parsed)
 
 
-def check_name(parsed: MagicLine) -> None:
-    """Refuse an ``as=`` that names no variable."""
-    name = parsed.words.get("as")
-    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
-        raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
-
-
 def _pythons(parsed: MagicLine, cluster: Cluster) -> dict[str, str]:
     """Return the interpreter for a Python cell; with ``env=``, what is not named is the environment's to say."""
-    python = _python(parsed, cluster)
+    python = python_of(parsed, cluster)
     is_open = "env" in parsed.words and "python" not in parsed.words
     return {"default_python" if is_open else "python": python}
-
-
-def _python(parsed: MagicLine, cluster: Cluster) -> str:
-    """Return the interpreter for a Python cell: the one that was named, else the kernel's own, or the far side's."""
-    named = parsed.words.get("python")
-    if cluster.is_remote:
-        return named or cluster.python
-    if not named:
-        return sys.executable
-    path = shutil.which(os.path.expanduser(named)) or os.path.expanduser(named)
-    return path if os.path.isabs(path) else os.path.abspath(path)
-
-
-def _cell_name(shell: Any) -> str:
-    """Return what a traceback calls the cell: the number beside it, which newer IPythons have left behind by now."""
-    running = getattr(shell.displayhook, "exec_result", None)
-    return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
 
 
 def _say_doubts(cluster: Cluster, submission: Submission) -> None:

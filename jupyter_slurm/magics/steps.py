@@ -19,7 +19,7 @@ from jupyter_slurm.handles.cluster import Cluster, current, settings
 from jupyter_slurm.handles.held import held_notes
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Submission
-from jupyter_slurm.magics.batch import _as_python, _cell_name, _mention, _parcel, _python, check_name
+from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
@@ -55,7 +55,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> S
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
         parsed = parse_cell_line(line, table, CELL_WORDS, lookup, variables(line, cluster))
         check_name(parsed)
-    kind = classify(cell, _as_python)
+    kind = classify(cell, as_python)
     if kind == "script" and (both := [word for word in ("python", "in", "out") if word in parsed.words]):
         raise UsageError(f"{both[0]}= is for Python cells; this one is a script.", hint="Give it arguments: -- {x}")
     namespace = ChainMap(dict(local_ns), shell.user_ns)
@@ -64,9 +64,9 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> S
         cell,
         parsed.options,
         parsed.args,
-        python=_python(parsed, cluster) if kind == "python" else None,
-        filename=_cell_name(shell) if kind == "python" else None,
-        values=_parcel(parsed, namespace),
+        python=python_of(parsed, cluster) if kind == "python" else None,
+        filename=cell_name(shell) if kind == "python" else None,
+        values=parcel_of(parsed, namespace),
     )
     return _go(shell, cluster, parsed, submission, namespace, (prefix, line))
 
@@ -95,7 +95,7 @@ def _go(
     if "out" in parsed.words:
         step._wanted = shell.push
     if "wait" not in parsed.words:
-        _mention(shell, step)
+        mention(shell, step)
         return step
     notebook = view.notebook()
     if notebook is not None:
@@ -121,7 +121,7 @@ def _in_one_of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submissi
     resources, rest = list[str](), list[str]()
     for option in parsed.parsed.options:
         (resources if option.name in known else rest).extend(option.tokens)
-    holder = Submission("allocation", "", resources, python=submission.python or _python(parsed, cluster))
+    holder = Submission("allocation", "", resources, python=submission.python or python_of(parsed, cluster))
     allocation = allocate(cluster, holder, lease=settings().allocation_lease, once=True)
     try:
         sys.stdout.write("No allocation is open: it gets one of its own, as with srun.\n")

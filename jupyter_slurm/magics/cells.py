@@ -1,0 +1,74 @@
+"""What the magics that take a cell, or ask for resources, have in common."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.handles.card import headline
+from jupyter_slurm.handles.cluster import Cluster, settings
+from jupyter_slurm.handles.job import Job
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.values import Parcel
+
+__all__ = ["as_python", "cell_name", "check_name", "mention", "parcel_of", "python_of"]
+
+
+def check_name(parsed: MagicLine) -> None:
+    """Refuse an ``as=`` that names no variable."""
+    name = parsed.words.get("as")
+    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
+
+
+def as_python(cell: str) -> str:
+    """Make Python of magics and ``!commands``; not as the notebook does, which may know more than the node."""
+    transformer: Any = TransformerManager
+    text: str = transformer().transform_cell(cell)
+    return text
+
+
+def python_of(parsed: MagicLine, cluster: Cluster) -> str:
+    """Return the interpreter for a Python cell: the one that was named, else the kernel's own, or the far side's."""
+    named = parsed.words.get("python")
+    if cluster.is_remote:
+        return named or cluster.python
+    if not named:
+        return sys.executable
+    path = shutil.which(os.path.expanduser(named)) or os.path.expanduser(named)
+    return path if os.path.isabs(path) else os.path.abspath(path)
+
+
+def cell_name(shell: Any) -> str:
+    """Return what a traceback calls the cell: the number beside it, which newer IPythons have left behind by now."""
+    running = getattr(shell.displayhook, "exec_result", None)
+    return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
+
+
+def parcel_of(parsed: MagicLine, namespace: Mapping[str, Any]) -> Parcel | None:
+    """Return what ``in=`` and ``out=`` ask for, ready to travel."""
+    if not {"in", "out"} & parsed.words.keys():
+        return None
+    from jupyter_slurm.handles.values import parcel  # with all that pickles: few cells have values
+
+    return parcel(parsed.words, namespace, settings().values_limit)
+
+
+def mention(shell: Any, job: Job) -> None:
+    """Say a line about a job that nobody shows: one made in a loop, or in the middle of a cell."""
+
+    def look() -> None:
+        shell.events.unregister("post_execute", look)
+        if not job._is_shown:
+            sys.stdout.write(f"{headline(job._data)}\n")
+
+    shell.events.register("post_execute", look)
