@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.domain.endings import SIGNALS
 from jupyter_slurm.handles.held import held_facts, held_notes
 from jupyter_slurm.handles.table import escape
-from jupyter_slurm.handles.terminal import Screen, end_of, plain, printable, to_html
+from jupyter_slurm.handles.terminal import plain, printable, to_html
 
 __all__ = [
     "Pane",
@@ -22,6 +22,8 @@ __all__ = [
     "headline",
     "is_finished",
     "notes",
+    "output_as_html",
+    "output_as_text",
     "sentences",
     "tally",
 ]
@@ -47,13 +49,6 @@ class Pane:
     text: str
     shortened: bool
     path: str | None
-
-    @classmethod
-    def of(cls, stream: str, screen: Screen, skipped: int, path: str | None, limit: int) -> Pane:
-        """Take the last ``limit`` characters of a screen, from the beginning of a line where there is one."""
-        text = screen.text()
-        shortened = screen.dropped or skipped > 0 or len(text) > limit
-        return cls(stream, end_of(text, limit), shortened, path)
 
     def note(self) -> str:
         """Say where the rest is."""
@@ -183,10 +178,16 @@ def _component(part: Mapping[str, Any]) -> str:
     return f"Component {part['id']}: {part['state']}{where}, partition {part['partition']}"
 
 
-def as_text(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> str:
-    """Return a job and its output as plain text."""
-    said = notes(data, trouble, printed=bool(panes))
+def as_text(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *, printed: bool = False) -> str:
+    """Return a job and its output as plain text; ``printed``: there is more of that elsewhere."""
+    said = notes(data, trouble, printed=printed or bool(panes))
     lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in said)]
+    return "\n".join([*lines, output_as_text(panes)] if panes else lines)
+
+
+def output_as_text(panes: Sequence[Pane]) -> str:
+    """Return output as plain text."""
+    lines = []
     for pane in panes:
         if pane.stream == "stderr":
             lines.append("-- stderr --")
@@ -196,7 +197,7 @@ def as_text(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> st
     return "\n".join(lines)
 
 
-def as_html(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> str:
+def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *, printed: bool = False) -> str:
     """Return a job and its output as HTML without scripts; everything in it is escaped."""
     color = _color(data)
     parts = [
@@ -208,15 +209,22 @@ def as_html(data: Mapping[str, Any], panes: list[Pane], trouble: str = "") -> st
     ]
     parts += [
         f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(note)}</div>'
-        for note in notes(data, trouble, printed=bool(panes))
+        for note in notes(data, trouble, printed=printed or bool(panes))
     ]
-    for pane in panes:
-        if pane.shortened:
-            parts.append(f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(pane.note())}</div>')
-        parts.append(
-            f'<pre title="{pane.stream}" style="{_PRE};{_STREAM[pane.stream]}"><span>{to_html(pane.text)}</span></pre>'
-        )
-    return "".join([*parts, "</div>"])
+    return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
+
+
+def output_as_html(panes: Sequence[Pane]) -> str:
+    """Return output as HTML without scripts; everything in it is escaped."""
+    return "".join(['<div class="jupyter-slurm-output" style="line-height:1.4">', *map(_pane_as_html, panes), "</div>"])
+
+
+def _pane_as_html(pane: Pane) -> str:
+    note = ""
+    if pane.shortened:
+        note = f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(pane.note())}</div>'
+    text = to_html(pane.text)
+    return f'{note}<pre title="{pane.stream}" style="{_PRE};{_STREAM[pane.stream]}"><span>{text}</span></pre>'
 
 
 def _color(data: Mapping[str, Any]) -> str:

@@ -20,13 +20,10 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.handles import background
 from jupyter_slurm.handles.cluster import Cluster
-from jupyter_slurm.handles.displays import Displays
-from jupyter_slurm.handles.terminal import Screen
+from jupyter_slurm.handles.timeline import DISPLAY, STREAMS, Timeline
 
-__all__ = ["DISPLAY", "STREAMS", "Follower"]
+__all__ = ["Follower"]
 
-STREAMS = ("stdout", "stderr")
-DISPLAY = "display"
 _SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
 _SETTLES = 0.2  # seconds in which a fresh job has nothing to tell, and its cell and sbatch are better left alone
 
@@ -61,10 +58,7 @@ class Follower:
         from_start: bool = False,
     ) -> None:
         self.data: dict[str, Any] = dict(data)
-        self.screens = {stream: Screen(limit) for stream in STREAMS}
-        self.displays = Displays(display_limit)
-        self._display_limit = display_limit
-        self.skipped = dict.fromkeys(STREAMS, 0)
+        self.timeline = Timeline(limit, display_limit)
         self.error: SlurmError | None = None
         self.trouble = ""
         self.ended = threading.Event()
@@ -139,7 +133,7 @@ class Follower:
                 )
             except (JobOutputMissing, TransportError):
                 continue
-            places[stream] = self.skipped[stream] = max(0, size - self._limit)
+            places[stream] = max(0, size - self._limit)
         return places
 
     def _take(self, event: str, data: dict[str, Any]) -> None:
@@ -156,19 +150,9 @@ class Follower:
     def _take_output(self, stream: str, offset: int, data: bytes) -> None:
         assert self._offsets is not None
         with self.lock:
-            if stream == DISPLAY:
-                if offset < self._offsets[stream]:
-                    self.displays = Displays(self._display_limit)
-                self._offsets[stream] = offset + len(data)
-                data = self.displays.feed(data).encode("utf-8", "replace")
-                self._tell(stream, data)
-                return
-            if offset < self._offsets[stream]:  # the file was written anew
-                self.screens[stream] = Screen(self._limit)
-                self.skipped[stream] = 0
             self._offsets[stream] = offset + len(data)
-            self.screens[stream].feed(data)
-        self._tell(stream, data)
+            shown = self.timeline.feed(stream, offset, data)
+        self._tell(stream, shown)
 
     def _give_up(self, error: SlurmError) -> None:
         self.error = error

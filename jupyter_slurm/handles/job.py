@@ -325,7 +325,7 @@ class Job(Recorded):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         with contextlib.suppress(SlurmError):
             _ = self.data
-        return view.bundle(self._data, [])
+        return view.bundle(self._data)
 
     def _ipython_display_(self) -> None:
         """Show the job with its output, live, under the cell being run."""

@@ -59,6 +59,7 @@ class Screen:
         self._style: dict[str, str] = {}
         self._code = ""
         self._size = 0
+        self._clears = False
 
     def feed(self, data: bytes) -> None:
         """Take in output; a character or a sequence may be cut anywhere."""
@@ -84,6 +85,7 @@ class Screen:
 
     def _append(self, block: str) -> None:
         """Take many plain lines in one step: most output is nothing else."""
+        self._clear()
         self._lines[-1:] = block.split("\n")
         self._size += len(block)
         self._row = len(self._lines) - 1
@@ -100,6 +102,7 @@ class Screen:
                 self._move(token["final"], token["params"])
 
     def _write(self, text: str) -> None:
+        self._clear()
         start, length = self._column, len(text)
         if start > len(self._chars):
             self._styles += [""] * (start - len(self._chars))
@@ -109,6 +112,7 @@ class Screen:
         self._column = start + length
 
     def _control(self, char: str) -> None:
+        self._clear()
         if char == "\r":
             self._column = 0
         elif char == "\b":
@@ -145,12 +149,18 @@ class Screen:
         elif final == "K":
             self._erase(count)
         elif final == "J" and count in (2, 3):  # and from its beginning: what comes next is the first line again
-            self._lines, self._row, self._column, self._size = [""], 0, 0, 0
-            self._chars, self._styles, self.dropped = [], [], False
+            self._clears = True
+            if not params.startswith("0"):  # else it waits for that (clear_output(wait=True) of a cell)
+                self._clear()
         elif final == "J" and count == 0:
             self._erase(0)
             self._size -= sum(len(line) + 1 for line in self._lines[self._row + 1 :])
             del self._lines[self._row + 1 :]
+
+    def _clear(self) -> None:
+        if self._clears:
+            self._lines, self._row, self._column, self._size = [""], 0, 0, 0
+            self._chars, self._styles, self.dropped, self._clears = [], [], False, False
 
     def _erase(self, mode: int) -> None:
         if mode == 0:

@@ -1,4 +1,8 @@
-"""A job under its cell: drawn when shown, redrawn in place while the job goes on."""
+"""A job under its cell: drawn when shown, redrawn in place while the job goes on.
+
+What it prints until it shows something else stands in its card; that and what it prints then have places of their own
+below, in the order in which they were made.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.handles import background
-from jupyter_slurm.handles.card import Pane, as_html, as_text
-from jupyter_slurm.handles.follow import STREAMS, Follower
+from jupyter_slurm.handles.card import as_html, as_text, output_as_html, output_as_text
+from jupyter_slurm.handles.displays import Shown
+from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.timeline import Panes
 
 __all__ = ["View", "bundle", "cell_of", "notebook"]
 
@@ -38,19 +44,19 @@ def cell_of(shell: Any) -> str:
     return str(header.get("msg_id") or shell.execution_count)
 
 
-def panes(follower: Follower, limit: int) -> list[Pane]:
-    """Return what there is of each stream; two share the space."""
-    with follower.lock:
-        used = [stream for stream in STREAMS if follower.screens[stream] or follower.skipped[stream]]
-        return [
-            Pane.of(s, follower.screens[s], follower.skipped[s], follower.data.get(s), limit // max(1, len(used)))
-            for s in used
-        ]
-
-
-def bundle(data: Mapping[str, Any], shown: list[Pane], trouble: str = "") -> dict[str, str]:
+def bundle(data: Mapping[str, Any], panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:
     """Return a job in all the forms that front ends know."""
-    return {"text/plain": as_text(data, shown, trouble), "text/html": as_html(data, shown, trouble)}
+    return {
+        "text/plain": as_text(data, panes, trouble, printed=printed),
+        "text/html": as_html(data, panes, trouble, printed=printed),
+    }
+
+
+def _content(block: Panes | Shown) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return data and metadata of what stands below the card."""
+    if isinstance(block, Shown):
+        return block.data, block.metadata
+    return {"text/plain": output_as_text(block), "text/html": output_as_html(block)}, {}
 
 
 class View:
@@ -72,7 +78,10 @@ class View:
         self._id = "jupyter-slurm-" + secrets.token_hex(8)
         self._lock = threading.Lock()
         self._closed = False
-        self._drawn: list[int] = []  # of each output beside the job's own: which version is there
+        self._card: Any = None  # what it was drawn of, and when
+        self._drawn_at = 0.0
+        self._drawn: list[Panes | Shown | None] = []  # what stands in each place below it
+        self._began = time.monotonic()
         self._parent: dict[str, Any] = dict(getattr(shell.display_pub, "parent_header", None) or {})
 
     def open(self, *, live: bool = True) -> None:
@@ -97,11 +106,10 @@ class View:
                 over.set()
 
         self._follower.listen(changed)
-        began = time.monotonic()
         try:
             while not self._follower.ended.is_set() and not self._closed:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), _tick(time.monotonic() - began))
+                    await asyncio.wait_for(news.wait(), self._tick())
                 news.clear()
                 since = time.monotonic()
                 size = self._draw()
@@ -120,36 +128,43 @@ class View:
             return 0 if self._closed else self._publish(update=True)
 
     def _publish(self, *, update: bool) -> int:
+        """Draw what is another thing than before; return how much that was."""
         follower = self._follower
         with follower.lock:
-            data, shown = follower.data, panes(follower, self._limit)
+            data, left_out = follower.data, follower.timeline.left_out
             trouble = follower.error.message if follower.error else follower.trouble
-            if count := follower.displays.left_out:
-                said = f"{count} figures, tables or updates of them are not shown; all are in {data.get('folder')}."
-                data = {**data, "warnings": [*(data.get("warnings") or []), said]}
-        drawn = bundle(data, shown, trouble)
-        self._shell.display_pub.publish(drawn, transient={"display_id": self._id}, update=update)
-        return sum(map(len, drawn.values())) + self._publish_displays()
+            first, *blocks = follower.timeline.blocks(self._limit, data)
+        printed = bool(first) or any(not isinstance(block, Shown) for block in blocks)
+        return self._publish_card(data, trouble, left_out, first, printed, update) + self._publish_below(blocks)
 
-    def _publish_displays(self) -> int:
-        """Show figures, tables and the like below the job, each in a place of its own; return how much that was."""
-        with self._follower.lock:
-            shown = list(self._follower.displays.shown)
+    def _publish_card(
+        self, data: dict[str, Any], trouble: str, left_out: int, panes: Any, printed: bool, update: bool
+    ) -> int:
+        card, now = (data, trouble, left_out, panes, printed), time.monotonic()
+        if card == self._card and now - self._drawn_at < self._tick() / 2 and not self._closed:
+            return 0
+        self._card, self._drawn_at = card, now
+        if left_out:
+            said = f"{left_out} figures, tables or updates of them are not shown; all are in {data.get('folder')}."
+            data = {**data, "warnings": [*(data.get("warnings") or []), said]}
+        drawn = bundle(data, panes, trouble, printed=printed)
+        self._shell.display_pub.publish(drawn, transient={"display_id": self._id}, update=update)
+        return sum(map(len, drawn.values()))
+
+    def _publish_below(self, blocks: list[Panes | Shown]) -> int:
+        """Show figures, tables, the text between them, each in a place of its own; what was cleared leaves it empty."""
         size = 0
-        for place, output in enumerate(shown):
-            if place == len(self._drawn):
-                self._send(place, output.data, output.metadata, update=False)
-                self._drawn.append(output.version)
-            elif self._drawn[place] != output.version:
-                self._send(place, output.data, output.metadata, update=True)
-                self._drawn[place] = output.version
-            else:
+        for place in range(max(len(blocks), len(self._drawn))):
+            block = blocks[place] if place < len(blocks) else None
+            is_new = place == len(self._drawn)
+            if is_new:
+                self._drawn.append(block)
+            elif block is self._drawn[place] or (not isinstance(block, Shown) and block == self._drawn[place]):
                 continue
-            size += output.size
-        for place in range(len(shown), len(self._drawn)):  # it was cleared; the place is used again
-            if self._drawn[place]:
-                self._send(place, {}, {}, update=True)
-                self._drawn[place] = 0
+            self._drawn[place] = block
+            data, metadata = _content(block) if block is not None else ({}, {})
+            self._send(place, data, metadata, update=not is_new)
+            size += block.size if isinstance(block, Shown) else sum(map(len, data.values()))
         return size
 
     def _send(self, place: int, data: dict[str, Any], metadata: dict[str, Any], *, update: bool) -> None:
@@ -167,7 +182,6 @@ class View:
             ident=publisher.topic,
         )
 
-
-def _tick(age: float) -> float:
-    """Return after how long the clock of a job is drawn again: often at first, rarely when it has run for hours."""
-    return min(60.0, max(1.0, age / 10))
+    def _tick(self) -> float:
+        """Return after how long the clock of a job is drawn again: often at first, rarely when it has run for hours."""
+        return min(60.0, max(1.0, (time.monotonic() - self._began) / 10))

@@ -126,9 +126,8 @@ class _echo:  # noqa: N801  used like contextlib's own
 
     def __enter__(self) -> _echo:
         with self._follower.lock:
-            for stream, screen in self._follower.screens.items():
-                if screen:  # it began before we listened
-                    self._write(stream, screen.text())
+            for stream, text in self._follower.timeline.texts():  # it began before we listened
+                self._write(stream, text)
             self._follower.listen(self._hear)
         self._say()
         return self

@@ -8,6 +8,9 @@ Each line is a JSON object. A run of the job begins with a header,
     {"type": "clear",   "wait": true: not before there is something else to show}
     {"type": "full"}    no more is kept
 
+The first three have ``"at": {"stdout": bytes, "stderr": bytes}``: how much had been printed then. It is null where
+that is no file (of several tasks of a step, for example).
+
 Binary content is base64, as in a notebook. Lines are only ever appended; a job that is killed leaves half a line.
 """
 
@@ -17,13 +20,15 @@ import base64
 import builtins
 import json
 import os
+import stat
 import sys
 import threading
 import traceback
 from typing import Any
 
 FORMAT = 1
-CLEAR = "\x1b[2J\x1b[H"  # in the text itself, so that what was printed before and after is told apart
+# In the text itself, so that what was printed before and after is told apart. 02 is 2, and tells us that it waits.
+CLEAR, CLEAR_LATER = "\x1b[2J\x1b[H", "\x1b[02J\x1b[H"
 MOST = 64 * 1024 * 1024
 MOST_AT_ONCE = 16 * 1024 * 1024
 
@@ -68,7 +73,7 @@ class Record:
     def clear(self, wait: bool) -> None:
         """Take away what was shown and printed so far."""
         for stream in (sys.stdout, sys.stderr):
-            stream.write(CLEAR)
+            stream.write(CLEAR_LATER if wait else CLEAR)
             stream.flush()
         with self._lock:
             if self._has_shown:
@@ -79,7 +84,7 @@ class Record:
         """Write a message; return whether it was kept."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # what was printed before is seen before
-        line = _line(_bounded(message))
+        line = _line({**_bounded(message), "at": _printed()})
         try:
             if self._file < 0:
                 self._open()
@@ -117,6 +122,19 @@ class Record:
 
 def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, default=_plain, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _printed() -> dict[str, int | None]:
+    """Return how much there is of what goes before: the bytes in the file of each stream."""
+    sizes: dict[str, int | None] = {}
+    for number, stream in ((1, "stdout"), (2, "stderr")):
+        try:
+            found = os.fstat(number)
+        except OSError:  # the cell has closed it
+            sizes[stream] = None
+        else:
+            sizes[stream] = found.st_size if stat.S_ISREG(found.st_mode) else None
+    return sizes
 
 
 def _plain(value: Any) -> Any:

@@ -321,9 +321,10 @@ class Cluster:
         """Yield what a job prints and becomes, until it is over."""
         entry = await self.entry(reference)
         task = _task_of(reference, entry)
-        positions = {name: offsets.get(name, 0) for name in output.STREAMS}
+        positions: dict[str, int] = {}  # what is shown comes first: it says where it stands in the text
         if output.DISPLAY in offsets and entry.folder and await is_own(self._transport, entry.folder.path):
             positions[output.DISPLAY] = offsets[output.DISPLAY]
+        positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
         with self.tracker.listening(entry) as changed:
             self.watcher.wake()
             follow = output.follow(

@@ -125,7 +125,9 @@ async def _news(
         offsets[stream] = 0
     while offsets[stream] < size:
         try:
-            data = await transport.read(path, offsets[stream], _CHUNK)
+            # Of what is shown no more than was there when the text was looked at, which it stands in.
+            most = min(_CHUNK, size - offsets[stream]) if stream == DISPLAY else _CHUNK
+            data = await transport.read(path, offsets[stream], most)
         except (TransportError, FileNotFoundError) as error:
             if is_last and isinstance(error, LinkLost):
                 raise

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.errors import JobFailed, from_problem
-from jupyter_slurm.handles.card import Pane, as_html, as_text, duration, headline, sentences
+from jupyter_slurm.handles.card import Pane, as_html, as_text, duration, headline, output_as_html, sentences
+from jupyter_slurm.handles.displays import Shown
 from jupyter_slurm.handles.failure import failure
-from jupyter_slurm.handles.terminal import Screen
+from jupyter_slurm.handles.timeline import Timeline
 
 NASTY = st.sampled_from(["<img src=x onerror=alert(1)>", "\x1b]0;x\x07", "a\nb", "'\"><script>"]) | st.text(max_size=20)
 FIELDS = ("name", "reason", "reason_text", "next_step", "nodes", "partition", "state", "stdout", "label")
@@ -28,12 +29,15 @@ def test_nothing_becomes_markup(
 ) -> None:
     job = _job(**values, warnings=[log], error={"detail": log, "hint": log})
     job["finished"] = finished
-    screen = Screen(50)
-    screen.feed(log.encode("utf-8", "replace"))
-    panes = [Pane.of("stdout", screen, 1, values["stdout"], 50)]
+    timeline = Timeline(50, 50)
+    timeline.feed("stdout", 1, log.encode("utf-8", "replace"))
+    panes = timeline.blocks(50, values)[0]
+    assert not isinstance(panes, Shown)
     html = read_html(as_html(job, panes, trouble=log))
     assert html.tags <= {"div", "b", "span", "pre"}
     assert html.attributes <= {"class", "style", "title"}
+    html = read_html(output_as_html(panes))
+    assert html.tags <= {"div", "pre", "span"}
     text = as_text(job, panes, trouble=log)
     assert "\x1b" not in text
     assert "\n" not in headline(job)
@@ -41,9 +45,9 @@ def test_nothing_becomes_markup(
 
 
 def test_a_pane_keeps_the_end_and_says_where_the_rest_is() -> None:
-    screen = Screen(10_000)
-    screen.feed(b"".join(b"line %d\n" % i for i in range(500)))
-    pane = Pane.of("stdout", screen, 0, "/somewhere/stdout", 50)
+    timeline = Timeline(10_000, 50)
+    timeline.feed("stdout", 0, b"".join(b"line %d\n" % i for i in range(500)))
+    (pane,) = timeline.blocks(50, {"stdout": "/somewhere/stdout"})[0]
     assert len(pane.text) <= 50
     assert pane.text.startswith("line ")
     assert pane.text.endswith("line 499\n")

@@ -21,33 +21,47 @@ def _until(path: Path) -> str:
     return f"import os, time\nwhile not os.path.exists({str(path)!r}): time.sleep(0.05)\n"
 
 
-def test_value_html_and_figure_come_as_they_are_made(
+def _in_order(outputs: list[dict[str, Any]]) -> list[str]:
+    """Return what is under a cell below its job: of text that itself, of other things what they are."""
+    return [
+        next((kind for kind in ("image/png",) if kind in bundle), "")
+        or ("text/html" if "jupyter-slurm-output" not in bundle["text/html"] else bundle["text/plain"])
+        for bundle in outputs
+    ]
+
+
+def test_text_html_and_figure_come_as_they_are_made_in_their_order(
     kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
 ) -> None:
     shown, drawn = gate("shown"), gate("drawn")
     cell = kernel.begin(
         f"%%sbatch as=rich python={sys.executable}\nfrom IPython.display import HTML\nprint('text')\ndisplay(HTML('<b>bold</b>'))\n"
-        f"{_until(shown)}import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
+        f"{_until(shown)}print('then')\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
+        f"import sys\nprint('between')\nprint('warned', file=sys.stderr)\n"
         f"{_until(drawn)}import pandas as pd\npd.DataFrame({{'epoch': [1, 2]}})"
     )
     display = kernel.end(cell).display
     wait_for(lambda: len(kernel.outputs(cell)) == 1, "the HTML, while the job runs")
     assert kernel.outputs(cell)[0]["text/html"] == "<b>bold</b>"
-    assert "RUNNING" in kernel.text(display)
+    wait_for(lambda: "RUNNING" in kernel.text(display), "its state")
     shown.touch()
-    wait_for(lambda: len(kernel.outputs(cell)) == 2, "the figure, while the job runs")
-    picture = base64.b64decode(kernel.outputs(cell)[1]["image/png"])
+    order = ["text/html", "then", "image/png", "between\n-- stderr --\nwarned"]
+    wait_for(lambda: _in_order(kernel.outputs(cell)) == order, "text and figure, while the job runs")
+    picture = base64.b64decode(kernel.outputs(cell)[2]["image/png"])
     assert picture.startswith(b"\x89PNG")
     drawn.touch()
     kernel.ok("rich.wait()")
-    assert "<th>epoch</th>" in kernel.outputs(cell)[2]["text/html"]
-    assert kernel.value("rich.stdout") == "text\n"
+    order.append("text/html")
+    assert _in_order(kernel.outputs(cell)) == order
+    assert "<th>epoch</th>" in kernel.outputs(cell)[4]["text/html"]
+    assert kernel.text(display).endswith("\ntext")
+    assert kernel.value("rich.stdout") == "text\nthen\nbetween\n"
     assert "bold" not in kernel.text(display)
     kernel.restart()
     again = kernel.begin(f"import jupyter_slurm\njupyter_slurm.job({_key(kernel)!r})")
     kernel.end(again)
-    wait_for(lambda: len(kernel.outputs(again)) == 3, "all of it after a restart of the kernel")
-    assert base64.b64decode(kernel.outputs(again)[1]["image/png"]) == picture
+    wait_for(lambda: _in_order(kernel.outputs(again)) == order, "all of it after a restart of the kernel")
+    assert base64.b64decode(kernel.outputs(again)[2]["image/png"]) == picture
 
 
 def _key(kernel: Any) -> str:
@@ -59,7 +73,8 @@ def test_an_animation_takes_one_place_and_updates_go_where_they_belong(kernel: A
         f"%%sbatch wait python={sys.executable}\nfrom IPython.display import HTML, clear_output\n"
         "display(HTML('gone'))\nclear_output()\nlast = display(HTML('0%'), display_id=True)\n"
         "for i in range(5):\n    last.update(HTML(f'{i}%'))\nprint('before')\n"
-        "for i in range(5):\n    clear_output(wait=True)\n    print('step', i)\n    display(HTML(f'frame {i}'))"
+        "for i in range(5):\n    clear_output(wait=True)\n    print('step', i)\n    display(HTML(f'frame {i}'))\n"
+        "clear_output(wait=True)"  # and nothing comes: it stays
     )
     display = kernel.end(cell).display
     assert [bundle["text/html"] for bundle in kernel.outputs(cell)] == ["frame 4"]
@@ -131,7 +146,8 @@ def test_python_without_ipython_shows_what_it_can(kernel: Any) -> None:
     )
     kernel.end(cell)
     assert kernel.value("(bare.state, bare.stdout)") == "('COMPLETED', '42\\n')"
-    assert [bundle["text/html"] for bundle in kernel.outputs(cell)] == ["<b>bare</b>"]
+    rich, text = kernel.outputs(cell)
+    assert (rich["text/html"], text["text/plain"]) == ("<b>bare</b>", "42")
 
 
 def test_magics_run_on_the_node_and_colours_come_through(kernel: Any) -> None:
