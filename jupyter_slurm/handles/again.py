@@ -111,6 +111,7 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
         script_name=None if is_python else record["script"],
         values=Same(record["values"]) if record.get("values") else None,
         resume=record.get("resume"),
+        launcher=record.get("launcher"),
         again=record["key"],
         cwd=record.get("cwd"),
     )

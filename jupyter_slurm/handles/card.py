@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.domain.endings import SIGNALS
+from jupyter_slurm.domain.ranks import explain_ranks
 from jupyter_slurm.handles.held import held_facts, held_notes
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import plain, printable, to_html
@@ -149,6 +150,8 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
     if reason and data.get("state") != "COMPLETED" and reason != "None":
         # The words of what is over tell its end, the reason may be why it waited.
         said.append(str(words if is_finished(data) and words else f"{reason}: {words}" if words else reason))
+    if data.get("state") in ("FAILED", "OUT_OF_MEMORY"):
+        said.append(explain_ranks(data.get("ranks")))
     if data.get("state") not in ("RUNNING", "COMPLETED"):
         said.append(advice(data, printed=printed))
     error, submitting = data.get("error") or {}, data.get("state") == "SUBMITTING"

@@ -57,6 +57,8 @@ class Submission:
         Where sbatch runs; by default the working directory of this process.
     resume : int or None
         How often a Python cell begins anew at most after preemption, time limit or node failure; None: not at all.
+    launcher : str or None
+        What runs a Python cell once for each task of the job: ``srun``, ``torchrun``, ``mpi``; None: it runs once.
     """
 
     kind: str
@@ -73,6 +75,7 @@ class Submission:
     again: str | None = None
     cwd: str | None = None
     resume: int | None = None
+    launcher: str | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
@@ -92,6 +95,7 @@ class Submission:
             "default_python": self.default_python if self.env else None,
             "again": self.again,
             "resume": self.resume,
+            "launcher": self.launcher,
         }
         around = context(cluster)
         if self.cwd is not None and not cluster.is_remote:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.domain.ranks import Labelled
 from jupyter_slurm.errors import JobOutputMissing, SlurmError
 from jupyter_slurm.handles.progress import told
 from jupyter_slurm.handles.table import CommandText
@@ -15,6 +17,7 @@ __all__ = ["Written"]
 
 _PIECE = 1_048_576  # bytes asked for at once
 _TAIL = 8_388_608  # bytes looked at, at most, for the last lines
+_TAIL_OF_RANK = 1_048_576  # bytes of all ranks looked at, for those of one
 _LOG_LINES = 20
 _OF_TASK = {"stdout": "job[N].stdout", "stderr": "job[N].stderr", "values": "job[N].outputs"}
 
@@ -64,13 +67,28 @@ class Written:
             content[done : done + len(piece)], done = piece, done + len(piece)
         return content
 
-    def log(self, streams: Sequence[str] = ("stderr", "stdout")) -> tuple[str, str | None]:
-        """Return the end of the first stream that has anything, and which one that is."""
+    def log(
+        self, streams: Sequence[str] = ("stderr", "stdout"), ranks: Mapping[str, Any] | None = None
+    ) -> tuple[str, str | None]:
+        """Return the end of the first stream that has anything, and which one that is; of ranks, the first to fail."""
+        rank = ranks["first"]["rank"] if ranks else None
         for stream in streams:
             with contextlib.suppress(SlurmError):
-                if (text := self.tail(_LOG_LINES, stream)).strip():
+                text = self.tail(_LOG_LINES, stream) if rank is None else self._of_rank(rank, stream)
+                if text.strip():
                     return text, stream
-        return "", None
+        return self.log(streams) if ranks else ("", None)
+
+    def _of_rank(self, rank: int, stream: str) -> str:
+        """Return the last lines of one rank."""
+        _, size = self._ask(stream, 0, 0)
+        length, labelled, screen = min(size, _TAIL_OF_RANK), Labelled(), Screen(_TAIL_OF_RANK)
+        for piece in self._pieces(stream, size - length, length):
+            for who, data in labelled.feed(piece):
+                if who == rank:
+                    screen.feed(data)
+        lines = plain(screen.text()).removesuffix("\n").split("\n")
+        return "\n".join(f"[{rank}] {line}" for line in lines[-_LOG_LINES:]) if screen else ""
 
     def _ask(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
         if stream not in _OF_TASK:

@@ -21,6 +21,7 @@ from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
 from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
+from jupyter_slurm.magics.launching import hint_at_launchers, launcher_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
@@ -43,7 +44,7 @@ FILE_WORDS = {
 }
 """Our words of ``%sbatch``, and whether each takes a value."""
 
-CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "resume": None}
+CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "resume": None, "launcher": True}
 """Our words of ``%%sbatch``."""
 
 _RESTARTS = 20  # of `resume` without a number
@@ -82,10 +83,13 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     header_options(cell)  # a quote left open is refused here, not by the node
     if kind == "script" and "python" in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
-    if kind == "script" and (both := [word for word in ("in", "out", "resume") if word in parsed.words]):
-        hint = "--requeue and --open-mode=append do it." if both == ["resume"] else "Give it arguments: -- {x}"
+    if kind == "script" and (both := [word for word in ("in", "out", "resume", "launcher") if word in parsed.words]):
+        hints = {"resume": "--requeue and --open-mode=append do it.", "launcher": "Say srun, or torchrun, in it."}
+        hint = hints.get(both[0], "Give it arguments: -- {x}")
         raise UsageError(f"{both[0]} is for Python cells; this one is a script.", hint=hint)
     _warn_of_ignored(cell, kind)
+    if kind == "python" and "launcher" not in parsed.words:
+        hint_at_launchers(parsed, cell, table)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     submission = Submission(
         kind,
@@ -98,6 +102,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         values=parcel_of(parsed, namespace),
         sweep=_sweep(parsed, namespace),
         resume=_restarts(parsed) if "resume" in parsed.words else None,
+        launcher=launcher_of(parsed),
     )
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 

@@ -22,6 +22,9 @@ Words (ours have no dashes, Slurm's have):
     out=y         bring variables back, with `wait` or job.wait(); job.result() and job.outputs give them, too
     resume        begin a Python cell anew after preemption, time limit, node failure, at most 20 times (resume=50: 50);
                   in it, interrupted() and checkpoint_dir() of the module jupyter_slurm_job
+    launcher=srun run a Python cell once for each task (-N 2 --ntasks-per-node 4) with RANK, WORLD_SIZE, LOCAL_RANK,
+                  MASTER_ADDR, MASTER_PORT … set; `[RANK] ` begins each line. launcher=torchrun: torchrun on each
+                  node, a process for each of its tasks, or GPUs. launcher=mpi: srun with the cluster's support of MPI
     python=PATH   the Python of the node that runs a Python cell
     env=NAME      the environment of the job: a name of the profile ([env.NAME]), or the folder of a venv or of conda
     sweep=lr:1e-4,1e-3;gamma:0.9,1

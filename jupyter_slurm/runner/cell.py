@@ -90,13 +90,13 @@ class Place:
         except OSError:
             pass
 
-    def end(self, exit_code: int) -> None:
-        """Write the end marker, in one step."""
+    def end(self, exit_code: int, **more: Any) -> None:
+        """Write the end marker, in one step, with more in it where there is more to tell."""
         path = os.path.join(self.folder, f"end{self.suffix}.json")
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-        end = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code, "time": time.time()}
-        end["restarts"] = restart
-        end["used"] = used()
+        end: dict[str, Any] = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code}
+        end.update(time=time.time(), restarts=restart)
+        end.update({"used": used(), **more})
         try:
             self.write(path + ".tmp", json.dumps(end))
             os.replace(path + ".tmp", path)

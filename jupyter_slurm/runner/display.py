@@ -80,6 +80,11 @@ class Record:
                 self._append({"type": "clear", "wait": wait})
                 self._has_shown = False
 
+    def relay(self, message: dict[str, Any]) -> None:
+        """Keep a message of the record of another process."""
+        with self._lock:
+            self._append(message)
+
     def _append(self, message: dict[str, Any]) -> bool:
         """Write a message; return whether it was kept."""
         for stream in (sys.stdout, sys.stderr):

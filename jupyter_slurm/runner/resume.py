@@ -149,7 +149,8 @@ class Run:
         shutil.copyfile(cell_path()[: -len("cell.py")] + "job.py", os.path.join(library, "jupyter_slurm_job.py"))
         paths = [path for path in (os.environ.get("PYTHONPATH"), library) if path]
         env = {**os.environ, "JUPYTER_SLURM_RESUME_DIR": self.folder, "PYTHONPATH": os.pathsep.join(paths)}
-        argv = [sys.executable, "-u", cell_path(), self.place.folder, *args]
+        started = "launch.py" if self.place.job.get("launcher") else "cell.py"
+        argv = [sys.executable, "-u", cell_path()[: -len("cell.py")] + started, self.place.folder, *args]
         child = subprocess.Popen(argv, env=env)
         self._tell_end("cell", child)
 

@@ -9,8 +9,22 @@ from importlib import resources
 
 __all__ = ["RUNNER", "cluster_id", "read_about", "runner_digest", "shipped"]
 
-RUNNER = ("cell.py", "resume.py", "hold.py", "step.py", "display.py", "job.py", "shell.py", "sweep.py", "values.py")
-"""The files of the runner; a job starts one of the first three, and they find the others beside themselves."""
+RUNNER = (
+    "cell.py",
+    "resume.py",
+    "launch.py",
+    "hold.py",
+    "step.py",
+    "rank.py",
+    "torchrun.py",
+    "display.py",
+    "frames.py",
+    "job.py",
+    "shell.py",
+    "sweep.py",
+    "values.py",
+)
+"""The files of the runner; a job starts one of the first four, and they find the others beside themselves."""
 
 
 def cluster_id(slurm_conf: str | None) -> str:

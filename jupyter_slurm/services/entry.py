@@ -58,6 +58,8 @@ class Entry:
         Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
     number : str or None
         Of a step: ``12.0``, once it has begun.
+    ranks : dict or None
+        Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     known : bool
@@ -81,6 +83,7 @@ class Entry:
     signal: int | None = None
     state_since: float | None = None
     restarts: int = 0
+    ranks: dict[str, Any] | None = None
     known: bool = True
     unverified: bool = False
     number: str | None = None
@@ -165,6 +168,7 @@ class Entry:
             self.state, self.known, self.unknown_since = JobState(end["state"]), True, None
             self.exit_code, self.signal = end.get("exit_code"), end.get("signal")
             self.start_time, self.end_time = end.get("start_time"), end.get("end_time")
+            self.ranks = end.get("ranks")
             self.error = from_problem(end["error"]) if end.get("error") else None
         if end and self.id is not None:
             self.latest = JobRecord(
@@ -261,7 +265,7 @@ class Entry:
     def _begin_again(self, restarts: int) -> None:
         """Forget how an earlier run ended: the job was requeued."""
         self.restarts = restarts
-        self.start_time = self.end_time = self.exit_code = self.signal = None
+        self.start_time = self.end_time = self.exit_code = self.signal = self.ranks = None
         self.unverified = False
         if self.record is not None:
             self.record["end"] = None

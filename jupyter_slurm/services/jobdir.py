@@ -11,7 +11,7 @@
                                          submits the job has its lock (flock) until the answer of sbatch is known
     ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)
     ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
-    ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended
+    ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended, which rank failed first
     ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/values.py)
     ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/sweep.py); sweep.sh, sweep.script for scripts
     ROOT/CLUSTER/KEY/tasks.json          how the tasks of an array ended (services/tasks.py)

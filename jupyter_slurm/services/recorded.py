@@ -69,6 +69,7 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
         },
         "used": used or None,
         "resume": record.get("resume"),
+        "launcher": record.get("launcher"),
         "resubmitted_from": record.get("resubmitted_from"),
     }
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping, Sequence
 
 from jupyter_slurm.errors import OptionError
 
-__all__ = ["runner", "with_resume"]
+__all__ = ["with_resume"]
 
 _WARNING = 120  # seconds before the time limit, at most; Slurm may send the signal a minute earlier
 _SHORTEST = 10
-
-
-def runner(cell: str) -> str:
-    """Return the path of what a job starts in place of the runner for cells, beside which it lies."""
-    folder, name = posixpath.split(cell)
-    return posixpath.join(folder, name.removesuffix("cell.py") + "resume.py")
 
 
 def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
-from jupyter_slurm.services import resuming, sweeping
+from jupyter_slurm.services import launching, resuming, sweeping
 from jupyter_slurm.services.environments import Prepared, is_failure
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
@@ -137,7 +137,7 @@ def make_plan(
         interpreter = prepared.python if prepared else asked.get("python")
         if not interpreter:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        started = resuming.runner(runner) if python and asked.get("resume") else runner
+        started = launching.runner(runner, asked) if python else runner
         activation = prepared.environment.activation() if prepared else ""
         script = job_script([interpreter, "-u", started, job.path], header=asked["text"], environment=activation)
         name = "allocation" if holds else script_name(asked.get("label"), "cell.py")
@@ -191,8 +191,7 @@ def make_plan(
             "filename": asked.get("filename") or "<cell>",
             "python": interpreter,
         }
-        if asked.get("resume"):
-            record["resume"] = asked["resume"]
+        record |= {name: asked[name] for name in ("launcher", "resume") if asked.get(name)}
         if asked.get("values"):
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
     record |= sweep.record

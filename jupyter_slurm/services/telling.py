@@ -42,6 +42,8 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         # Before the first look at the queue, and where that tells none: what was asked for.
         "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
         "restarts": entry.restarts,
+        "launcher": record.get("launcher"),
+        "ranks": entry.ranks,
         "submit_time": entry.submit_time,
         "start_time": entry.start_time,
         "estimated_start": latest.start_time if latest and entry.state.is_pending else None,

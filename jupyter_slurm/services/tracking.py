@@ -20,6 +20,7 @@ from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.dependencies import note_blame
 from jupyter_slurm.services.entry import UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
+from jupyter_slurm.services.launching import ranks_of, read_ranks
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.telling import job_dict
@@ -157,7 +158,7 @@ class Tracker:
     async def finish(self, entry: Entry) -> None:
         """Write down how a job ended, where it stays, and tell it."""
         if entry.folder is not None and entry.record is not None:
-            latest = entry.latest
+            latest, entry.ranks = entry.latest, await read_ranks(self.client.transport, entry)
             entry.record["end"] = {
                 "state": entry.state.name,
                 "reason": latest.reason if latest else "",
@@ -168,6 +169,7 @@ class Tracker:
                 "nodes": latest.nodes if latest else None,
                 "partition": latest.partition if latest else None,
                 "components": entry.components(),
+                "ranks": entry.ranks,
                 "error": entry.error.to_problem() if entry.error else None,
             }
             if entry.tasks:
@@ -289,7 +291,7 @@ class Tracker:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        entry.restarts = restarts
+        entry.restarts, entry.ranks = restarts, ranks_of(marker)
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         if code and marker.get("with_allocation"):
             entry.error = JobError("Its allocation ended.", hint="%salloc asks for another one.")

@@ -1,0 +1,53 @@
+"""Output of several ranks in one stream, as the runner labels it (``jupyter_slurm/runner/frames.py``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+__all__ = ["LAUNCHERS", "Labelled", "explain_ranks", "several_tasks"]
+
+LAUNCHERS = ("srun", "torchrun", "mpi")
+"""What can run a Python cell once for each task of its job."""
+
+_PIECE = re.compile(rb"(?:\x1b\[K)?(?:\[(\d{1,7})\] )?([^\n\r]*[\n\r])")
+_LONGEST = 1 << 20  # bytes without an end that are waited for
+
+
+class Labelled:
+    """Takes a stream apart, piece by piece as it comes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[int | None, bytes]]:
+        """Yield what each rank printed, in order and without labels; of None: what somebody else printed."""
+        data = self._rest + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if not end and len(data) > _LONGEST:
+            end = len(data)
+        self._rest = data[end:]
+        found = _PIECE.finditer(data, 0, end)
+        for rank, pieces in groupby(found, lambda piece: piece[1]):
+            yield None if rank is None else int(rank), b"".join(piece[2] for piece in pieces)
+
+
+def several_tasks(options: Mapping[str, str | None]) -> bool:
+    """Tell whether options of sbatch, by their long names, ask for more than one task or node."""
+    counts = [options.get(name) or "" for name in ("ntasks", "ntasks-per-node", "nodes")]
+    return any((first := re.match(r"\d{1,9}", count)) is not None and int(first[0]) > 1 for count in counts)
+
+
+def explain_ranks(told: Mapping[str, Any] | None) -> str:
+    """Say which rank of a job failed first, from what the runner told; empty where none did."""
+    if not told:
+        return ""
+    first = told["first"]
+    code, node = int(first["exit_code"]), first.get("node")
+    how = f"exit code {code}" if code <= 128 else f"it was ended by signal {code - 128}"
+    also, ended = int(told.get("also") or 0), int(told.get("ended") or 0)
+    more = [f"{also} more failed too"] if also else []
+    more += [f"{ended} {'was' if ended == 1 else 'were'} ended with it"] if ended else []
+    return f"Rank {first['rank']}{f' on {node}' if node else ''} failed first ({how}){'; '.join(['', *more])}."

@@ -1,0 +1,41 @@
+"""``launcher=``: a Python cell that runs once for each task of its job."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+
+from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
+from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["hint_at_launchers", "launcher_of"]
+
+_told: set[str] = set()
+
+
+def launcher_of(parsed: MagicLine) -> str | None:
+    """Return what runs the ranks of the cell; None where it runs once.
+
+    Raises
+    ------
+    UsageError
+        There is no such launcher.
+    """
+    name = parsed.words.get("launcher")
+    if name is None or name in LAUNCHERS:
+        return name
+    near = difflib.get_close_matches(name, LAUNCHERS, n=1)
+    hint = f"Did you mean launcher={near[0]}?" if near else f"There are: {', '.join(LAUNCHERS)}."
+    raise UsageError(f"launcher={name}: there is no such launcher.", hint=hint)
+
+
+def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
+    """Say, once in a kernel, that a Python cell with several tasks runs once, and what runs it in each."""
+    options = [*table.split(header_options(cell)).options, *parsed.parsed.options]
+    if "launcher" in _told or not several_tasks({option.name: option.value for option in options}):
+        return
+    _told.add("launcher")
+    sys.stderr.write("This cell runs once, on the first node; launcher=srun runs it in each task (see %%sbatch?).\n")

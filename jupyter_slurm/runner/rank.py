@@ -1,0 +1,193 @@
+"""One rank of a Python cell: ``python -u rank.py JOBDIR [args]``, started by srun or torchrun for ``launch.py``.
+
+This process reads what the cell prints and shows, and sends it in frames (``frames.py``) to its own standard output;
+the cell runs in a child, so that nothing is lost of one that is killed. Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+_UNFINISHED = 0.2  # seconds after which a line without an end is shown
+_LAST_WORDS = 1.0  # seconds in which ranks that fail together can say so, before the first one's end ends the others
+_PIECE = 65536
+_PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # Slurm sends them to the child as well
+
+
+def load_cell() -> Any:
+    """Load the runner of cells: it lies beside this file, under the same prefix."""
+    spec = importlib.util.spec_from_file_location("jupyter_slurm_cell", __file__[: -len("rank.py")] + "cell.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = writes
+    return module
+
+
+def set_variables(env: Any) -> None:
+    """Set what ``torch.distributed`` (``env://``) and others read, where nobody has: torchrun does, srun does not."""
+    if "RANK" in env:
+        return
+    env["RANK"] = env.get("SLURM_PROCID", "0")
+    env["WORLD_SIZE"] = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS") or "1"
+    env["LOCAL_RANK"] = env.get("SLURM_LOCALID", "0")
+    node = int(env.get("SLURM_NODEID") or 0)
+    env["LOCAL_WORLD_SIZE"] = str(tasks_per_node(env.get("SLURM_STEP_TASKS_PER_NODE") or "1")[node])
+    if not env.get("MASTER_ADDR"):
+        env["MASTER_ADDR"] = env.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
+
+
+def tasks_per_node(text: str) -> list[int]:
+    """Return what ``4(x2),1`` stands for: the tasks of each node."""
+    counts = []
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+        counts += [int(count)] * int(times or 1)
+    return counts
+
+
+def record_of(cell: Any, place: Any, sink: int) -> Any:
+    """Return a record of what the cell shows that writes into a pipe."""
+    display = cell.beside("display")
+
+    class Piped(display.Record):  # type: ignore[name-defined, misc, unused-ignore]
+        def _open(self) -> None:
+            self._file = sink
+
+    return Piped(os.path.join(place.folder, "display.jsonl"), place.job_id, 0)
+
+
+def run_cell(cell: Any, place: Any, args: list[str], rank: int, sink: int) -> int:
+    """Run the cell as this rank; its values are those of rank 0."""
+    place.display = lambda: record_of(cell, place, sink)
+    if rank:
+        place.note = lambda: None
+        if place.job.get("values"):
+            place.job["values"] = {**place.job["values"], "out": []}
+    place.offer()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = int(cell.run_cell(place, args))
+    except SystemExit as stop:
+        code = cell.exit_code(stop)
+    if not code and not rank and place.job["launcher"] == "mpi":
+        check_mpi(int(os.environ["WORLD_SIZE"]))
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return code & 0xFF
+
+
+def check_mpi(ranks: int) -> None:
+    """Say so where an MPI that does not understand this Slurm took each rank for the only one."""
+    mpi: Any = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() < ranks:
+        sys.stderr.write(
+            f"Warning: MPI of {sys.executable} sees {mpi.COMM_WORLD.Get_size()} of {ranks} ranks: it does not speak "
+            "what this Slurm offers. `srun --mpi=list` shows that, SLURM_MPI_TYPE=NAME in the environment chooses.\n"
+        )
+
+
+class Pump:
+    """Sends what the child prints, until it is over."""
+
+    def __init__(self, sender: Any, pipes: dict[int, bytes], child: int) -> None:
+        self._sender, self._pipes, self._child = sender, pipes, child
+        self._wake, wake = os.pipe()
+        for end in (self._wake, wake, *pipes):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in _PASSED_ON:
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _end(self, *_: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._child, signal.SIGTERM)  # torchrun ends its own child only, and that is us
+
+    def run(self) -> tuple[int, Any]:
+        """Return the exit code that a shell would see, and what the child has used (resource(3))."""
+        while True:
+            pid, status, used = os.wait4(self._child, os.WNOHANG)
+            if pid:
+                break
+            ready, _, _ = select.select([self._wake, *self._pipes], [], [], self._patience())
+            if not ready:
+                self._sender.show()
+            for end, stream in list(self._pipes.items()):  # what was printed goes before what was shown
+                if end in ready:
+                    self._read(end, stream)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, 4096)
+        for end, stream in list(self._pipes.items()):  # to its end, unless somebody it left behind has it open
+            while self._read(end, stream):
+                pass
+        return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), used
+
+    def _patience(self) -> float | None:
+        return _UNFINISHED if self._sender.is_waiting else None
+
+    def _read(self, end: int, stream: bytes) -> bool:
+        try:
+            data = os.read(end, _PIECE)
+        except BlockingIOError:
+            return False
+        if not data:
+            del self._pipes[end]
+            return False
+        self._sender.feed(stream, data)
+        return True
+
+
+def write_all(data: bytes) -> None:
+    """Write to the standard output of this process; at the end of who reads it there is nobody to tell."""
+    view = memoryview(data)
+    with contextlib.suppress(BrokenPipeError):
+        while view:
+            view = view[os.write(1, view) :]
+
+
+def main() -> int:
+    """Run the cell in a child, and send what it prints."""
+    cell = load_cell()
+    place = cell.Place(sys.argv[1])
+    set_variables(os.environ)
+    rank = int(os.environ["RANK"])
+    ends = {stream: os.pipe() for stream in (b"o", b"e", b"d")}
+    child = os.fork()
+    if not child:
+        for stream, number in ((b"o", 1), (b"e", 2)):
+            os.dup2(ends[stream][1], number)
+        for stream, pair in ends.items():
+            for end in pair if stream != b"d" else pair[:1]:
+                os.close(end)
+        return run_cell(cell, place, sys.argv[2:], rank, ends[b"d"][1])
+    for pair in ends.values():
+        os.close(pair[1])
+    sender = cell.beside("frames").Sender(rank, write_all)
+    code, used = Pump(sender, {pair[0]: stream for stream, pair in ends.items()}, child).run()
+    told = {"exit_code": code, "node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename}
+    told["ranks"] = int(os.environ["WORLD_SIZE"])
+    sender.end({**told, "cpu": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024})
+    if code:
+        time.sleep(_LAST_WORDS)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Run a Python cell by torchrun on one node: ``python -u torchrun.py JOBDIR [args]``, once a node, for ``launch.py``.
+
+Each process that torchrun starts is a rank (``rank.py``): as many as the job has tasks on the node, or as the node has
+GPUs where that is one. Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any
+
+
+def processes(env: Any) -> int:
+    """Return how many ranks this node has: its tasks (``4(x2),1`` stands for those of three nodes), or its GPUs."""
+    tasks: list[int] = []
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", env.get("JUPYTER_SLURM_TASKS_PER_NODE", "")):
+        tasks += [int(count)] * int(times or 1)
+    node, gpus = int(env.get("SLURM_NODEID") or 0), env.get("SLURM_GPUS_ON_NODE") or ""
+    asked = tasks[node] if node < len(tasks) else 1
+    return asked if asked > 1 or not gpus.isdigit() else max(1, int(gpus))
+
+
+def command(env: Any, args: list[str]) -> list[str]:
+    """Return the command line of torchrun, with underscores in its options: all versions know them."""
+    where = env.get("MASTER_ADDR") or env.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
+    options = {
+        "nnodes": env.get("SLURM_NNODES", "1"),
+        "node_rank": env.get("SLURM_NODEID", "0"),
+        "nproc_per_node": processes(env),
+        "master_addr": where,
+        "master_port": env["MASTER_PORT"],
+    }
+    script = __file__[: -len("torchrun.py")] + "rank.py"
+    said = [f"--{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-u", "-m", "torch.distributed.run", *said, script, *args]
+
+
+if __name__ == "__main__":
+    argv = command(os.environ, sys.argv[1:])
+    os.execv(argv[0], argv)  # noqa: S606 - Python itself

@@ -1,0 +1,46 @@
+"""Python cells that run once for each task of their job: what starts them, and how their ranks ended."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["ranks_of", "read_ranks", "runner"]
+
+_MOST = 1_000_000
+
+
+def runner(cell: str, asked: Mapping[str, Any]) -> str:
+    """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
+    folder, name = posixpath.split(cell)
+    chosen = "resume.py" if asked.get("resume") else "launch.py" if asked.get("launcher") else "cell.py"
+    return posixpath.join(folder, name.removesuffix("cell.py") + chosen)
+
+
+async def read_ranks(transport: Transport, entry: Entry) -> dict[str, Any] | None:
+    """Return which rank of a cell failed first, as its runner left it (``runner/launch.py``); None where none did."""
+    if entry.ranks or entry.folder is None or entry.state.name == "COMPLETED":
+        return entry.ranks
+    if not (entry.record or {}).get("launcher") or entry.is_array:
+        return None
+    try:
+        return ranks_of(json.loads(await transport.read(entry.folder.end_marker(None), 0, _MOST)))
+    except (FileNotFoundError, TransportError, ValueError, RecursionError):
+        return None
+
+
+def ranks_of(marker: Any) -> dict[str, Any] | None:
+    """Return what an end marker says of the ranks; None where that is nothing, or nothing that we know."""
+    try:
+        told = marker["ranks"]
+        first = {"rank": int(told["first"]["rank"]), "node": str(told["first"]["node"])}
+        first["exit_code"] = int(told["first"]["exit_code"])
+        return {"first": first, "also": int(told["also"]), "ended": int(told["ended"])}
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,146 @@
+"""Python cells that run once for each task of their job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+WaitFor = Callable[..., Any]
+
+GRID = "-p devwork -N 2 --ntasks-per-node 2 --mem-per-cpu 100M"
+
+
+def test_each_task_is_a_rank_with_its_variables_values_and_label(kernel: Any) -> None:
+    kernel.ok("rate = 0.5")
+    ran = kernel.ok(
+        f"%%sbatch {GRID} launcher=srun wait in=rate out=total as=grid -- 'an argument'\n"
+        "import json, os, socket, sys\n"
+        "names = ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT', 'SLURMD_NODENAME')\n"
+        "print(json.dumps({name: os.environ[name] for name in names}), sys.argv[1])\n"
+        "rank = int(os.environ['RANK'])\n"
+        "total = rate + rank\n"
+        "with socket.socket() as way:\n"  # ranks meet there, as torch.distributed does
+        "    there = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n"
+        "    if rank == 0:\n"
+        "        way.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); way.bind(('', there[1])); way.listen()\n"
+        "        for _ in range(3): way.accept()[0].close()\n"
+        "    else:\n"
+        "        import time\n"
+        "        while way.connect_ex(there): way.close(); time.sleep(0.1); way = socket.socket()\n"
+    )
+    lines = sorted(kernel.value("grid.stdout").splitlines())
+    found = [json.loads(re.sub(r"^\[\d\] | an argument$", "", line)) for line in lines]
+    assert [line[:4] for line in lines] == ["[0] ", "[1] ", "[2] ", "[3] "]
+    assert all(line.endswith(" an argument") for line in lines)
+    assert [(one["RANK"], one["LOCAL_RANK"]) for one in found] == [("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")]
+    assert {(one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in found} == {("4", "2")}
+    assert len({one["MASTER_PORT"] for one in found}) == len({one["MASTER_ADDR"] for one in found}) == 1
+    assert found[0]["SLURMD_NODENAME"] == found[1]["SLURMD_NODENAME"] != found[2]["SLURMD_NODENAME"]
+    assert kernel.value("total") == "0.5"  # of rank 0
+    assert "COMPLETED" in kernel.text(ran.display)
+
+
+def test_a_rank_that_fails_ends_the_others_and_is_named(kernel: Any) -> None:
+    ran = kernel.run(
+        f"%%sbatch {GRID} launcher=srun wait as=bad\n"
+        "import os, time\nrank = int(os.environ['RANK'])\nprint('begin', flush=True)\n"
+        "if rank == 2:\n    raise ValueError('of rank 2')\n"
+        "time.sleep(600)\n"
+    )
+    assert ran.error == "JobFailed"
+    assert "FAILED" in ran.traceback
+    assert re.search(r"Rank 2 on c4aiscw\d failed first \(exit code 1\); 3 were ended with it\.", ran.traceback)
+    assert "[2] ValueError: of rank 2" in ran.traceback
+    assert "STEP" not in ran.traceback  # what srun says of the others is no news
+    assert kernel.value("bad.exit_code") == "1"
+    assert sorted(kernel.value("bad.stdout").splitlines()) == [f"[{rank}] begin" for rank in range(4)]
+
+
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_figures_and_progress_bars_of_all_ranks(kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
+    go = gate("go")
+    cell = (
+        "import os, pathlib, sys, time\nfrom IPython.display import HTML, display\nrank = int(os.environ['RANK'])\n"
+        "for step in range(20):\n    sys.stderr.write(f'\\r{step + 1}/20'); time.sleep(0.01)\n"
+        f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)\n"
+        "shown = display(HTML(f'<i>first of {rank}</i>'), display_id='same')\n"
+        "shown.update(HTML(f'<i>figure of {rank}</i>'))\n"
+        "print('done', end='')\n"
+    )
+    request = kernel.begin(f"%%sbatch -p devwork -n 3 --mem-per-cpu 100M launcher=srun as=bars\n{cell}")
+    shown = kernel.end(request).display
+    wait_for(lambda: "20/20" in kernel.text(shown), "the bar, before its line has an end")
+    go.touch()
+    kernel.ok("bars.wait()")
+    assert kernel.value("bars.stderr.count(chr(10))") == "3"  # one line each
+    assert sorted(kernel.value("bars.tail(3)").splitlines()) == ["[0] done", "[1] done", "[2] done"]
+    outputs = [bundle.get("text/html", "") for bundle in kernel.outputs(request)]
+    assert sorted(html for html in outputs if "figure" in html) == [f"<i>figure of {rank}</i>" for rank in range(3)]
+    for rank in range(3):
+        assert outputs.index(f"<b>rank {rank}</b>") + 1 == outputs.index(f"<i>figure of {rank}</i>")
+
+
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_mpi_has_the_ranks_of_slurm(kernel: Any, unavailable: Callable[[str], None]) -> None:
+    if not Path("/usr/lib/python3/dist-packages/mpi4py").exists():
+        unavailable("Debian's mpi4py is not installed")
+    kernel.ok(
+        "%%sbatch -p devwork -n 3 --mem-per-cpu 200M launcher=mpi wait as=mpi python=/usr/bin/python3\n"
+        "import os\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
+        "assert world.Get_rank() == int(os.environ['RANK'])\n"
+        "print(world.allreduce(world.Get_rank()), 'of', world.Get_size())\n"
+    )
+    assert sorted(kernel.value("mpi.stdout").splitlines()) == [f"[{rank}] 3 of 3" for rank in range(3)]
+
+
+# What torchrun does with its options, as far as the command line and the variables go: torch itself takes gigabytes.
+TORCHRUN = """
+import argparse, os, subprocess, sys
+said = argparse.ArgumentParser()
+for name in ("nnodes", "node_rank", "nproc_per_node", "master_port"):
+    said.add_argument("--" + name, type=int)
+said.add_argument("--master_addr")
+said.add_argument("script", nargs=argparse.REMAINDER)
+said = said.parse_args()
+count, running = said.nproc_per_node, []
+for local in range(count):
+    env = {"RANK": said.node_rank * count + local, "LOCAL_RANK": local, "WORLD_SIZE": said.nnodes * count}
+    env |= {"LOCAL_WORLD_SIZE": count, "MASTER_ADDR": said.master_addr, "MASTER_PORT": said.master_port}
+    env = {**os.environ, **{name: str(value) for name, value in env.items()}}
+    running.append(subprocess.Popen([sys.executable, "-u", *said.script], env=env))
+sys.exit(max(process.wait() for process in running))
+"""
+
+
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_torchrun_has_a_process_for_each_gpu_of_each_node(kernel: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "torch" / "distributed"
+    folder.mkdir(parents=True)
+    tmp_path.chmod(0o755)
+    for place in (folder.parent, folder):
+        (place / "__init__.py").touch()
+    (folder / "run.py").write_text(TORCHRUN)
+    kernel.ok(
+        f"%%sbatch -p arandu --gpus 3 -c 2 launcher=torchrun wait as=gpus --export=ALL,PYTHONPATH={tmp_path}\n"
+        "import os\nprint(*(os.environ[name] for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'CUDA_VISIBLE_DEVICES')))\n"
+        "print(len(os.sched_getaffinity(0)) > 0)\n"
+    )
+    lines = sorted(kernel.value("gpus.stdout").splitlines())
+    assert [line for line in lines if "True" not in line] == [f"[{rank}] {rank} 3 {rank} 0,1,2" for rank in range(3)]
+    kernel.ok(
+        f"%%sbatch {GRID} launcher=torchrun as=tasks --export=ALL,PYTHONPATH={tmp_path}\n"
+        "import os\nprint(*(os.environ[name] for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK')))\n"
+    )
+    missing = kernel.run(f"%%sbatch {GRID} launcher=torchrun wait python=/usr/bin/python3\nprint(1)\n")
+    assert missing.error == "JobFailed"
+    assert re.search("/usr/bin/python3 on .* has no torch, .* python=PATH or env=NAME chooses one", missing.traceback)
+    assert "exit code 1" in missing.traceback
+    lines = sorted(kernel.value("tasks.wait().stdout").splitlines())
+    assert lines == [f"[{rank}] {rank} 4 {rank % 2}" for rank in range(4)]
