@@ -29,6 +29,7 @@ _EXITED = re.compile(rb"^srun: error: (\S+): tasks? (\d+)\S*: Exited with exit c
 _OF_THE_END = re.compile(
     rb"^(srun|slurmstepd)[^ ]*: (error: .*task.*: |.*Terminating |.*CANCELLED AT|.*Force Terminated)"
 )
+_OF_TORCHRUN = re.compile(b"")  # pages about the rank that failed, which has said it
 # What a person may have set for srun itself, and would break what is read here; and what one task would be bound to.
 _PLUMBING = ("LABELIO", "UNBUFFEREDIO", "STDOUTMODE", "STDERRMODE", "STDINMODE", "KILL_BAD_EXIT", "WAIT", "EXPORT_ENV")
 _OF_A_TASK = ("CPUS_PER_TASK", "GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU", "GPU_BIND", "TRES_BIND")
@@ -179,10 +180,10 @@ def write_to(stream: bytes, data: bytes) -> None:
 class Srun:
     """The process that starts the ranks, and what comes through it."""
 
-    def __init__(self, argv: list[str], env: dict[str, str], ranks: Ranks) -> None:
+    def __init__(self, argv: list[str], env: dict[str, str], ranks: Ranks, no_news: Any) -> None:
         self._ranks, self._lock = ranks, threading.Lock()
         self._gatherer = beside("frames").Gatherer(write_to, ranks.show, ranks.end)
-        self.is_refused = False
+        self.is_refused, self._no_news = False, no_news
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
         self._listener = threading.Thread(target=self._hear, daemon=True)
@@ -211,7 +212,7 @@ class Srun:
                 exited = _EXITED.search(line)
                 if exited and int(exited[3]) != _TERMINATED:
                     self._ranks.exit_code = self._ranks.exit_code or int(exited[3])
-                if self._ranks.first is None or not _OF_THE_END.search(line):
+                if self._ranks.first is None or not self._no_news.search(line):
                     self._gatherer.say(b"e", line.rstrip(b"\n"))
                     self._gatherer.flush()
 
@@ -235,7 +236,7 @@ def run(place: Any, args: list[str]) -> int:
     signal.signal(signal.SIGTERM, end)
     try:
         for argv in commands(launcher, place.folder, args):
-            srun = Srun(argv, env, ranks)
+            srun = Srun(argv, env, ranks, _OF_TORCHRUN if launcher == "torchrun" else _OF_THE_END)
             code = srun.run()
             if not srun.is_refused:
                 break
