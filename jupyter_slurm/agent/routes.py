@@ -33,6 +33,7 @@ CAPABILITIES = (
     "records",
     "doctor",
     "steps",
+    "names",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -85,6 +86,7 @@ class CoreLike(Protocol):
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
     async def options(self, cluster: str, command: str) -> Json: ...  # noqa: D102
+    async def names(self, cluster: str, kind: str, wait: float) -> Json: ...  # noqa: D102
     def list_tunnels(self, cluster: str) -> list[Json]: ...  # noqa: D102
     async def open_tunnel(self, cluster: str, wanted: Json) -> Json: ...  # noqa: D102
     async def close_tunnel(self, cluster: str, tunnel: str) -> Json: ...  # noqa: D102
@@ -159,6 +161,7 @@ class Routes:
             "streamEvents": self._stream_events,
             "runCommand": self._run_command,
             "listOptions": self._list_options,
+            "listNames": self._list_names,
             "listTunnels": self._list_tunnels,
             "openTunnel": self._open_tunnel,
             "closeTunnel": self._close_tunnel,
@@ -314,6 +317,9 @@ class Routes:
 
     async def _list_options(self, call: Call) -> Reply:
         return Reply(await self._core.options(call.path["cluster"], call.path["command"]))
+
+    async def _list_names(self, call: Call) -> Reply:
+        return Reply(await self._core.names(call.path["cluster"], call.path["kind"], call.query["wait"]))
 
     async def _list_tunnels(self, call: Call) -> Reply:
         return Reply(self._core.list_tunnels(call.path["cluster"]))

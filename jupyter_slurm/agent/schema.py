@@ -186,6 +186,8 @@ def _look_through(value: Any, depth: int, *, is_plain: bool) -> None:
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:
     if schema.get("type") == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
+    if schema.get("type") == "number" and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        return float(text)
     if schema.get("type") == "boolean" and text in ("true", "false"):
         return text == "true"
     return text

@@ -76,6 +76,9 @@ class Node:
         Bytes; used means promised to jobs.
     gres, gres_used : tuple of Gres
     features : tuple of str
+        Those that are active.
+    available : tuple of str
+        Features that it can have, be they active or not.
     partitions : tuple of str
     reason : str
         Why it is down or drained, in the words of an administrator.
@@ -96,6 +99,7 @@ class Node:
     gres: tuple[Gres, ...] = ()
     gres_used: tuple[Gres, ...] = ()
     features: tuple[str, ...] = ()
+    available: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     version: str = ""
     reason: str = ""
@@ -184,6 +188,7 @@ def _node(row: dict[str, str]) -> Node:
         gres=tuple(parse_gres(row["gres"])),
         gres_used=tuple(parse_gres(row["gresused"])),
         features=tuple(_words(features)),
+        available=tuple(_words(present(row["features"]))),
         partitions=tuple(_words(present(row["partitionname"]))),
         version=present(row["version"]),
         reason="" if reason == "none" else reason,

@@ -6,10 +6,36 @@ Sources: the sections "INPUT ENVIRONMENT VARIABLES" and "OUTPUT ENVIRONMENT VARI
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from jupyter_slurm.domain.queue import QUERY_ENV, SCRUBBED_FORMATS
 
-__all__ = ["is_inside_job", "is_secret", "question_environment", "submission_environment"]
+__all__ = ["SBATCH_VARIABLES", "is_inside_job", "is_secret", "question_environment", "submission_environment"]
+
+SBATCH_VARIABLES: Final = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_ERROR": "error",
+    "SBATCH_GPUS": "gpus",
+    "SBATCH_GPUS_PER_NODE": "gpus-per-node",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task",
+    "SBATCH_GRES": "gres",
+    "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_PER_CPU": "mem-per-cpu",
+    "SBATCH_MEM_PER_GPU": "mem-per-gpu",
+    "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_OUTPUT": "output",
+    "SBATCH_OVERCOMMIT": "overcommit",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_SIGNAL": "signal",
+    "SBATCH_TIMELIMIT": "time",
+    "SLURM_CLUSTERS": "clusters",
+    "SBATCH_CLUSTERS": "clusters",
+}
+"""Variables that sbatch reads in place of an option, as far as we look at the option."""
 
 # What a person sets to say where Slurm is; Slurm itself does not put these into a job.
 _PERSONS_OWN = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR"})

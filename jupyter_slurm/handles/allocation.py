@@ -16,7 +16,7 @@ from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.held import time_left
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
-from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.handles.submitting import Submission, say_doubts
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["Allocation", "Step", "allocate", "allocations", "choose", "handle", "start_step"]
@@ -191,7 +191,7 @@ def allocate(
     with submission.body(cluster) as body:
         asked = {**body, "lease": {"seconds": lease, "once": once, "keep": keep}, "label": label}
         try:
-            allocation = Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked), from_start=True)
+            data = cluster.client.post(cluster.path("jobs"), json=asked)
         except KeyboardInterrupt:
             if once:
                 _give_up(cluster, asked)
@@ -199,6 +199,8 @@ def allocate(
                 f"Interrupted while sbatch was at work: the allocation may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r}); .release() there gives it back."
             ) from None
+    say_doubts(data)
+    allocation = Allocation(cluster, data, from_start=True)
     if not once:
         allocation._follow()  # whoever follows it uses it, even where nothing is drawn
         _mine.append(allocation)

@@ -1,50 +1,104 @@
-"""What changes seldom about a cluster, asked for once and in the background."""
+"""Names that may stand in a line, for the Tab key: asked for in the background, waited for only a moment."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextvars
 import os
-import re
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
 
+from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.handles import background
-from jupyter_slurm.handles.cluster import chosen, current
+from jupyter_slurm.handles.cluster import Cluster, chosen, current
+from jupyter_slurm.handles.options import option_table
 
-__all__ = ["partitions"]
+__all__ = ["clusters", "names", "options"]
 
-_FRESH = 600.0  # seconds for which an answer serves
-_AGAIN = 30.0  # seconds after which a question without an answer is asked again
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_FRESH = 10.0  # seconds for which an answer of the agent serves; it asks Slurm far less often
+_AGAIN = 2.0  # seconds after which it is asked again what it did not know
+_FIRST, _LATER = 0.8, 0.2  # seconds that a key press waits: when it is the first, and when another has waited
+_LONGEST = 10.0  # seconds that the agent may take, which nobody waits for
+
+_CLUSTERS = "clusters of profiles"
+_OPTIONS = "options of "
+
+
+@dataclass
+class _Known:
+    """What was answered last, and what is being asked."""
+
+    names: list[Named] = field(default_factory=list)
+    due: float = 0.0
+    asking: Future[list[Named] | None] | None = None
+
 
 _lock = threading.Lock()
-_answers: dict[tuple[str, str, str], tuple[float, Future[list[str]]]] = {}
+_known: dict[tuple[str, ...], _Known] = {}
 
 
-def partitions(patience: float = 1.0) -> list[str]:
-    """Return the names of the partitions, as far as they are known within ``patience`` seconds.
+def names(*kinds: str) -> list[Named]:
+    """Return the names of some kinds, as the agent tells them; what is not known in a moment is left out.
 
-    Asked at most once in ten minutes, however often this is called: it is for the Tab key.
+    Parameters
+    ----------
+    *kinds : str
+        Of the API's ``listNames``.
     """
-    named = (chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
+    return [name for kind in kinds for name in _names(kind)]
+
+
+def clusters() -> list[Named]:
+    """Return the clusters that can be chosen, and how it stands with their log-ins."""
+    return _names(_CLUSTERS)
+
+
+def options(command: str) -> list[Named]:
+    """Return the long options of a command as they are there, with their help; nothing while that is not known."""
+    return _names(_OPTIONS + command)
+
+
+def _names(kind: str) -> list[Named]:
+    key = (kind, chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
+    patience = _LATER
     with _lock:
-        asked_at, answer = _answers.get(named, (0.0, None))
-        failed = answer is not None and answer.done() and answer.exception() is not None
-        if answer is None or time.monotonic() - asked_at > (_AGAIN if failed else _FRESH):
-            answer = background.spawn(asyncio.to_thread(_ask), contextvars.copy_context())
-            _answers[named] = (time.monotonic(), answer)
+        known = _known.setdefault(key, _Known())
+        if known.asking is None and time.monotonic() >= known.due:
+            known.asking = background.spawn(asyncio.to_thread(_ask, kind), contextvars.copy_context())
+            patience = _LATER if known.names else _FIRST
+        asking = known.asking
+    if asking is None:
+        return known.names
     try:
-        return answer.result(patience)
-    except Exception:  # noqa: BLE001  no Slurm, no agent, no answer yet: then there is nothing to offer
-        return []
+        found = asking.result(patience)
+    except Exception:  # noqa: BLE001  no Slurm, no agent, nobody logged in: then there is nothing new to offer
+        if not asking.done():
+            return known.names
+        found = None
+    with _lock:
+        known.asking, known.due = None, time.monotonic() + (_AGAIN if found is None else _FRESH)
+        known.names = known.names if found is None else found
+    return known.names
 
 
-def _ask() -> list[str]:
+def _ask(kind: str) -> list[Named] | None:
+    """Ask the agent; None when it does not know yet. In a thread: a log-in or an agent may be slow."""
     cluster = current(log_in=False)  # the Tab key asks for no code
-    asked = {"argv": ["sinfo", "--noheader", "--format=%R"], "table": False}
-    answer = cluster.client.post(cluster.path("commands"), json=asked, idempotent=True)
-    names = base64.b64decode(answer["stdout"]).decode("utf-8", "replace").split()
-    return sorted({name for name in names if _NAME.fullmatch(name)})
+    if kind == _CLUSTERS:
+        return _clusters(cluster)
+    if kind.startswith(_OPTIONS):
+        table = option_table(cluster, kind.removeprefix(_OPTIONS))
+        return [Named(f"--{name}", spec.help) for spec in table.specs for name in spec.names]
+    path, patience = cluster.path("names", kind), {"wait": f"{_LONGEST / 2}"}
+    answer = cluster.client.get(path, params=patience, timeout=_LONGEST)
+    found = [Named(str(one["name"]), str(one["about"])) for one in answer["names"]]
+    return found if answer["taken"] is not None else None
+
+
+def _clusters(cluster: Cluster) -> list[Named]:
+    told: list[dict[str, Any]] = cluster.client.get("/v1/clusters", timeout=_LONGEST)
+    far = [Named(str(one["id"]), str(one["connection"]["state"])) for one in told if one.get("connection")]
+    return [Named("local", "this machine"), *far]

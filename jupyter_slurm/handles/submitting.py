@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
-__all__ = ["Preview", "Same", "Submission", "preview", "submit"]
+__all__ = ["Preview", "Same", "Submission", "preview", "say_doubts", "submit"]
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,17 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
     """
     with submission.body(cluster) as body:
         try:
-            return handle(cluster, cluster.client.post(cluster.path("jobs"), json=body), from_start=True)
+            data = cluster.client.post(cluster.path("jobs"), json=body)
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
             ) from None
+    say_doubts(data)
+    return handle(cluster, data, from_start=True)
+
+
+def say_doubts(data: Mapping[str, Any]) -> None:
+    """Say why a job that sbatch has taken may never run."""
+    for doubt in data.get("doubts") or ():
+        sys.stderr.write(printable(f"Warning: {doubt}") + "\n")

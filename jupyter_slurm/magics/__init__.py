@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +25,9 @@ COMMANDS = (
 )
 """Commands of Slurm that have a line magic of their own."""
 
-_COMPLETED = (["%%sbatch"], ["%sbatch"], ["%salloc"], ["%%srun"], ["%srun"], *([f"%{command}"] for command in COMMANDS))
+_COMPLETED = re.compile(
+    rf"(?:[\w., ]+=)?\s*(?P<line>%(?:%(?:sbatch|srun)|sbatch|srun|salloc|slurm|{'|'.join(COMMANDS)})\s.*)"
+)
 
 _Magic = Callable[..., Any]
 
@@ -39,7 +42,7 @@ def register(shell: Any) -> None:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
     _forget_matcher(shell)
     if IPython.version_info >= (8, 6):  # before, a matcher was another thing
-        shell.Completer.custom_matchers.append(_matcher)
+        shell.Completer.custom_matchers.append(_matcher(shell))
 
 
 def unregister(shell: Any) -> None:
@@ -56,18 +59,22 @@ def _forget_matcher(shell: Any) -> None:
     matchers[:] = [matcher for matcher in matchers if getattr(matcher, "matcher_identifier", "") != __name__]
 
 
-def _matcher(context: Any) -> dict[str, Any]:
-    """Complete the line of one of our magics (IPython's Matcher API, version 2); other lines are not ours."""
-    if context.text_until_cursor.split(None, 1)[:1] in _COMPLETED:
+def _matcher(shell: Any) -> _Magic:
+    """Return what completes the lines of our magics (IPython's Matcher API, version 2); other lines are not ours."""
+
+    def match(context: Any) -> dict[str, Any]:
+        found = _COMPLETED.fullmatch(context.text_until_cursor)
+        if found is None:
+            return {"completions": []}
         from jupyter_slurm.magics.completion import complete
 
-        return complete(context.text_until_cursor, context.token)
-    return {"completions": []}
+        lines = context.full_text.split("\n")
+        return complete(shell, found["line"], "\n".join(lines[context.cursor_line + 1 :]))
 
-
-# What IPython's @context_matcher sets; importing it is not worth a function that may never be called.
-_matcher.matcher_api_version = 2  # type: ignore[attr-defined]
-_matcher.matcher_identifier = __name__  # type: ignore[attr-defined]
+    # What IPython's @context_matcher sets; importing it is not worth a function that may never be called.
+    match.matcher_api_version = 2  # type: ignore[attr-defined]
+    match.matcher_identifier = __name__  # type: ignore[attr-defined]
+    return match
 
 
 def _batch_magic(shell: Any) -> _Magic:

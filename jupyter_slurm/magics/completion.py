@@ -1,78 +1,204 @@
-"""What the Tab key offers in the line of a magic: options, our words, partitions. No key press asks Slurm."""
+"""What the Tab key offers in the line of a magic: options, our words, names of the cluster. No key press asks Slurm."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+from jupyter_slurm.domain.choices import Choices, choices_for_operand, choices_for_option
+from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.line import tokenize
 from jupyter_slurm.domain.options import OptionTable
-from jupyter_slurm.errors import OptionError
-from jupyter_slurm.handles.facts import partitions
+from jupyter_slurm.errors import OptionError, UsageError
+from jupyter_slurm.handles import facts
 from jupyter_slurm.handles.options import known_table
+from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
+from jupyter_slurm.magics.help import about_words
+from jupyter_slurm.magics.slurm import USES
 from jupyter_slurm.magics.steps import CELL_WORDS as STEP_WORDS
 from jupyter_slurm.magics.steps import LINE_WORDS
+from jupyter_slurm.magics.suggesting import Offer, values_of_word
 
 __all__ = ["complete"]
 
+_MOST = 500  # more than a front end shows
+_LONGEST = 100  # characters that are said beside a name
 
-def complete(line: str, token: str) -> dict[str, Any]:
+#: Our words where they may stand anywhere, and where they come first.
+_ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
+    "%%sbatch": CELL_WORDS,
+    "%%srun": STEP_WORDS,
+    "%salloc": ALLOCATION_WORDS,
+}
+_FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
+_TABLES: Final = {"salloc": "sbatch"}  # what holds the allocation is a batch job
+
+
+class _Place(NamedTuple):
+    """Where the cursor stands: the magic, the words before, the word that is being typed and its open quote."""
+
+    magic: str
+    words: list[str]
+    raw: str
+    text: str
+    quote: str
+
+
+def complete(shell: Any, line: str, cell: str) -> dict[str, Any]:
     """Return what could stand at the cursor, in IPython's words.
 
     Parameters
     ----------
+    shell : InteractiveShell
+        Its variables may be meant.
     line : str
         The line up to the cursor, the magic's name included.
-    token : str
-        The part of it that a completion replaces.
+    cell : str
+        The text below it.
     """
     from IPython.core.completer import SimpleCompletion
 
-    found = [SimpleCompletion(text) for text in _candidates(line) if text.startswith(token)]
-    return {"completions": found, "ordered": True, "suppress": True}
+    place = _place(line)
+    offer = _offer(place, shell, cell) if place is not None else None
+    if place is None or offer is None:
+        return {"completions": []}
+    fragment = offer.item if place.raw.endswith(offer.item) else ""  # not where it was quoted
+    found: list[SimpleCompletion] = []
+    for name, about in offer.names:
+        rest = _escaped(name[len(offer.item) :], place.quote) if name.startswith(offer.item) else None
+        if rest is not None and fragment + rest and len(found) < _MOST:
+            found.append(SimpleCompletion(fragment + rest, type=_short(about)))
+    return {"completions": found, "matched_fragment": fragment, "ordered": True, "suppress": True}
 
 
-def _candidates(line: str) -> list[str]:
-    """Return what may stand there; nothing where files and Python's names are as good a guess."""
-    magic, *words = line.split()
-    last = words.pop() if words and not line[-1].isspace() else ""
-    if "--" in words:
-        return []  # arguments of the script
-    table = known_table({"%salloc": "sbatch"}.get(magic, magic.lstrip("%")))
-    option = _valued(table, words, last)
-    if option is not None:
-        return partitions() if option in ("partition", "partitions") else []
-    if last.startswith("-") and "=" not in last:
-        return [f"--{name}" for spec in table.specs for name in spec.names]
-    if "=" in last:
-        return []
-    anywhere: dict[str, Mapping[str, bool | None]] = {
-        "%%sbatch": CELL_WORDS,
-        "%%srun": STEP_WORDS,
-        "%salloc": ALLOCATION_WORDS,
-    }
-    if magic in anywhere:
-        return _own(anywhere[magic], words)
-    first: dict[str, Mapping[str, bool | None]] = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
-    if magic in first and last and not any(word.startswith("-") for word in words):
-        return _own(first[magic], words)
-    return []
-
-
-def _valued(table: OptionTable, words: Sequence[str], last: str) -> str | None:
-    """Return the option whose value is being typed: behind its equals sign, or as the word after it."""
+def _place(line: str) -> _Place | None:
+    """Take a line apart that is not typed to its end; None where nothing of it can be understood."""
+    at = start = 0
+    quote = ""
+    while at < len(line):
+        char = line[at]
+        if char == "\\" and quote != "'":
+            at += 1
+        elif quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char.isspace():
+            start = at + 1
+        at += 1
+    raw = line[start:]
     try:
-        if last.startswith("--") and "=" in last:
-            return table.take([last], 0)[0].name
+        magic, *words = [token.text for token in tokenize(line[:start])]
+        text = "".join(token.text for token in tokenize(raw + quote))
+    except (UsageError, ValueError):
+        return None
+    return _Place(magic, words, raw, text, quote)
+
+
+def _escaped(text: str, quote: str) -> str | None:
+    """Return what has to be typed for the rest of a name; None where it cannot be."""
+    if not text.isprintable() or (quote == "'" and "'" in text):
+        return None
+    special = {"": r"""([\s\\'"$`{])""", '"': r"""([\\"$`{])"""}.get(quote)
+    return re.sub(special, r"\\\1", text) if special else text
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
+    """Return what may stand there; nothing where files and Python's names are as good a guess."""
+    magic, words, last = place.magic, place.words, place.text
+    if magic == "%slurm":
+        return _of_slurm(words, last)
+    command = magic.lstrip("%")
+    if "--" in words:
+        return None  # arguments of the script
+    table = known_table(_TABLES.get(command, command))
+    if (valued := _valued(table, words, last)) is not None:
+        return _chosen(choices_for_option(table.command, *valued), valued[1])
+    if last.startswith("-"):
+        return None if "=" in last else Offer(last, _options(table))
+    ours = _own_words(magic, words, last)
+    if ours is not None:
+        name, equals, value = last.partition("=")
+        if equals:
+            return values_of_word(name, value, shell, cell) if name in ours else None
+        return Offer(last, _words(magic, ours, words))
+    if command in COMMANDS:
+        return _chosen(choices_for_operand(command, _operands(table, words), last), last)
+    return None
+
+
+def _of_slurm(words: Sequence[str], last: str) -> Offer | None:
+    if not words:
+        return Offer(last, [Named(word, about) for word, about in USES.items()])
+    return Offer(last, facts.clusters()) if words[0] in ("use", "disconnect") and len(words) == 1 else None
+
+
+def _valued(table: OptionTable, words: Sequence[str], last: str) -> tuple[str, str] | None:
+    """Return the option whose value is being typed, and what is typed of it: behind its name, or as the next word."""
+    try:
+        if table.is_option(last):
+            if last.startswith("--") and "=" not in last:
+                return None
+            option = table.take([last], 0)[-1]
+            return (option.name, option.value or "") if option.value is not None else None
         if words and table.is_option(words[-1]):
-            alone = table.take([words[-1], last], 0)[-1]
-            return alone.name if alone.value is last else None
+            option = table.take([words[-1], last], 0)[-1]
+            return (option.name, last) if option.value is last else None
     except OptionError:
         pass
     return None
 
 
-def _own(ours: Mapping[str, bool | None], words: Sequence[str]) -> list[str]:
-    used = {word.partition("=")[0] for word in words}
-    return [word + ("=" if takes_value else "") for word, takes_value in ours.items() if word not in used]
+def _chosen(choices: Choices | None, value: str) -> Offer | None:
+    """Return what can be chosen for the last part of a value."""
+    if choices is None:
+        return None
+    separators = choices.separators
+    if "node" in choices.kinds and value.rfind("[") > value.rfind("]"):
+        return None  # within the brackets of a list of nodes
+    item = re.split(f"[{re.escape(separators)}]", value)[-1] if separators else value
+    found = [*(Named(word, "") for word in choices.fixed), *facts.names(*choices.kinds)]
+    if "gres" in choices.kinds or "gpu" in choices.kinds:
+        depth = max(1, item.count(":"))
+        found = [name for name in found if name.name.count(":") <= depth]
+    return Offer(item, found)
+
+
+def _options(table: OptionTable) -> list[Named]:
+    """Return the long options with their help; as all versions have them while those of the cluster are not known."""
+    return facts.options(table.command) or [
+        Named(f"--{name}", spec.help) for spec in table.specs for name in spec.names
+    ]
+
+
+def _own_words(magic: str, words: Sequence[str], last: str) -> Mapping[str, bool | None] | None:
+    """Return our words if one of them may stand there."""
+    if magic in _ANYWHERE:
+        return _ANYWHERE[magic]
+    if magic in _FIRST and last and all(word.partition("=")[0] in _FIRST[magic] for word in words):
+        return _FIRST[magic]
+    return None
+
+
+def _words(magic: str, ours: Mapping[str, bool | None], words: Sequence[str]) -> list[Named]:
+    used, about = {word.partition("=")[0] for word in words}, about_words(magic.lstrip("%"))
+    return [
+        Named(word + ("=" if takes_value else ""), about.get(word, ""))
+        for word, takes_value in ours.items()
+        if word not in used
+    ]
+
+
+def _operands(table: OptionTable, words: Sequence[str]) -> list[str]:
+    """Return the words that are neither options nor their values."""
+    try:
+        return table.split(words).rest
+    except OptionError:
+        return list(words)

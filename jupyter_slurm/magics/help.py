@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from jupyter_slurm.domain.options import Arity, OptionSpec, OptionTable
 
-__all__ = ["help_for"]
+__all__ = ["about_words", "help_for"]
 
 _SBATCH = """\
 Run this cell as a Slurm job:  %%sbatch [options of sbatch] [words] [-- arguments]
@@ -168,6 +170,12 @@ def help_for(magic: str) -> str:
         "table.to_pandas(). Otherwise it is the command's text.\n"
         "A command that fails raises CommandError with what it said.\n"
     )
+
+
+def about_words(magic: str) -> dict[str, str]:
+    """Return what the help of a magic says of our words, a line of each."""
+    text = _SUBMITTING[magic][0].partition("Words (")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^ {4}(\w+)(?:=\S+)?(?: {2,}|\n {8,})(\S.*)$", text, re.MULTILINE))
 
 
 def _line(spec: OptionSpec) -> str:

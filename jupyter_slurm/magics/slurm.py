@@ -12,27 +12,28 @@ from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.tunnel import tunnels
 from jupyter_slurm.handles.users import lines
 
-__all__ = ["run"]
+__all__ = ["USES", "run"]
 
-_USES = {
+USES = {
     "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
 }
+"""The words of ``%slurm``, and how each is used."""
 
 
 def run(line: str) -> CommandText | None:
     """Run ``%slurm use NAME``, ``%slurm disconnect NAME`` or ``%slurm list``."""
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
-    if action not in _USES:
-        near = get_close_matches(action, _USES, n=1)
+    if action not in USES:
+        near = get_close_matches(action, USES, n=1)
         raise UsageError(
             f"%slurm has no word {action!r}" + (f"; did you mean {near[0]!r}?" if near else "."),
-            hint="; ".join(_USES.values()),
+            hint="; ".join(USES.values()),
         )
     if len(words) - 1 != (action != "list"):
-        raise UsageError(f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=_USES[action])
+        raise UsageError(f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=USES[action])
     if action == "use":
         cluster = clusters.use(words[1])
         return CommandText(f"This notebook uses {cluster.name} from now on.\n")

@@ -18,8 +18,10 @@ from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError, Submissi
 from jupyter_slurm.services import output, sweeping
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
+from jupyter_slurm.services.names import Names
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.services.passing import pass_through
 from jupyter_slurm.services.recorded import recorded
@@ -27,11 +29,7 @@ from jupyter_slurm.services.reporting import report_of
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
-from jupyter_slurm.services.slurm import (
-    SlurmClient,
-    cluster_name,
-    printable,
-)
+from jupyter_slurm.services.slurm import SlurmClient, cluster_name, printable
 from jupyter_slurm.services.steps import Steps
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tails import Tails
@@ -88,7 +86,10 @@ class Cluster:
         self.shelf = Shelf(self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry))
         self.steps = Steps(self.client, self.tracker, self.shelf, settings.submit_timeout)
         self.signs = Signs(self.tracker, self.shelf, self.steps.learn)
-        self._intake = Intake(self.about, where, settings, self.client, self.shelf, self.settler, self.tracker)
+        self._facts = FactsKeeper(self.client, where.user, clock)
+        self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)
+        pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)
+        self._intake = Intake(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
         self._tails = Tails(transport)
         self._bus = bus
@@ -108,6 +109,8 @@ class Cluster:
     async def stop(self) -> None:
         """End the watching; jobs and executions of sbatch go on."""
         await self._intake.stop()
+        await self.names.stop()
+        await self._facts.stop()
         await self.settler.stop()
         await self.steps.stop()
         await self.watcher.stop()
@@ -354,9 +357,7 @@ class Cluster:
         return answer
 
     async def options(self, command: str) -> dict[str, Any]:
-        """Return the options of a submitting command as this Slurm has them."""
-        if command not in ("sbatch", "salloc", "srun"):
-            raise UsageError(f"{command!r} is not one of sbatch, salloc, srun")
+        """Return the options of a command as this Slurm has them."""
         table = await self.client.options(command)
         version = await self.client.version()
         return {"command": command, "version": list(version or ()), "options": table.as_list()}

@@ -256,6 +256,10 @@ class Core:
         """See :meth:`Cluster.options`."""
         return await self._cluster(cluster).options(command)
 
+    async def names(self, cluster: str, kind: str, wait: float) -> dict[str, Any]:
+        """See :meth:`Names.told`."""
+        return await self._cluster(cluster).names.told(kind, wait)
+
     async def open_tunnel(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Tunnels.open`."""
         return await self.tunnels.open(cluster, wanted)

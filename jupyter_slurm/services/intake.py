@@ -15,6 +15,7 @@ from jupyter_slurm.services import submission
 from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.environments import Environments
+from jupyter_slurm.services.facts import Doubts, FactsKeeper
 from jupyter_slurm.services.jobdir import dump, is_key
 from jupyter_slurm.services.origin import Origins
 from jupyter_slurm.services.ownership import read_own
@@ -32,6 +33,7 @@ from jupyter_slurm.transport.base import Context, Once
 __all__ = ["Intake"]
 
 _SUBMISSIONS_AT_ONCE = 4
+_EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
 
 
 class Intake:
@@ -45,7 +47,7 @@ class Intake:
         The place of the cluster.
     settings : Settings
         What the person chose.
-    client, shelf, settler, tracker
+    client, shelf, settler, tracker, facts
         Of the cluster.
     """
 
@@ -58,8 +60,10 @@ class Intake:
         shelf: Shelf,
         settler: Settler,
         tracker: Tracker,
+        facts: FactsKeeper,
     ) -> None:
         self._about, self._where, self._settings, self._client = about, where, settings, client
+        self._facts = facts
         self._shelf, self._settler, self._tracker = shelf, settler, tracker
         self._folder, self._transport = tracker.folder, client.transport
         self._origins = Origins(tracker)
@@ -107,7 +111,9 @@ class Intake:
         plan = replace(plan, values=await self._values(asked))
         python = (plan.record.get("cell") or {}).get("python")
         warnings = await self._doubts(asked.get("python") if asked["kind"] == "allocation" else python)
+        doubts = self._facts.doubts(plan.chosen)
         if asked.get("dry_run"):
+            warnings = [*warnings, *filter(None, [doubts.refused])]
             return {
                 "argv": [*plan.wrapper, *plan.argv],
                 "script": printable(plan.script.decode("utf-8", "surrogateescape")),
@@ -123,7 +129,7 @@ class Intake:
             return await self._of_another(entry)
         if folder := (asked.get("origin") or {}).get("folder"):
             self._origins.note(entry, folder)
-        return await self._judge(entry, answer, plan, context)
+        return await self._judge(entry, answer, plan, context, doubts)
 
     async def _values(self, asked: Mapping[str, Any]) -> bytes:
         """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
@@ -184,15 +190,23 @@ class Intake:
             await self._settler.wait(entry)
         return job_dict(entry)
 
-    async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context) -> dict[str, Any]:
+    async def _judge(
+        self, entry: Entry, answer: Answer | None, plan: Plan, context: Context, doubts: Doubts
+    ) -> dict[str, Any]:
+        """Take in what sbatch has said, and return the job with what is known against it."""
         if answer is not None and answer.job is not None:
             await self._settler.accept(entry, answer.job, answer.remarks)
+            if doubts.is_old:
+                self._facts.doubt()
+            self._facts.want()  # for the next one
         elif answer is not None and answer.is_clear:
             await self._withdraw(entry)
-            raise submission.refusal(answer, plan.argv)
+            if self._facts.facts is None and await self._facts.get(_EXPLAINED) is not None:
+                doubts = self._facts.doubts(plan.chosen)
+            raise submission.refusal(answer, plan.argv, doubts.refused)
         else:
             self._settler.begin(entry, plan, context)
-        return job_dict(entry)
+        return {**job_dict(entry), "doubts": list(doubts.taken)}
 
     async def _withdraw(self, entry: Entry) -> None:
         try:

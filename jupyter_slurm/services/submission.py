@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_slurm._version import __version__
+from jupyter_slurm.domain.environment import SBATCH_VARIABLES
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import HET, OptionTable
 from jupyter_slurm.domain.script import header_options, job_script
@@ -47,12 +48,16 @@ _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be submitted: the command line, the script, the record of the job directory and what else is in it."""
+    """What would be submitted: the command line, the script, the record of the job directory and what else is in it.
+
+    ``chosen`` are the options in force, by long name.
+    """
 
     folder: JobFolder
     argv: list[str]
     script: bytes
     record: dict[str, Any]
+    chosen: Mapping[str, str | None] = field(default_factory=dict)
     values: bytes = b""
     wrapper: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -199,7 +204,8 @@ def make_plan(
     if prepared:
         record["environment"] = prepared.environment.as_dict()
         wrapper = () if python else prepared.wrapper()
-    return Plan(job, argv, script.encode("utf-8", "surrogateescape"), record, wrapper=wrapper, files=sweep.files)
+    text = script.encode("utf-8", "surrogateescape")
+    return Plan(job, argv, text, record, chosen, wrapper=wrapper, files=sweep.files)
 
 
 def _environment_asked(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,15 +253,7 @@ def _chosen(
             if is_first:
                 chosen[option.name] = option.value
         if words is header:
-            for name, variable in (
-                ("job-name", "SBATCH_JOB_NAME"),
-                ("output", "SBATCH_OUTPUT"),
-                ("error", "SBATCH_ERROR"),
-                ("array", "SBATCH_ARRAY_INX"),
-                ("signal", "SBATCH_SIGNAL"),
-            ):
-                if env.get(variable):
-                    chosen[name] = env[variable]
+            chosen |= {name: env[variable] for variable, name in SBATCH_VARIABLES.items() if env.get(variable)}
     return chosen
 
 
@@ -336,15 +334,15 @@ def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) 
     return Answer(code, out, err, JobId(int(found[-1])) if found and code in (0, None) else None, argv)
 
 
-def refusal(answer: Answer, argv: Sequence[str]) -> SlurmError:
-    """Return what sbatch's own no means for the person."""
+def refusal(answer: Answer, argv: Sequence[str], known: str = "") -> SlurmError:
+    """Return what sbatch's own no means for the person; ``known`` is what we knew against the job."""
     said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
     if is_failure(answer.exit_code, said):
         return UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
     return SubmitRefused(
         f"sbatch refused the job: {said}",
-        hint=_hint(said),
+        hint=known or _hint(said),
         argv=list(argv),
         exit_code=answer.exit_code,
         stderr=printable(text_of(answer.stderr)),

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.magics.batch import CELL_WORDS
 
 pytestmark = pytest.mark.slurm
 
 
-@pytest.fixture
-def offered(kernel: Any) -> Callable[[str], list[str]]:
-    """``offered(code)``: what the kernel offers at the end of the code's first line."""
+@pytest.fixture(scope="module")
+def ask(kernel: Any) -> Callable[[str], tuple[list[str], list[str]]]:
+    """``ask(code)``: what the kernel offers at the end of the code's first line, and what it says of each."""
 
-    def ask(code: str) -> list[str]:
+    def complete(code: str) -> tuple[list[str], list[str]]:
         at = len(code.partition("\n")[0])
         reply = kernel.client.complete(code, at, reply=True, timeout=60)["content"]
-        return list(reply["matches"])
+        said = reply["metadata"].get("_jupyter_types_experimental") or []
+        return list(reply["matches"]), [one["type"] for one in said]
 
-    return ask
+    return complete
+
+
+@pytest.fixture(scope="module")
+def offered(ask: Callable[[str], tuple[list[str], list[str]]]) -> Callable[[str], list[str]]:
+    """``offered(code)``: what the kernel offers at the end of the code's first line."""
+    return lambda code: ask(code)[0]
 
 
 @pytest.mark.parametrize(
@@ -40,33 +51,140 @@ def test_options_and_words_are_offered(offered: Callable[[str], list[str]], line
     assert sorted(offered(line)) == sorted(expected)
 
 
-@pytest.mark.parametrize("line", ["%%sbatch -n1 -- --par", "%%sbatch --no-such=", "%%sbatch -J wai"])
+@pytest.mark.parametrize("line", ["%%sbatch -n1 -- --par", "%%sbatch --no-such=", "%%sbatch -J wai", "%%sbatch 'a"])
 def test_nothing_of_ours_where_others_know_better(offered: Callable[[str], list[str]], line: str) -> None:
     assert not {"--partition", "wait", "arandu"} & set(offered(line))
 
 
-def test_partitions_are_offered_and_asked_for_once(
-    kernel: Any, offered: Callable[[str], list[str]], wait_for: Callable[..., Any]
-) -> None:
+@pytest.fixture(scope="module")
+def known(kernel: Any, wait_for: Callable[..., Any], ask: Callable[..., Any]) -> dict[str, str]:
+    """What there is to offer: the cluster's own names, a job, variables. ``{held}`` stands for the job's number."""
     kernel.ok("%sinfo -h")  # nobody is asked to log in for the sake of the Tab key
-    wait_for(lambda: offered("%%sbatch -p ") == ["arandu", "devwork"], "the partitions")
+    kernel.ok("%%sbatch --hold as=held -J train\n#!/bin/sh\ntrue")
     kernel.ok(
-        "from jupyter_slurm.handles.cluster import Cluster\n"
-        "from jupyter_slurm.agent.client import AgentClient\n"
-        "kept = AgentClient.post, AgentClient.get\n"
-        "def never(*a, **k): raise SystemExit('the agent was asked')\n"
-        "AgentClient.post = AgentClient.get = never"
+        "import math\nrates = [{'lr': 1}, {'lr': 2}]\nweights, pair = {'lr': [1]}, [held]\n"
+        "def rescale(x):\n    return x"
+    )
+    number = kernel.value("held.id")
+    for kind in ("-p ", "-w ", "-C ", "--gres ", "-G ", f"-d afterok:{number[:-1]}"):
+        wait_for(lambda kind=kind: ask(f"%%sbatch {kind}")[0], f"names for {kind}")
+    wait_for(lambda: "expected start" in ask("%squeue --start")[1][0], "the help of squeue")
+    return {"held": number}
+
+
+PLACES = [
+    ("%%sbatch -p ", ["arandu", "devwork"]),
+    ("job = %sbatch --partition=ar", ["arandu"]),
+    ("%salloc --hold --partition devwork,a", ["arandu"]),
+    ("%squeue -hp d", ["devwork"]),
+    ("%sinfo -n dgx", ["dgx01"]),
+    ("%%sbatch -w c4aiscw1,dg", ["dgx01"]),
+    ("%%sbatch -C 'dgx&a", ["a100"]),
+    ("%%sbatch --constraint=(dgx|work", ["workstation"]),
+    ("%%sbatch --gres gpu:a100:", [f"gpu:a100:{n}" for n in range(1, 9)]),
+    ("%%sbatch --gres g", ["gpu", "gpu:1", "gpu:a100"]),
+    ("%salloc --gpus-per-node a", ["a100", *(f"a100:{n}" for n in range(1, 9))]),
+    ("%%sbatch -d after", ["after:", "afterany:", "aftercorr:", "afternotok:", "afterok:"]),
+    ("%%sbatch -d afterok:1?afterany:{held}", ["{held}"]),
+    ("%scancel {held}", ["{held}"]),
+    ("%sacct -j {held}", ["{held}"]),
+    ("%scontrol show jo", ["job"]),
+    ("%scontrol show job {held}", ["{held}"]),
+    ("%scontrol -o update PartitionName=dev", ["devwork"]),
+    ("%sacctmgr show qo", ["qos"]),
+    ("%squeue -t PEN", ["PENDING"]),
+    ("%%sbatch --open-mode ap", ["append"]),
+    ("%slurm us", ["use"]),
+    ("%slurm use loc", ["local"]),
+    ("%%sbatch in=held,resc", ["rescale"]),
+    ("%sbatch after=hel", ["held"]),
+    ("%sbatch after=he,pa", ["pair"]),
+    ("%%sbatch after={held}", ["{held}"]),
+    ("%%sbatch sweep=", ["rates", "weights"]),
+    ("%%sbatch out=lo\nloss = 1\nfor row in []: lowest = [long for long in row]", ["loss", "lowest"]),
+]
+
+
+def test_names_of_the_cluster_and_of_the_notebook_are_offered(
+    known: dict[str, str], offered: Callable[[str], list[str]]
+) -> None:
+    wrong = {}
+    for line, expected in PLACES:
+        wanted = [text.format(**known) for text in expected]
+        found = offered(line.replace("{held}", known["held"]))
+        if found != wanted:
+            wrong[line] = found
+    assert not wrong
+
+
+def test_what_is_offered_says_what_it_is(known: dict[str, str], ask: Callable[[str], Any]) -> None:
+    def said(line: str) -> list[str]:
+        return list(ask(line)[1])
+
+    assert said("%%sbatch -p dev") == ["default, 4 nodes, 1 GPU a node, no time limit"]
+    assert said(f"%scancel {known['held']}") == ["train, PENDING"]
+    assert said("%%sbatch --gpus-per-n") == ["number of GPUs required per allocated node"]
+    assert said("%%sbatch sho") == ["show the exact command line and script, submit nothing"]
+    assert said("%%sbatch after=hel") == [f"Job {known['held']} (train)"]
+    assert said("%slurm use loc") == ["this machine"]
+
+
+def test_a_key_press_asks_slurm_nothing(
+    known: dict[str, str], offered: Callable[[str], list[str]], cluster: EmbeddedCluster
+) -> None:
+    """Counted by the controller: of what the names come from, nothing was asked again."""
+
+    def asked() -> dict[str, int]:
+        counts = dict(re.findall(r"^\s+(REQUEST_\w+)\s+\(\s*\d+\) count:(\d+)", cluster.run("sdiag").stdout, re.M))
+        kinds = ("NODE_INFO", "RESERVATION_INFO", "BUILD_INFO", "STATS_INFO")
+        return {kind: int(counts.get(f"REQUEST_{kind}", 0)) for kind in kinds}
+
+    before = asked()
+    for _ in range(10):
+        for line, _ in PLACES[:12]:
+            assert offered(line) is not None
+    assert asked() == {**before, "STATS_INFO": before["STATS_INFO"] + 1}
+
+
+@pytest.mark.here_only("it stops the agent, which is one either way")
+def test_an_agent_that_does_not_answer_keeps_nobody(
+    known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any
+) -> None:
+    agent = int(kernel.value("held._cluster.client.info['pid']"))
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        kernel.ok("from jupyter_slurm.handles import facts\nfor one in facts._known.values(): one.due = 0")
+        assert offered("%%sbatch -p ") == ["arandu", "devwork"], "what was known"
+        assert not {"arandu", "--partition"} & set(offered("%%sbatch --reservation ")), "nothing is known of them"
+    finally:
+        os.kill(agent, signal.SIGCONT)
+
+
+@pytest.mark.here_only("it is about the words, not about the way")
+def test_odd_names_can_be_typed(known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any) -> None:
+    kernel.ok(
+        "from jupyter_slurm.domain.facts import Named\nfrom jupyter_slurm.handles import facts\n"
+        "key = next(key for key in facts._known if key[0] == 'partition')\nkept = facts._known[key].names\n"
+        "facts._known[key].due, facts._known[key].asking = 1e12, None\n"
+        "facts._known[key].names = [Named(n, '') for n in ('b.x_2-y', 'b+h', 'b$HOME', 'b{x}', 'b\\u00e9', 'b\\x07', \"b'q\")]"
     )
     try:
-        for line, names in [
-            ("%%sbatch -p ", ["arandu", "devwork"]),
-            ("%%sbatch --partition=ar", ["arandu"]),
-            ("%%sbatch --hold --partition devwork,a", ["arandu"]),
-            ("%squeue -hp d", ["devwork"]),
-        ]:
-            assert offered(line) == names, line
+        assert offered("%%sbatch -p b") == ["b.x_2-y", "b+h", r"b\$HOME", r"b\{x}", "b\u00e9", r"b\'q"]
+        assert offered("%%sbatch -p 'b$") == ["b$HOME"]
     finally:
-        kernel.ok("AgentClient.post, AgentClient.get = kept")
+        kernel.ok("facts._known[key].names, facts._known[key].due = kept, 0")
+
+
+def test_the_older_way_to_ask_says_the_same(
+    known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any
+) -> None:
+    kernel.ok("get_ipython().kernel.use_experimental_completions = False")
+    try:
+        assert offered("%%sbatch --gres gpu:a100:8") == ["gpu:a100:8"]
+        assert offered("%%sbatch -w c4aiscw1,dg") == ["dgx01"]
+        assert offered(f"%scancel {known['held']}") == [known["held"]]
+    finally:
+        kernel.ok("get_ipython().kernel.use_experimental_completions = True")
 
 
 def test_unloading_takes_it_away(bare_kernel: Any) -> None:

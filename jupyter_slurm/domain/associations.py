@@ -1,0 +1,151 @@
+"""What accounting lets a person do: accounts, QOS. And reservations.
+
+Sources: sacctmgr(1), scontrol(1) ``show reservation``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jupyter_slurm.domain.marks import decode
+from jupyter_slurm.domain.values import parse_epoch, present, read_time_limit
+
+__all__ = [
+    "Association",
+    "Qos",
+    "Reservation",
+    "associations_argv",
+    "clusters_argv",
+    "parse_associations",
+    "parse_clusters",
+    "parse_qos",
+    "parse_reservations",
+    "qos_argv",
+    "reservations_argv",
+]
+
+_ASSOCIATION = ("defaultaccount", "cluster", "account", "partition", "qos", "defaultqos", "maxwall")
+_QOS = ("name", "maxwall", "flags")
+_SACCTMGR = ["sacctmgr", "--noheader", "--parsable2", "show"]
+
+
+@dataclass(frozen=True)
+class Association:
+    """A way for a person to use a cluster.
+
+    Parameters
+    ----------
+    partition : str
+        Empty: any.
+    qos : tuple of str
+        Those that may be used with it.
+    default_qos : str
+        Empty: the cluster's.
+    max_wall : int, optional
+        Seconds; ``None`` is no limit of its own.
+    is_default : bool
+        Whether its account is taken when none is named.
+    """
+
+    account: str
+    partition: str = ""
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+    max_wall: int | None = None
+    is_default: bool = False
+
+
+@dataclass(frozen=True)
+class Qos:
+    """A quality of service; ``max_wall`` in seconds, ``flags`` in lower case."""
+
+    name: str
+    max_wall: int | None = None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A reservation; times in seconds since the epoch."""
+
+    name: str
+    start: int | None = None
+    end: int | None = None
+    state: str = ""
+    nodes: str = ""
+    partition: str = ""
+
+
+def associations_argv(user: str) -> list[str]:
+    """Return the question for what a person may use (it goes to slurmdbd)."""
+    form = ",".join(_ASSOCIATION)
+    return [*_SACCTMGR, "user", "withassoc", "where", f"name={user}", f"format={form}"]
+
+
+def parse_associations(output: bytes, cluster: str) -> list[Association]:
+    """Read the answer to :func:`associations_argv`, as far as it is about one cluster."""
+    found = []
+    for row in _rows(output, len(_ASSOCIATION)):
+        default, where, account, partition, qos, default_qos, wall = row
+        if where == cluster and account:
+            limit = read_time_limit(wall) if wall else None
+            words = tuple(filter(None, qos.split(",")))
+            found.append(Association(account, partition, words, default_qos, limit, account == default))
+    return found
+
+
+def qos_argv() -> list[str]:
+    """Return the question for all QOS (it goes to slurmdbd)."""
+    return [*_SACCTMGR, "qos", f"format={','.join(_QOS)}"]
+
+
+def parse_qos(output: bytes) -> list[Qos]:
+    """Read the answer to :func:`qos_argv`."""
+    return [
+        Qos(name, read_time_limit(wall) if wall else None, tuple(filter(None, flags.lower().split(","))))
+        for name, wall, flags in _rows(output, len(_QOS))
+        if name
+    ]
+
+
+def clusters_argv() -> list[str]:
+    """Return the question for the clusters that share an accounting (it goes to slurmdbd)."""
+    return [*_SACCTMGR, "cluster", "format=cluster"]
+
+
+def parse_clusters(output: bytes) -> list[str]:
+    """Read the answer to :func:`clusters_argv`."""
+    return [row[0] for row in _rows(output, 1) if row[0]]
+
+
+def reservations_argv() -> list[str]:
+    """Return the question for all reservations (one REQUEST_RESERVATION_INFO)."""
+    return ["scontrol", "--local", "--all", "--oneliner", "show", "reservation"]
+
+
+def parse_reservations(output: bytes) -> list[Reservation]:
+    """Read the answer to :func:`reservations_argv`; of a word that comes twice the first one stands."""
+    found = []
+    for line in decode(output).split("\n"):
+        row = dict(reversed(re.findall(r"(?:^| )(\w+)=(\S*)", line)))
+        if line.startswith("ReservationName=") and row["ReservationName"]:
+            found.append(
+                Reservation(
+                    row["ReservationName"],
+                    parse_epoch(row.get("StartTime", "")),
+                    parse_epoch(row.get("EndTime", "")),
+                    row.get("State", ""),
+                    present(row.get("Nodes", "")),
+                    present(row.get("PartitionName", "")),
+                )
+            )
+    return found
+
+
+def _rows(output: bytes, width: int) -> Iterator[list[str]]:
+    for line in decode(output).split("\n"):
+        row = line.split("|")
+        if len(row) == width:  # a banner is no row
+            yield row

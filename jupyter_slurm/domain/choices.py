@@ -1,0 +1,221 @@
+"""What may stand where a value of an option, or a word of a command, is typed.
+
+Sources: sbatch(1), squeue(1), scontrol(1), sacctmgr(1), sreport(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from jupyter_slurm.domain.states import KNOWN_STATES
+
+__all__ = ["Choices", "choices_for_operand", "choices_for_option"]
+
+
+class Choices(NamedTuple):
+    """What can be chosen from.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        Kinds of names of the cluster.
+    fixed : tuple of str
+        Words of Slurm.
+    separators : str
+        Characters behind which the next one begins.
+    """
+
+    kinds: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    separators: str = ","
+
+
+_STATES: Final = Choices(fixed=tuple(sorted(KNOWN_STATES)))
+_PARTITION, _ACCOUNT, _QOS, _NODE = (
+    Choices(("partition",)),
+    Choices(("account",)),
+    Choices(("qos",)),
+    Choices(("node",)),
+)
+_RESERVATION, _CLUSTER, _FEATURE = (
+    Choices(("reservation",)),
+    Choices(("cluster",)),
+    Choices(("feature",), (), ",&|()[]*"),
+)
+_GRES, _GPU, _JOB = Choices(("gres",)), Choices(("gpu",)), Choices(("job",))
+_ANY_JOB = Choices(("job", "finished"))
+_DEPENDENCIES: Final = ("after:", "afterany:", "aftercorr:", "afternotok:", "afterok:", "singleton")
+_MAIL: Final = (
+    *("ALL", "ARRAY_TASKS", "BEGIN", "END", "FAIL", "INVALID_DEPEND", "NONE", "REQUEUE", "STAGE_OUT"),
+    *("TIME_LIMIT", "TIME_LIMIT_50", "TIME_LIMIT_80", "TIME_LIMIT_90"),
+)
+
+_SUBMITTING: Final = {
+    "account": _ACCOUNT,
+    "cluster": _CLUSTER,
+    "clusters": _CLUSTER,
+    "constraint": _FEATURE,
+    "exclude": _NODE,
+    "exclusive": Choices(fixed=("mcs", "user")),
+    "export": Choices(fixed=("ALL", "NIL", "NONE")),
+    "gpus": _GPU,
+    "gpus-per-node": _GPU,
+    "gpus-per-socket": _GPU,
+    "gpus-per-task": _GPU,
+    "gres": _GRES,
+    "gres-flags": Choices(fixed=("disable-binding", "enforce-binding")),
+    "hint": Choices(fixed=("compute_bound", "memory_bound", "multithread", "nomultithread")),
+    "jobid": Choices(("allocation", "job")),
+    "kill-on-invalid-dep": Choices(fixed=("no", "yes")),
+    "mail-type": Choices(fixed=_MAIL),
+    "nodelist": _NODE,
+    "open-mode": Choices(fixed=("append", "truncate")),
+    "partition": _PARTITION,
+    "prefer": _FEATURE,
+    "qos": _QOS,
+    "reservation": _RESERVATION,
+}
+_ASKING: Final = {
+    "account": _ACCOUNT,
+    "accounts": _ACCOUNT,
+    "cluster": _CLUSTER,
+    "clusters": _CLUSTER,
+    "constraints": _FEATURE,
+    "jobs": _JOB,
+    "node": _NODE,  # of squeue
+    "nodelist": _NODE,
+    "nodes": _NODE,  # of sinfo
+    "partition": _PARTITION,
+    "partitions": _PARTITION,
+    "qos": _QOS,
+    "reservation": _RESERVATION,
+    "state": _STATES,
+    "states": _STATES,
+    "steps": Choices(("step",)),
+}
+_OF_NODES: Final = ("ALLOC", "COMP", "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "IDLE", "MAINT", "MIX", "RESERVED")
+_SPECIAL: Final = {
+    ("sacct", "jobs"): _ANY_JOB,
+    ("sinfo", "states"): Choices(fixed=_OF_NODES),
+    ("sstat", "jobs"): Choices(("job", "step")),
+}
+
+_SCONTROL: Final = (
+    *("cancel_reboot", "create", "delete", "help", "hold", "listpids", "ping", "reboot", "release", "requeue"),
+    *("requeuehold", "resume", "show", "suspend", "top", "update", "wait_job", "write"),
+)
+_SHOWN: Final = {
+    "assoc_mgr": Choices(),
+    "config": Choices(),
+    "daemons": Choices(),
+    "hostlist": Choices(),
+    "hostnames": Choices(),
+    "job": _JOB,
+    "licenses": Choices(),
+    "node": _NODE,
+    "partition": _PARTITION,
+    "reservation": _RESERVATION,
+    "steps": Choices(("step", "job")),
+    "topology": Choices(),
+}
+_ON_JOBS: Final = {"hold", "release", "requeue", "requeuehold", "resume", "suspend", "top", "uhold", "wait_job"}
+_UPDATED: Final = {
+    "jobid": _JOB,
+    "nodename": _NODE,
+    "partitionname": _PARTITION,
+    "reservationname": _RESERVATION,
+    "partition": _PARTITION,
+    "account": _ACCOUNT,
+    "qos": _QOS,
+    "features": _FEATURE,
+    "reqnodelist": _NODE,
+    "excnodelist": _NODE,
+}
+_OF_A_JOB: Final = (
+    *("Account=", "ArrayTaskThrottle=", "Comment=", "Deadline=", "Dependency=", "ExcNodeList=", "Features=", "Gres="),
+    *("JobName=", "MailUser=", "MinMemoryNode=", "Nice=", "NumCPUs=", "NumNodes=", "Partition=", "QOS="),
+    *("ReqNodeList=", "Requeue=", "ReservationName=", "StartTime=", "TimeLimit="),
+)
+_ACCOUNTING: Final = {"account": _ACCOUNT, "accounts": _ACCOUNT, "cluster": _CLUSTER, "clusters": _CLUSTER, "qos": _QOS}
+_ENTITIES: Final = (
+    *("account", "association", "cluster", "configuration", "event", "problem", "qos", "reservation", "resource"),
+    *("runawayjobs", "stats", "transaction", "tres", "user", "wckey"),
+)
+_FIRST: Final = {
+    "sacctmgr": ("list", "show"),
+    "scontrol": _SCONTROL,
+    "sreport": ("cluster", "job", "reservation", "user"),
+}
+
+
+def choices_for_option(command: str, option: str, value: str) -> Choices | None:
+    """Return what the value of an option can be.
+
+    Parameters
+    ----------
+    command : str
+        ``sbatch``, ``squeue`` …
+    option : str
+        Its canonical long name.
+    value : str
+        What is typed of the value.
+    """
+    if option == "dependency" and command in ("sbatch", "salloc", "srun"):
+        last = max(value.rfind(","), value.rfind("?"))
+        return (
+            Choices(("job",), (), ",?:+") if ":" in value[last + 1 :] else Choices(fixed=_DEPENDENCIES, separators=",?")
+        )
+    if command in ("sbatch", "salloc", "srun"):
+        return _SUBMITTING.get(option)
+    return _SPECIAL.get((command, option)) or _ASKING.get(option)
+
+
+def choices_for_operand(command: str, before: Sequence[str], word: str) -> Choices | None:
+    """Return what a word of a command can be that is no option.
+
+    Parameters
+    ----------
+    command : str
+        ``scancel``, ``scontrol`` …
+    before : sequence of str
+        Such words before it.
+    word : str
+        What is typed of it.
+    """
+    if command == "scancel":
+        return Choices(("job", "step"), (), "")
+    if command == "sstat":
+        return Choices(("job", "step"))
+    if command not in _FIRST:
+        return None
+    name, equals, _ = word.partition("=")
+    if equals:
+        found = (_UPDATED if command == "scontrol" else _ACCOUNTING).get(name.lower())
+        return found and found._replace(separators=found.separators + "=")
+    if not before:
+        return Choices(fixed=_FIRST[command], separators="")
+    return _of_scontrol(before) if command == "scontrol" else _of_sacctmgr(command, before)
+
+
+def _of_scontrol(before: Sequence[str]) -> Choices | None:
+    verb, *rest = (word.lower() for word in before)
+    if verb == "show":
+        return _SHOWN.get(rest[0]) if rest else Choices(fixed=tuple(_SHOWN), separators="")
+    if verb in _ON_JOBS:
+        return _JOB if not rest else None
+    if verb == "write":
+        return _JOB if rest else Choices(fixed=("batch_script",), separators="")
+    if verb == "update":
+        is_job = bool(rest) and rest[0].startswith("jobid=")
+        first = ("JobId=", "NodeName=", "PartitionName=", "ReservationName=")
+        return Choices(fixed=_OF_A_JOB if is_job else () if rest else first, separators="")
+    return None
+
+
+def _of_sacctmgr(command: str, before: Sequence[str]) -> Choices | None:
+    if command != "sacctmgr" or before[0].lower() not in _FIRST["sacctmgr"]:
+        return None
+    if len(before) == 1:
+        return Choices(fixed=_ENTITIES, separators="")
+    return Choices(fixed=("account=", "cluster=", "format=", "user=", "where"), separators="")

@@ -1,0 +1,238 @@
+"""Why a job could not run, from what is known of the cluster, said before sbatch says it.
+
+Nothing of it is a reason not to submit: sbatch decides, and a site may change a job on its way (``JobSubmitPlugins``).
+What is not certain is not said. Sources: sbatch(1), slurm.conf(5), sacctmgr(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from jupyter_slurm.domain.associations import Association, Qos
+from jupyter_slurm.domain.cluster import Partition, expand_hosts, parse_version
+from jupyter_slurm.domain.facts import Facts, nearest, some
+from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.sizes import size_doubts
+from jupyter_slurm.domain.values import format_time_limit
+from jupyter_slurm.errors import ParseError
+
+__all__ = ["Doubt", "doubts_about"]
+
+_NONE: Final = ("", "(null)", "N/A", "None", "NONE")
+
+
+class Doubt(NamedTuple):
+    """One reason.
+
+    Attributes
+    ----------
+    text : str
+        A sentence, and what would do.
+    is_about_names : bool
+        Whether it is wrong where sbatch takes the job: the name has come to be since.
+    """
+
+    text: str
+    is_about_names: bool = False
+
+
+def doubts_about(facts: Facts, chosen: Mapping[str, str | None]) -> list[Doubt]:
+    """Return what speaks against a job.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of the cluster.
+    chosen : mapping
+        The options in force, by canonical long name.
+    """
+    request = Request(chosen)
+    if request.is_elsewhere:
+        return []
+    partitions, unknown = _partitions(facts, request)
+    found = list(unknown)
+    found += _about_accounts(facts, request)
+    found += _about_reservations(facts, request)
+    found += _about_nodes(facts, request)
+    if partitions and not unknown:
+        found += _about_access(facts, request, partitions)
+        found += _about_time(facts, request, partitions)
+        found += [Doubt(*one) for one in size_doubts(facts, request, partitions, is_moved=_is_moved(facts, request))]
+    return found
+
+
+def _is_set(facts: Facts, setting: str) -> bool:
+    return facts.config.get(setting, "") not in _NONE
+
+
+def _is_moved(facts: Facts, request: Request) -> bool:
+    """Whether a job that names no partition may get another one than the default."""
+    return "partition" not in request.chosen and (
+        _is_set(facts, "JobSubmitPlugins") or _is_set(facts, "CliFilterPlugins")
+    )
+
+
+def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[Doubt]]:
+    """Return the partitions that the job may run in, and what is wrong with their names."""
+    names = request.words("partition")
+    if not names:
+        if _is_moved(facts, request):
+            return list(facts.partitions), []
+        return ([facts.default_partition] if facts.default_partition else []), []
+    known = {one.name: one for one in facts.partitions}
+    wrong = [name for name in names if name not in known] if known else []
+    unknown = [Doubt(f"There is no partition {name}.{nearest(name, known)}", True) for name in wrong]
+    return [known[name] for name in names if name in known], unknown
+
+
+def _about_accounts(facts: Facts, request: Request) -> Iterator[Doubt]:
+    """Compare account and QOS with the person's own; only where the site holds to them."""
+    mine, enforced = facts.associations, facts.words_of("AccountingStorageEnforce")
+    account, qos = request.chosen.get("account"), request.chosen.get("qos")
+    if not mine or "associations" not in enforced:
+        return
+    accounts = list(dict.fromkeys(one.account for one in mine))
+    if account and account.lower() not in map(str.lower, accounts):
+        yield Doubt(f"You have no account {account} here.{nearest(account, accounts)}", True)
+    elif qos and "qos" in enforced and facts.qos:
+        names = [one.name for one in facts.qos]
+        usable = list(dict.fromkeys(name for one in _associations(mine, account) for name in one.qos))
+        if qos.lower() not in map(str.lower, names):
+            yield Doubt(f"There is no QOS {qos}.{nearest(qos, usable or names)}", True)
+        elif usable and qos.lower() not in map(str.lower, usable):
+            yield Doubt(
+                f"Your account {_account(mine, account)} may not use the QOS {qos}; it may: {some(usable)}.", True
+            )
+
+
+def _associations(mine: Sequence[Association], account: str | None) -> list[Association]:
+    """Return those that may count for an account; for the default one where none is named."""
+    if account:
+        return [one for one in mine if one.account.lower() == account.lower()]
+    return [one for one in mine if one.is_default] or list(mine)
+
+
+def _account(mine: Sequence[Association] | None, asked: str | None) -> str | None:
+    return asked or next((one.account for one in mine or () if one.is_default), None)
+
+
+def _about_reservations(facts: Facts, request: Request) -> Iterator[Doubt]:
+    if "reservations" in facts.words_of("PrivateData"):
+        return
+    known = {one.name: one for one in facts.reservations}
+    for name in request.words("reservation"):
+        if name not in known:
+            yield Doubt(f"There is no reservation {name}.{nearest(name, known)}", True)
+
+
+def _about_nodes(facts: Facts, request: Request) -> Iterator[Doubt]:
+    known = {node.name for node in facts.nodes}
+    try:
+        asked = expand_hosts(request.chosen.get("nodelist") or "", 1000) if known else []
+    except ParseError:  # also the path of a file
+        return
+    if wrong := [name for name in asked if name not in known]:
+        yield Doubt(f"There is no node {wrong[0]}.{nearest(wrong[0], known)}", True)
+
+
+def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
+    """Say why no partition takes the job; each of them must have a reason."""
+    if _is_moved(facts, request):
+        return
+    reasons = [_refused_by(facts, request, one) for one in partitions]
+    if all(reasons):
+        others = [one.name for one in facts.partitions if _would_take(facts, request, one)]
+        instead = f" Partitions that take it: {some(others)}." if others else ""
+        yield Doubt(" ".join(dict.fromkeys(reasons)) + instead)
+
+
+def _would_take(facts: Facts, request: Request, partition: Partition) -> bool:
+    """Whether nothing is known against a job in a partition."""
+    seconds = request.time[1] if request.time else 0
+    is_short = partition.max_time is None or seconds <= partition.max_time
+    return is_short and not _refused_by(facts, request, partition) and not size_doubts(facts, request, [partition])
+
+
+def _refused_by(facts: Facts, request: Request, partition: Partition) -> str:
+    """Return why a partition takes no such job now; nothing where no reason is known."""
+    name, fields = partition.name, partition.fields
+    if partition.state == "DOWN":
+        return f"Partition {name} is DOWN: jobs wait there until it is up again."
+    if partition.state in ("DRAIN", "INACTIVE"):
+        return f"Partition {name} is {partition.state}: it takes no new jobs."
+    allowed = fields.get("AllowGroups", "ALL")
+    if allowed != "ALL" and facts.groups and "root" not in facts.groups and not facts.groups & {*allowed.split(",")}:
+        return f"Partition {name} is for the groups {allowed} only, and you are in none of them."
+    account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
+    if not _is_flat(facts):
+        account = None
+    return _not_allowed(name, "account", account, partition.allow_accounts, fields.get("DenyAccounts", "")) or (
+        _not_allowed(name, "QOS", qos, partition.allow_qos, fields.get("DenyQos", ""))
+    )
+
+
+def _is_flat(facts: Facts) -> bool:
+    """Whether an account in a partition's list means that account alone; later versions mean those below it as well."""
+    try:
+        return parse_version(facts.config.get("SLURM_VERSION", "")) < (23, 2)
+    except ParseError:
+        return False
+
+
+def _not_allowed(partition: str, noun: str, asked: str | None, allowed: tuple[str, ...] | None, denied: str) -> str:
+    if asked is None or "@" in asked:
+        return ""
+    if allowed is not None and asked.lower() not in map(str.lower, allowed):
+        return f"Partition {partition} takes no jobs of the {noun} {asked}, only of: {some(allowed)}."
+    if allowed is None and asked.lower() in denied.lower().split(","):
+        return f"Partition {partition} takes no jobs of the {noun} {asked}."
+    return ""
+
+
+def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
+    if request.time is None:
+        return
+    written, seconds = request.time
+    qos = _possible_qos(facts, request, partitions)
+    if qos is not None and not any("partitiontimelimit" in one.flags for one in qos):
+        limits = [one.max_time for one in partitions]
+        if all(limit is not None and seconds > limit for limit in limits):
+            yield Doubt(f"{written} is more than {_limits(partitions)}.{_longer(facts, request, partitions)}")
+    asked = request.chosen.get("qos")
+    mine = next((one for one in facts.qos or () if asked and one.name.lower() == asked.lower()), None)
+    has_other = any(one.fields.get("QoS", "N/A") not in _NONE for one in partitions)
+    is_held_to = "limits" in facts.words_of("AccountingStorageEnforce") and not has_other
+    if mine and mine.max_wall is not None and seconds > mine.max_wall and is_held_to:
+        yield Doubt(f"{written} is more than the QOS {mine.name} allows ({format_time_limit(mine.max_wall)}).")
+
+
+def _possible_qos(facts: Facts, request: Request, partitions: Sequence[Partition]) -> list[Qos] | None:
+    """Return every QOS that may count for the job; None where that is not known."""
+    if facts.config.get("AccountingStorageType", "accounting_storage/none") in (*_NONE, "accounting_storage/none"):
+        return []
+    if facts.qos is None:
+        return None
+    asked = request.chosen.get("qos")
+    of_partitions = {one.fields.get("QoS", "").lower() for one in partitions}
+    return [one for one in facts.qos if not asked or one.name.lower() == asked.lower() or one.name in of_partitions]
+
+
+def _limits(partitions: Sequence[Partition]) -> str:
+    limits = [format_time_limit(one.max_time) for one in partitions]
+    if len(limits) == 1:
+        return f"partition {partitions[0].name} allows ({limits[0]})"
+    told = [f"{one.name} ({limit})" for one, limit in zip(partitions, limits, strict=True)]
+    return f"any of the partitions allows: {some(told)}"
+
+
+def _longer(facts: Facts, request: Request, partitions: Sequence[Partition]) -> str:
+    """Say where it would fit; else how long it may be at most."""
+    fits = [one for one in facts.partitions if _would_take(facts, request, one)]
+    if fits and not _is_moved(facts, request):
+        told = [
+            f"-p {one.name} ({'no limit' if one.max_time is None else format_time_limit(one.max_time)})" for one in fits
+        ]
+        return f" It would fit: {some(told)}."
+    longest = max(one.max_time or 0 for one in partitions)
+    return f" At most: --time={format_time_limit(longest)}."

@@ -1,0 +1,182 @@
+"""What is known of a cluster that changes seldom, as one object; and the names that a person may type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from jupyter_slurm.domain.associations import Association, Qos, Reservation
+from jupyter_slurm.domain.cluster import Node, Partition
+from jupyter_slurm.domain.values import format_memory, format_time_limit
+
+__all__ = ["NAMED", "Facts", "Named", "nearest", "some"]
+
+NAMED: Final = ("partition", "account", "qos", "feature", "node", "gres", "gpu", "reservation", "cluster")
+"""The kinds of names that :meth:`Facts.named` gives."""
+
+_MOST_NAMED = 6
+_MOST_COUNTS = 16  # of GPUs that are offered one by one
+
+
+class Named(NamedTuple):
+    """A name that may stand in a line, and what there is to say about it in a few words."""
+
+    name: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What Slurm said of a cluster.
+
+    Parameters
+    ----------
+    taken : float
+        When, in seconds since the epoch.
+    partitions, nodes, reservations
+        All of them. No node at all: the site does not show them.
+    config : mapping
+        ``scontrol show config``.
+    associations, qos : tuple, optional
+        What this person may use, and all QOS; ``None``: there is no accounting, or it did not answer.
+    clusters : tuple of str
+        Those that share an accounting.
+    groups : frozenset of str
+        The person's groups on the machine that submits; empty: not asked for.
+    """
+
+    taken: float
+    partitions: tuple[Partition, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    associations: tuple[Association, ...] | None = None
+    qos: tuple[Qos, ...] | None = None
+    clusters: tuple[str, ...] = ()
+    groups: frozenset[str] = frozenset()
+
+    def words_of(self, setting: str) -> frozenset[str]:
+        """Return the words of a setting that is a list (``AccountingStorageEnforce``), in lower case."""
+        return frozenset(word.strip() for word in self.config.get(setting, "").lower().split(",") if word.strip())
+
+    @cached_property
+    def default_partition(self) -> Partition | None:
+        """Return the partition of jobs that name none."""
+        return next((partition for partition in self.partitions if partition.is_default), None)
+
+    @cached_property
+    def nodes_in(self) -> dict[str, list[Node]]:
+        """Return the nodes of each partition."""
+        found: dict[str, list[Node]] = {partition.name: [] for partition in self.partitions}
+        for node in self.nodes:
+            for name in node.partitions:
+                found.setdefault(name, []).append(node)
+        return found
+
+    @cached_property
+    def features(self) -> Counter[str]:
+        """Return how many nodes have each feature, or can have it."""
+        return Counter(name for node in self.nodes for name in {*node.available, *node.features})
+
+    def named(self, kind: str) -> list[Named]:
+        """Return the names of a kind of :data:`NAMED`, with what is said of them."""
+        return list(getattr(self, f"_named_{kind}")())
+
+    def _named_partition(self) -> Iterator[Named]:
+        for one in self.partitions:
+            said = ["default" if one.is_default else "", "" if one.state == "UP" else one.state]
+            said += [_many(one.node_count, "node"), *_gpus(self.nodes_in[one.name])]
+            said.append("no time limit" if one.max_time is None else f"at most {format_time_limit(one.max_time)}")
+            yield Named(one.name, _joined(said))
+
+    def _named_account(self) -> Iterator[Named]:
+        seen: dict[str, str] = {}
+        for one in self.associations or ():
+            said = ["default" if one.is_default else "", f"QOS {', '.join(one.qos)}" if one.qos else ""]
+            seen.setdefault(one.account, _joined(said))
+        yield from (Named(*item) for item in seen.items())
+
+    def _named_qos(self) -> Iterator[Named]:
+        mine = {name for one in self.associations or () for name in one.qos}
+        for one in self.qos or ():
+            if not mine or one.name in mine:
+                limit = "" if one.max_wall is None else f"at most {format_time_limit(one.max_wall)}"
+                yield Named(one.name, limit)
+
+    def _named_feature(self) -> Iterator[Named]:
+        yield from (Named(name, _many(count, "node")) for name, count in sorted(self.features.items()))
+
+    def _named_node(self) -> Iterator[Named]:
+        for node in self.nodes:
+            state = "+".join((node.state, *node.flags)).lower()
+            yield Named(node.name, _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([node])]))
+
+    def _named_gres(self) -> Iterator[Named]:
+        for (name, kind), (most, nodes) in sorted(_resources(self.nodes).items()):
+            yield from _counted(f"{name}:{kind}" if kind else name, most, nodes)
+
+    def _named_gpu(self) -> Iterator[Named]:
+        totals = Counter[str]()
+        for node in self.nodes:
+            totals.update({gres.type: gres.count for gres in node.gres if gres.name == "gpu" and gres.type})
+        for kind, total in sorted(totals.items()):
+            _, nodes = _resources(self.nodes)["gpu", kind]
+            yield from _counted(kind, total, nodes)
+
+    def _named_reservation(self) -> Iterator[Named]:
+        yield from (
+            Named(one.name, _joined([one.state.lower(), one.partition, one.nodes])) for one in self.reservations
+        )
+
+    def _named_cluster(self) -> Iterator[Named]:
+        yield from (Named(name, "this one" if name == self.config.get("ClusterName") else "") for name in self.clusters)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return what may have been meant, as a sentence; else what there is."""
+    names = list(known)
+    if near := get_close_matches(name, names, n=1):
+        return f" Did you mean {near[0]}?"
+    return f" There {'is' if len(names) == 1 else 'are'}: {some(names)}." if names else ""
+
+
+def some(names: Collection[str]) -> str:
+    """Return names, not too many."""
+    shown = list(names)[:_MOST_NAMED]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def _resources(nodes: Iterable[Node]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return of each generic resource and type how many a node has at most, and how many nodes have it."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for node in nodes:
+        for gres in node.gres:
+            most, count = found.get((gres.name, gres.type or ""), (0, 0))
+            found[gres.name, gres.type or ""] = max(most, gres.count), count + 1
+    return found
+
+
+def _counted(name: str, most: int, nodes: int) -> Iterator[Named]:
+    where = _many(nodes, "node")
+    yield Named(name, f"{where}, up to {most}")
+    yield from (Named(f"{name}:{count}", where) for count in range(1, min(most, _MOST_COUNTS) + 1))
+
+
+def _gpus(nodes: Iterable[Node]) -> list[str]:
+    most = {key: found[0] for key, found in _resources(nodes).items() if key[0] == "gpu"}
+    return [
+        f"{count} {kind or 'GPU'}{'' if kind or count == 1 else 's'} a node"
+        for (_, kind), count in sorted(most.items())
+    ]
+
+
+def _many(count: int | None, noun: str) -> str:
+    return "" if count is None else f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(filter(None, words))

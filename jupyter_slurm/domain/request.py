@@ -1,0 +1,129 @@
+"""What the options of a submission ask for, as far as it can be compared with what a cluster has.
+
+Source: sbatch(1). What is written in another way than the ones known here is None: then nothing is concluded from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from jupyter_slurm.domain.values import Gres, parse_gres, parse_memory, parse_time_limit, split_outside_brackets
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["Request"]
+
+_NODES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_COUNTED = re.compile(r"(?:(?P<type>[^:=,]*[^\d:=,][^:=,]*):)?(?P<count>\d{1,9})", re.ASCII)
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+
+
+class Request:
+    """The options in force of one job.
+
+    Parameters
+    ----------
+    chosen : mapping
+        Canonical long names to values.
+    """
+
+    def __init__(self, chosen: Mapping[str, str | None]) -> None:
+        self.chosen = chosen
+
+    def words(self, option: str) -> list[str]:
+        """Return the parts of a value that is a list."""
+        return [word for word in (self.chosen.get(option) or "").split(",") if word]
+
+    def number(self, option: str) -> int | None:
+        """Return a value that is a plain number."""
+        text = self.chosen.get(option) or ""
+        return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it may go to another cluster."""
+        return bool(self.chosen.get("clusters") or self.chosen.get("cluster"))
+
+    @cached_property
+    def time(self) -> tuple[str, float] | None:
+        """The time that it needs at least: as it was written, and in seconds."""
+        text = self.chosen.get("time-min") or self.chosen.get("time")
+        try:
+            seconds = parse_time_limit(text) if text else 0
+        except UsageError:
+            return None
+        if not text:
+            return None
+        option = "--time-min" if self.chosen.get("time-min") else "--time"
+        return f"{option}={text}", seconds or float("inf")  # zero is no limit, too
+
+    @cached_property
+    def nodes(self) -> tuple[int, int | None] | None:
+        """Least and largest number of nodes."""
+        found = _NODES.fullmatch(self.chosen.get("nodes") or "")
+        return (int(found[1]), int(found[2] or found[1])) if found else None
+
+    @cached_property
+    def cpus_per_node(self) -> int | None:
+        """CPUs that one node must have."""
+        if "overcommit" in self.chosen:
+            return None
+        each = self.number("cpus-per-task") or 1
+        tasks = self.number("ntasks-per-node") if "ntasks" not in self.chosen else None
+        asked = max(each * (tasks or 1), self.number("mincpus") or 0)
+        return asked if asked > 1 else None
+
+    @cached_property
+    def cpus(self) -> int | None:
+        """CPUs of all nodes together."""
+        if "overcommit" in self.chosen:
+            return None
+        tasks = self.number("ntasks")
+        return tasks * (self.number("cpus-per-task") or 1) if tasks else None
+
+    @cached_property
+    def memory_per_node(self) -> tuple[str, int] | None:
+        """Memory that one node must have: as it was written, and in bytes."""
+        said = [name for name in _MEMORY if self.chosen.get(name)]
+        if len(said) != 1 or said == ["mem-per-gpu"]:
+            return None
+        name, text = said[0], self.chosen[said[0]] or ""
+        try:
+            size = parse_memory(text)
+        except UsageError:
+            return None
+        times = self.number("cpus-per-task") or 1 if name == "mem-per-cpu" else 1
+        written = f"--{name}={text}" + (f" for each of {times} CPUs" if times > 1 else "")
+        return (written, size * times) if size else None
+
+    @cached_property
+    def gpus_per_node(self) -> list[tuple[str, Gres]]:
+        """GPUs that one node must have, each as it was written."""
+        found = [(f"--gres={self.chosen['gres']}", gres) for gres in self.gres if gres.name == "gpu"]
+        for option in ("gpus-per-node", "gpus-per-task", "gpus-per-socket"):
+            found += [(f"--{option}={self.chosen[option]}", gpus) for gpus in self._gpus(option)]
+        return found
+
+    @cached_property
+    def gpus(self) -> list[tuple[str, Gres]]:
+        """GPUs of all nodes together, each as it was written."""
+        return [(f"--gpus={self.chosen['gpus']}", gpus) for gpus in self._gpus("gpus")]
+
+    @cached_property
+    def gres(self) -> list[Gres]:
+        """The generic resources that each node must have."""
+        text = self.chosen.get("gres") or ""
+        return [] if text.lower() in ("none", "help") else parse_gres(text)
+
+    @cached_property
+    def features(self) -> tuple[list[str], bool]:
+        """The features in a constraint, and whether a node must have all of them."""
+        text = self.chosen.get("constraint") or ""
+        names = [name for name in re.split(r"[&|,()\[\]]|\*\d+", text) if name]
+        return names, re.fullmatch(r"[^|()\[\]*,]*", text) is not None
+
+    def _gpus(self, option: str) -> Iterator[Gres]:
+        for item in split_outside_brackets(self.chosen.get(option) or ""):
+            if found := _COUNTED.fullmatch(item):
+                yield Gres("gpu", found["type"], int(found["count"]))

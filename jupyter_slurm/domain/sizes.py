@@ -1,0 +1,162 @@
+"""Whether what a job asks for is more than its partitions have: nodes, CPUs, memory, GPUs, features.
+
+What a node has is what is configured: a node that is down counts, since it may come back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from jupyter_slurm.domain.cluster import Node, Partition
+from jupyter_slurm.domain.facts import Facts, nearest, some
+from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.values import Gres, format_memory
+
+__all__ = ["size_doubts"]
+
+_MIB: Final = 1 << 20
+
+Said = tuple[str, bool]
+
+
+def size_doubts(
+    facts: Facts, request: Request, partitions: Sequence[Partition], *, is_moved: bool = False
+) -> list[Said]:
+    """Return sentences, and whether each is about a name that sbatch would refuse.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of the cluster.
+    request : Request
+        What is asked for.
+    partitions : sequence of Partition
+        Where the job may run; it may run where any of them has enough.
+    is_moved : bool
+        Whether these are all partitions, since the site chooses one.
+    """
+    found = [*_unknown_features(facts, request), *_unknown_gres(facts, request)]
+    lists = [facts.nodes_in[one.name] for one in partitions]
+    # Where the site hides nodes, nothing can be said of the largest one.
+    if found or not all(nodes and len(nodes) == one.node_count for nodes, one in zip(lists, partitions, strict=True)):
+        return found
+    nodes = list({node.name: node for each in lists for node in each}.values())
+    names = [one.name for one in partitions]
+    where = "here" if is_moved else f"in partition {names[0]}" if len(names) == 1 else f"in {some(names)}"
+    found += _features(facts, request, nodes, where)
+    found += _node_count(request, partitions, where)
+    found += _cpus(request, nodes, lists, where)
+    found += _memory(request, nodes, where)
+    for written, gres in request.gpus_per_node:
+        found += _gpus(facts, nodes, written, gres, where)
+    for written, gres in request.gpus:
+        found += _gpus(facts, nodes, written, gres, where, of_all=max(lists, key=lambda each: _total(each, gres.type)))
+    return found
+
+
+def _unknown_features(facts: Facts, request: Request) -> Iterator[Said]:
+    names, _ = request.features
+    if facts.nodes:
+        for name in names:
+            if name not in facts.features:
+                yield f"No node has the feature {name}.{nearest(name, facts.features)}", True
+
+
+def _unknown_gres(facts: Facts, request: Request) -> Iterator[Said]:
+    known = facts.words_of("GresTypes") | {gres.name.lower() for node in facts.nodes for gres in node.gres}
+    for gres in request.gres:
+        if known and gres.name.lower() not in known:
+            yield f"There is no generic resource {gres.name}.{nearest(gres.name, sorted(known))}", True
+    types = {gres.type for node in facts.nodes for gres in node.gres if gres.name == "gpu" and gres.type}
+    is_typed = all(gres.type for node in facts.nodes for gres in node.gres if gres.name == "gpu")
+    for _, asked in (*request.gpus_per_node, *request.gpus):
+        if asked.type and types and is_typed and asked.type not in types:
+            yield f"No node has GPUs of the type {asked.type}.{nearest(asked.type, sorted(types))}", True
+
+
+def _features(facts: Facts, request: Request, nodes: Sequence[Node], where: str) -> Iterator[Said]:
+    names, is_all = request.features
+    wanted = {*names}
+    if wanted and is_all and not any(wanted <= {*node.available, *node.features} for node in nodes):
+        having = [node for node in facts.nodes if wanted <= {*node.available, *node.features}]
+        yield (
+            f"No node {where} has the features of --constraint={request.chosen['constraint']}.{_instead(having)}",
+            False,
+        )
+
+
+def _node_count(request: Request, partitions: Sequence[Partition], where: str) -> Iterator[Said]:
+    if request.nodes is None:
+        return
+    asked, most = request.nodes[0], max(one.node_count or 0 for one in partitions)
+    if asked > most:
+        has = (
+            f"there {'is' if most == 1 else 'are'} {most} {where}"
+            if len(partitions) == 1
+            else f"at most {most} {where}"
+        )
+        yield f"--nodes={request.chosen['nodes']} asks for {asked} nodes, and {has}.", False
+
+
+def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[Node]], where: str) -> Iterator[Said]:
+    most = max(node.cpus for node in nodes)
+    total = max(sum(node.cpus for node in each) for each in lists)
+    if request.cpus_per_node is not None and request.cpus_per_node > most:
+        yield (
+            f"The job needs {request.cpus_per_node} CPUs on one node, and no node {where} has more than {most}.",
+            False,
+        )
+    elif request.cpus is not None and request.cpus > total:
+        yield f"The job needs {request.cpus} CPUs, and there are {total} {where}.", False
+    elif request.cpus is not None and request.nodes is not None:
+        limit = request.nodes[1]
+        if limit is not None and request.cpus > limit * most:
+            has = f"no node {where} has more than {most}"
+            yield f"The job needs {request.cpus} CPUs on {limit} node{'s' * (limit != 1)}, and {has}.", False
+
+
+def _memory(request: Request, nodes: Sequence[Node], where: str) -> Iterator[Said]:
+    most = max(node.memory for node in nodes)
+    if request.memory_per_node is not None and most > _MIB:  # 1 MiB: nobody has configured any
+        written, size = request.memory_per_node
+        if size > most:
+            yield f"{written} is more than any node {where} has: at most {format_memory(most)}.", False
+
+
+def _gpus(
+    facts: Facts,
+    nodes: Sequence[Node],
+    written: str,
+    asked: Gres,
+    where: str,
+    *,
+    of_all: Sequence[Node] | None = None,
+) -> Iterator[Said]:
+    """Compare GPUs with what a node has, or all nodes of the largest partition together."""
+    if asked.type and any(gres.name == "gpu" and not gres.type for node in nodes for gres in node.gres):
+        return  # what is configured without a type may still be one
+    most = max(_total([node], asked.type) for node in nodes) if of_all is None else _total(of_all, asked.type)
+    if asked.count <= most:
+        return
+    enough = [node for node in facts.nodes if _total([node], asked.type) >= (asked.count if of_all is None else 1)]
+    kind = f"{asked.type} " * bool(asked.type) + ("GPU" if most == 1 else "GPUs")
+    if not most:
+        yield f"{written}: no node {where} has {kind}.{_instead(enough)}", False
+    elif of_all is None:
+        yield f"{written} is more than any node {where} has: at most {most} {kind}.{_instead(enough)}", False
+    else:
+        yield f"{written} is more than all nodes {where} have: {most} {kind}.", False
+
+
+def _total(nodes: Iterable[Node], kind: str | None) -> int:
+    return sum(
+        gres.count for node in nodes for gres in node.gres if gres.name == "gpu" and (not kind or gres.type == kind)
+    )
+
+
+def _instead(nodes: Iterable[Node]) -> str:
+    """Say which partitions such nodes are in."""
+    names = Counter(name for node in nodes for name in node.partitions)
+    return f" There are such nodes in: {some(names)}." if names else ""

@@ -1,0 +1,115 @@
+"""Values of our own words: variables of the notebook, jobs, allocations, environments."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.handles import facts
+from jupyter_slurm.handles.allocation import Allocation
+from jupyter_slurm.handles.dependencies import KINDS
+from jupyter_slurm.handles.job import Job
+
+__all__ = ["Offer", "values_of_word"]
+
+
+class Offer(NamedTuple):
+    """What could stand there instead of ``item``, the end of the word that is being typed."""
+
+    item: str
+    names: Iterable[Named]
+
+
+def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None:
+    """Return what the value of a word of ours can be; None where nothing is known of it.
+
+    Parameters
+    ----------
+    word : str
+        ``in``, ``after`` …
+    value : str
+        What is typed of its value.
+    shell : InteractiveShell
+        Its variables may be meant.
+    cell : str
+        The text below the line.
+    """
+    if word == "env":
+        return Offer(value, facts.names("environment"))
+    if word == "on":
+        variables = _variables(shell, lambda found: isinstance(found, Allocation) and found.is_open)
+        return Offer(value, _once([*variables, *facts.names("allocation")]))
+    if word == "sweep":
+        return None if ":" in value else Offer(value, _variables(shell, _is_table))
+    item = value.rpartition(",")[2]
+    if word in KINDS:
+        jobs = _variables(shell, lambda found: _is_of(found, Job) and not isinstance(found, Allocation))
+        return Offer(item, [*jobs, *facts.names("job")])
+    if word == "in":
+        return Offer(item, _variables(shell, lambda found: not isinstance(found, ModuleType)))
+    return Offer(item, [Named(name, "of this cell") for name in _assigned(cell)]) if word == "out" else None
+
+
+def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[Named]:
+    """Return the person's own variables that may be meant, with their types."""
+    own: Mapping[str, Any] = shell.user_ns
+    return [
+        Named(name, _about(value))
+        for name, value in own.items()
+        if name[:1] != "_" and name not in shell.user_ns_hidden and is_meant(value)
+    ]
+
+
+def _about(value: Any) -> str:
+    return value.title if isinstance(value, Job) else type(value).__name__
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    """Tell whether a value, or each of a list, is of a kind."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return bool(values) and all(isinstance(one, kind) for one in values)
+
+
+def _is_table(value: Any) -> bool:
+    is_frame = hasattr(value, "to_dict") and hasattr(value, "columns")
+    return is_frame or isinstance(value, Mapping) or _is_of(value, Mapping)
+
+
+def _once(names: Iterable[Named]) -> Iterator[Named]:
+    seen: set[str] = set()
+    for named in names:
+        if named.name not in seen:
+            seen.add(named.name)
+            yield named
+
+
+_ASSIGNING: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _assigned(cell: str) -> list[str]:
+    """Return the names that a cell of Python gives values to, outside its functions; none while it cannot be read."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    transformer: Any = TransformerManager
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(transformer().transform_cell(cell))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found: dict[str, None] = {}
+    left: list[ast.AST] = [*tree.body]
+    while left:
+        node = left.pop(0)
+        if isinstance(node, _ASSIGNING):
+            found[node.name] = None
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] = None
+        if not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            left.extend(ast.iter_child_nodes(node))
+    return [name for name in found if name[0] != "_"]

@@ -1,0 +1,167 @@
+"""What is said against a job from what is known of the cluster, and whether Slurm agrees."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.domain.doubts import doubts_about
+from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.embedded import EmbeddedCluster, load_description
+from jupyter_slurm.embedded.description import Account, Partition, Qos
+from jupyter_slurm.errors import SubmitRefused
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.root,
+    pytest.mark.here_only(
+        "what is known comes by the client, as what the Tab key offers, which is asked over each way"
+    ),
+]
+
+SCRIPT = "#!/bin/sh\nexit 0\n"
+
+# Options, and what is said of them; nothing: nothing is.
+SAID = [
+    (["-p", "arndu"], "There is no partition arndu. Did you mean arandu?"),
+    (["-A", "c4a"], "You have no account c4a here. Did you mean c4ai?"),
+    (["-q", "urgnt"], "There is no QOS urgnt. Did you mean urgent?"),
+    (["-p", "arandu", "-q", "urgent"], "Partition arandu takes no jobs of the QOS urgent, only of: normal."),
+    (["-p", "others"], "Partition others takes no jobs of the account c4ai, only of: physics."),
+    (["-p", "closed"], "Partition closed is DRAIN: it takes no new jobs."),
+    (["-p", "arandu", "-t", "3:00:00"], "--time=3:00:00 is more than partition arandu allows (02:00:00)."),
+    (["-t", "30-0"], "--time=30-0 is more than partition devwork allows (7-00:00:00). At most: --time=7-00:00:00."),
+    (["-q", "urgent", "-t", "2:00:00"], "--time=2:00:00 is more than the QOS urgent allows (01:00:00)."),
+    (["-p", "arandu", "--gres=gpu:a100:9"], "is more than any node in partition arandu has: at most 8 a100 GPUs."),
+    (["-p", "arandu", "--gres=gpu:h100:1"], "No node has GPUs of the type h100. Did you mean a100?"),
+    (["-p", "arandu", "-G", "9"], "--gpus=9 is more than all nodes in partition arandu have: 8 GPUs."),
+    (["--gpus-per-node=1"], "no node in partition devwork has GPUs. There are such nodes in: arandu"),
+    (["--gres=gpuu:1"], "There is no generic resource gpuu. Did you mean gpu?"),
+    (["-N", "3"], "--nodes=3 asks for 3 nodes, and there are 2 in partition devwork."),
+    (["-c", "17"], "The job needs 17 CPUs on one node, and no node in partition devwork has more than 16."),
+    (["-n", "33"], "The job needs 33 CPUs, and there are 32 in partition devwork."),
+    (["-N", "1", "-n", "20"], "The job needs 20 CPUs on 1 node, and no node in partition devwork has more than 16."),
+    (["--mem", "65G"], "--mem=65G is more than any node in partition devwork has: at most 64G."),
+    (["-C", "dgx&a101"], "No node has the feature a101. Did you mean a100?"),
+    (
+        ["-C", "dgx"],
+        "No node in partition devwork has the features of --constraint=dgx. There are such nodes in: arandu",
+    ),
+    (["--reservation", "nigt"], "There is no reservation nigt. Did you mean night?"),
+    (["-w", "c4aiscw[1-3]"], "There is no node c4aiscw3. Did you mean c4aiscw2?"),
+]
+FINE = [
+    [],
+    ["-p", "arandu,devwork", "-t", "3:00:00"],
+    ["-p", "arandu", "-t", "2:00:00", "--gres=gpu:a100:8", "-A", "c4ai", "-q", "normal"],
+    ["-p", "arandu", "-G", "a100:8", "-c", "128", "--mem=1T"],
+    ["-N", "1-9", "-n", "32"],
+    ["-n", "40", "-O"],
+    ["-C", "workstation|dgx"],
+    ["--mem=0", "--gres=none"],
+    ["--reservation", "night"],
+]
+# With these a job waits for what the person has to change.
+NEVER = re.compile(
+    "Partition(Config|TimeLimit|NodeLimit)|Job's_(account|QOS)_not_permitted|QOSMaxWallDurationPerJobLimit"
+)
+
+
+@pytest.fixture
+def limited(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
+    """A cluster with limits: of time, by account, by QOS; one partition is closed, one night is reserved."""
+    urgent = Qos("urgent", limits={"MaxWall": "60"})
+    described = replace(load_description(), qos=(urgent,)).with_users("root")
+    dgx, stations = described.nodes[0], replace(described.nodes[1], names=("c4aiscw1", "c4aiscw2"), gpus={})
+    cluster = new_cluster(
+        nodes=(dgx, stations),
+        partitions=(
+            Partition("arandu", dgx.names, max_time="2:00:00", allow_qos=("normal",)),
+            Partition("devwork", stations.names, default=True, max_time="7-00:00:00"),
+            Partition("others", stations.names, allow_accounts=("physics",)),
+            Partition("closed", stations.names, state="DRAIN"),
+        ),
+        accounting=True,
+        accounts=(*described.accounts, Account("physics")),
+        users=described.users,
+        qos=described.qos,
+        enforce=("associations", "limits", "qos"),
+    )
+    night = ["ReservationName=night", "StartTime=now+1hour", "Duration=60", "Users=root", "Nodes=c4aiscw2"]
+    cluster.run("scontrol", "create", "reservation", *night)
+    return cluster
+
+
+@pytest.mark.slow
+async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_path: Any, open_desk: Any) -> None:
+    """Each doubt is refused by sbatch, or waits for ever; what is not doubted is taken."""
+    async with open_desk(limited, tmp_path) as desk:
+        await _while_the_controller_sleeps(desk, limited)
+        first = await desk.submit(SCRIPT, "--hold", "-t", "30-0")
+        assert first["doubts"] == [], "nothing was known before, and nobody was kept waiting"
+        names = (await desk.core.names(desk.id, "partition", 60.0))["names"]
+        assert {one["name"] for one in names} == {"arandu", "devwork", "others", "closed"}
+        assert (await desk.core.names(desk.id, "account", 60.0))["names"]
+        wrong = {}
+        for options, said in [*SAID, *((options, "") for options in FINE)]:
+            told, reason = await _told(desk, limited, options)
+            if (told == "") != (said == "") or said not in told or (said and "(facts as of " not in told):
+                wrong[" ".join(options)] = told
+            elif bool(said) != (reason is None or NEVER.match(reason) is not None):
+                wrong[" ".join(options)] = f"Slurm: {reason}"
+        assert not wrong, "\n".join(f"{line}: {told}" for line, told in wrong.items())
+        await _header_environment_and_age_count(desk, limited)
+
+
+async def _told(desk: Any, cluster: EmbeddedCluster, options: list[str]) -> tuple[str, str | None]:
+    """Return what was said of a submission, and why it waits; None: sbatch has refused it."""
+    try:
+        job = await desk.submit(SCRIPT, "--begin=now+1hour", *options)
+    except SubmitRefused as error:
+        return error.hint or "", None
+    shown = cluster.run("scontrol", "show", "job", job["id"]).stdout
+    return " ".join(job["doubts"]), shown.split("Reason=")[1].split()[0]
+
+
+async def _while_the_controller_sleeps(desk: Any, cluster: EmbeddedCluster) -> None:
+    with cluster.frozen_controller():
+        for kind in ("partition", "job"):
+            assert (await desk.core.names(desk.id, kind, 0.1))["names"] == []
+    assert (await desk.core.names(desk.id, "environment", 0.0))["names"] == []
+
+
+async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster) -> None:
+    header = "#!/bin/sh\n#SBATCH --partition=arandu\n#SBATCH -t 1-0\n"
+    job = await desk.submit(header, "--hold")
+    assert "--time=1-0 is more than partition arandu allows (02:00:00). It would fit: -p devwork" in job["doubts"][0]
+    assert (await desk.submit(header, "--hold", "-t", "60"))["doubts"] == []
+    shown = await desk.submit(header, dry_run=True)
+    assert any("more than partition arandu" in text for text in shown["warnings"])
+    job = await desk.submit(SCRIPT, "--hold", context={"env": {**desk.env, "SBATCH_TIMELIMIT": "40-0"}})
+    assert "--time=40-0 is more than partition devwork" in job["doubts"][0]
+    holder = await desk.submit(
+        "", "-t", "40-0", "--hold", kind="allocation", python=sys.executable, lease={"seconds": 600, "keep": True}
+    )
+    assert "--time=40-0" in holder["doubts"][0]
+    assert (await desk.submit(SCRIPT, "-M", "arandu", "-t", "40-0", "--hold"))["doubts"] == []
+
+    # A partition that has come since: sbatch knows better, and nothing false is said.
+    cluster.run("scontrol", "create", "PartitionName=new", "Nodes=c4aiscw1")
+    assert (await desk.submit(SCRIPT, "-p", "new", "--hold"))["doubts"] == []
+
+    known = await desk.core.names(desk.id, "partition", 0.0)
+    with cluster.frozen_controller():
+        assert await desk.core.names(desk.id, "partition", 0.0) == known, "what was known is told at once"
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    asked = {"partition": "a", "time": "9-0", "gres": "gpu:x:9", "nodes": "9", "account": "b", "qos": "c", "mem": "9T"}
+    assert doubts_about(Facts(0.0), {**asked, "constraint": "y", "nodelist": "n1"}) == []
+    for odd in ("", "a:b:c:d", ",", "[", "\udcff", "9" * 40, "-1", "x" * 10_000):
+        for option in asked:
+            assert doubts_about(Facts(0.0), {option: odd}) == []
