@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.ranks import LAUNCHERS
 from jupyter_slurm.handles import facts
 from jupyter_slurm.handles.allocation import Allocation
 from jupyter_slurm.handles.dependencies import KINDS
@@ -43,6 +44,8 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
     if word == "on":
         variables = _variables(shell, lambda found: isinstance(found, Allocation) and found.is_open)
         return Offer(value, _once([*variables, *facts.names("allocation")]))
+    if word == "launcher":
+        return Offer(value, [Named(name, "") for name in LAUNCHERS])
     if word == "sweep":
         return None if ":" in value else Offer(value, _variables(shell, _is_table))
     item = value.rpartition(",")[2]

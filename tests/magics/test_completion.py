@@ -101,6 +101,7 @@ PLACES = [
     ("%sbatch after=he,pa", ["pair"]),
     ("%%sbatch after={held}", ["{held}"]),
     ("%%sbatch sweep=", ["rates", "weights"]),
+    ("%%sbatch launcher=", ["srun", "torchrun", "mpi"]),
     ("%%sbatch out=lo\nloss = 1\nfor row in []: lowest = [long for long in row]", ["loss", "lowest"]),
 ]
 
