@@ -36,8 +36,10 @@ JOBS ?= 6
 PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
 # These wait still longer, for connections to be given up.
 PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
-# These compute, end what others use (control groups, agents), or have a Chromium: one after the other.
-PYTEST_SLOW = $(BIN)/pytest -m "(slow or browser) and not bench and not remote"
+# These mostly wait, too, for controllers and agents that are stopped and started.
+PYTEST_SLOW = $(BIN)/pytest -n 4 --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
+# These compute, count what a whole machine does, or have a Chromium: one after the other.
+PYTEST_ALONE = $(BIN)/pytest -m "(browser or alone) and not bench and not remote"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
 .DELETE_ON_ERROR:
@@ -55,6 +57,7 @@ test: .build/test-system .build/installed lint ## check everything, on the insta
 	@./.ci/steady $(PYTEST_FAST) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_REMOTE) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_SLOW) $(PYTEST_ARGS)
+	@./.ci/steady $(PYTEST_ALONE) $(PYTEST_ARGS)
 
 test-fast: .build/demo-system .build/installed lint ## the same without browser, other Slurm versions and other slow tests
 	@$(PYTEST_FAST) $(PYTEST_ARGS)

@@ -103,6 +103,12 @@ def short_tmp() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+@pytest.fixture
+def short_path(short_tmp: Path) -> Path:
+    """As ``tmp_path``, with a short path."""
+    return Path(tempfile.mkdtemp(prefix="t", dir=short_tmp))
+
+
 @pytest.fixture(scope="session")
 def user_python() -> tuple[list[str], dict[str, str]]:
     """The start of a command line, and variables, for a Python with our packages that every user can run."""

@@ -112,7 +112,7 @@ def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
         return None
     used = [parse_tres(row["TRESUsageInTot"]) for row in steps]
     clocks = [_clock(match[1]) for row in steps if (match := re.search(r"(?:^|,)cpu=([^,]*)", row["TRESUsageInTot"]))]
-    peaks = [tres["mem"] for tres in used if "mem" in tres]
+    peaks = [tres["mem"] for tres in used if tres.get("mem")]  # 0: it was never looked at
     limit = parse_count(whole.get("TimelimitRaw", ""))
     return Usage(
         cpu=_clock(whole["TotalCPU"]) if whole else sum(clock or 0.0 for clock in clocks),

@@ -22,9 +22,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
-def quickstart(tmp_path, monkeypatch):
+def quickstart(tmp_path, short_path, monkeypatch):
     """The notebook on a cluster of its own, and that cluster; nothing of the person who runs the tests is touched."""
-    settings = {name: str(tmp_path / name) for name in ("job_root", "state_dir", "runtime_dir")}
+    settings = {name: str(short_path / name) for name in ("job_root", "state_dir", "runtime_dir")}
     (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
     with EmbeddedCluster(directory=Path(f"/tmp/jsq-{tmp_path.name[-20:]}")) as cluster:

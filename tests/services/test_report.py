@@ -68,6 +68,7 @@ async def test_what_nobody_knows_and_what_has_none(desk):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.here_only("the cluster belongs to another test file as well")
 async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path):
     async with open_desk(accounting_cluster, tmp_path) as desk:

@@ -158,10 +158,10 @@ def stranger(host: SshHost, user: str) -> Iterator[int]:
 @pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
 @pytest.mark.parametrize("by", ["ssh", "step"])
 async def test_a_port_of_a_job_is_brought_here(
-    by: str, carrier: str, tmp_path: Path, ssh_site: RealSite, alice: str
+    by: str, carrier: str, short_path: Path, ssh_site: RealSite, alice: str
 ) -> None:
     more = f'carrier = "{carrier}"\n[tunnels]\nways = ["{by}"]\nports = [18100, 18200]\n'
-    async with connected(tmp_path, ssh_site, more) as core:
+    async with connected(short_path, ssh_site, more) as core:
         job, port = await served(core)
         tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
         assert (tunnel["way"], tunnel["proven"], tunnel["state"]) == (by, True, "open")
@@ -191,8 +191,8 @@ async def test_a_port_of_a_job_is_brought_here(
             ask(tunnel["local_port"], b"")
 
 
-async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(tmp_path: Path, ssh_site: RealSite) -> None:
-    async with connected(tmp_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
+async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(short_path: Path, ssh_site: RealSite) -> None:
+    async with connected(short_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
         job, port = await served(core)
         node = ssh_site.nodes[(await core.job("far", job["key"]))["nodes"]]
         node.stop()
@@ -207,9 +207,9 @@ async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(tmp_path:
         await core.cancel("far", job["key"])
 
 
-async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(tmp_path: Path, ssh_site: RealSite) -> None:
+async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(short_path: Path, ssh_site: RealSite) -> None:
     more = "[tunnels]\nports = [18100, 18200]\n"
-    async with connected(tmp_path, ssh_site, more) as core:
+    async with connected(short_path, ssh_site, more) as core:
         job, port = await served(core)
         tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
         local = tunnel["local_port"]
@@ -221,11 +221,11 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(tmp_path
                 await asyncio.to_thread(lambda: b"".join(iter(lambda: sock.recv(1 << 18), b"")))
         # Made while the link is down, it waits, here for another one-time code.
         assert (await asyncio.to_thread(ask, local, b"again")).endswith(b" again")
-    state = tmp_path / "state" / "tunnels.json"
+    state = short_path / "state" / "tunnels.json"
     assert state.stat().st_mode & 0o777 == 0o600
     with pytest.raises(ConnectionRefusedError):
         ask(local, b"")
-    async with connected(tmp_path, ssh_site, more) as core:
+    async with connected(short_path, ssh_site, more) as core:
         (found,) = core.list_tunnels("far")
         assert (found["id"], found["local_port"]) == (tunnel["id"], local)
         assert (await asyncio.to_thread(ask, local, b"once more")).endswith(b" once more")
@@ -236,9 +236,9 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(tmp_path
         await core.cancel("far", job["key"])
 
 
-async def test_a_way_that_can_prove_nothing_is_not_used(tmp_path: Path, ssh_site: RealSite, alice: str) -> None:
+async def test_a_way_that_can_prove_nothing_is_not_used(short_path: Path, ssh_site: RealSite, alice: str) -> None:
     more = '[tunnels]\nways = ["direct"]\nports = [18100, 18200]\n'
-    async with connected(tmp_path, ssh_site, more) as core:
+    async with connected(short_path, ssh_site, more) as core:
         job, _ = await served(core)
         node = (await core.job("far", job["key"]))["nodes"]
         with stranger(ssh_site.nodes[node], alice) as taken, pytest.raises(TunnelUnproven, match="cannot be proven"):
@@ -255,9 +255,9 @@ def two_free() -> int:
             return first
 
 
-async def test_what_cannot_be_is_told(tmp_path: Path, ssh_site: RealSite) -> None:
+async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> None:
     first = two_free()
-    async with connected(tmp_path, ssh_site, f"[tunnels]\nports = [{first}, {first + 1}]\n") as core:
+    async with connected(short_path, ssh_site, f"[tunnels]\nports = [{first}, {first + 1}]\n") as core:
         job, port = await served(core)
         with pytest.raises(TunnelError, match="nothing listens on port 9 of node"):
             await core.open_tunnel("far", {"job": job["key"], "port": 9})
@@ -282,8 +282,8 @@ async def test_what_cannot_be_is_told(tmp_path: Path, ssh_site: RealSite) -> Non
             await core.open_tunnel("far", {"job": job["key"], "port": port})
 
 
-async def test_a_port_of_the_login_node_is_brought_here(tmp_path: Path, ssh_site: RealSite) -> None:
-    async with connected(tmp_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
+async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_site: RealSite) -> None:
+    async with connected(short_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
         with program(ssh_site.logins["login1"], ssh_site.user) as port:
             tunnel = await core.open_tunnel("far", {"port": port})
             assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
@@ -292,11 +292,11 @@ async def test_a_port_of_the_login_node_is_brought_here(tmp_path: Path, ssh_site
 
 @pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
 async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
-    carrier: str, tmp_path: Path, ssh_site: RealSite, alice: str
+    carrier: str, short_path: Path, ssh_site: RealSite, alice: str
 ) -> None:
     more = f'carrier = "{carrier}"\n[tunnels]\nports = [18100, 18200]\n'
     gateway = ssh_site.gateway
-    async with connected(tmp_path, ssh_site, more) as core:
+    async with connected(short_path, ssh_site, more) as core:
         codes = ssh_site.codes.used
         with program(gateway, ssh_site.user) as port:
             tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
@@ -323,12 +323,12 @@ async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
 
 
 async def test_a_master_of_the_persons_own_has_no_way_to_the_gateway_and_that_is_logged_in_to_once(
-    tmp_path: Path, ssh_site: RealSite
+    short_path: Path, ssh_site: RealSite
 ) -> None:
     """As where the log-in was made by other means: what leads through the gateway is not ours to use."""
     more = 'carrier = "openssh"\n[tunnels]\nports = [18100, 18200]\n'
-    async with connected(tmp_path, ssh_site, more) as core:
-        (hop,) = (path for path in (tmp_path / "run" / "ssh").iterdir() if path.name.startswith("h"))
+    async with connected(short_path, ssh_site, more) as core:
+        (hop,) = (path for path in (short_path / "run" / "ssh").iterdir() if path.name.startswith("h"))
         hop.unlink()
         codes = ssh_site.codes.used
         with program(ssh_site.gateway, ssh_site.user) as port:
@@ -365,16 +365,16 @@ def gateway6(ssh_site: RealSite) -> Iterator[str]:
 
 @pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
 async def test_a_gateway_that_has_no_name_but_an_ipv6_address(
-    carrier: str, tmp_path: Path, ssh_site: RealSite, gateway6: str
+    carrier: str, short_path: Path, ssh_site: RealSite, gateway6: str
 ) -> None:
     """On the way, as the host that is meant, and programs that listen on ``::1``."""
     address = str(ipaddress.ip_address(gateway6))
-    config, known = tmp_path / "config", tmp_path / "known_hosts"
+    config, known = short_path / "config", short_path / "known_hosts"
     known.write_text(ssh_site.known_hosts.read_text() + ssh_site.gateway.known_hosts_lines(address))
     text = ssh_site.ssh_config.read_text().replace(str(ssh_site.known_hosts), str(known))
     config.write_text(text.replace("ProxyJump gateway", f"ProxyJump [{address}]"))
     more = f'carrier = "{carrier}"\n[tunnels]\nports = [18100, 18200]\n'
-    async with connected(tmp_path, ssh_site, more, config=config) as core:
+    async with connected(short_path, ssh_site, more, config=config) as core:
         codes = ssh_site.codes.used
         for host, node in ((ssh_site.gateway, address), (ssh_site.logins["login1"], None)):
             with program(host, ssh_site.user, "::1") as port:
@@ -386,24 +386,24 @@ async def test_a_gateway_that_has_no_name_but_an_ipv6_address(
 
 
 async def test_a_gateway_that_runs_no_commands_proves_nothing(
-    tmp_path: Path, new_ssh_site: Callable[..., RealSite]
+    short_path: Path, new_ssh_site: Callable[..., RealSite]
 ) -> None:
     site = new_ssh_site(nodes=1, gateway_options={"ForceCommand": "/bin/false"})
-    async with connected(tmp_path, site) as core:
+    async with connected(short_path, site) as core:
         with program(site.gateway, site.user) as port:
             with pytest.raises(TunnelUnproven, match="gateway does not say who listens") as refused:
                 await core.open_tunnel("far", {"port": port, "node": "gateway"})
             assert "unproven = true" in refused.value.hint
-    async with connected(tmp_path, site, "[tunnels]\nunproven = true\n") as core:
+    async with connected(short_path, site, "[tunnels]\nunproven = true\n") as core:
         with program(site.gateway, site.user) as port:
             tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
             assert not tunnel["proven"]
             assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
 
 
-async def test_a_newcomer_is_asked_about_the_key_of_a_node(tmp_path: Path, ssh_site: RealSite) -> None:
+async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh_site: RealSite) -> None:
     """Once; a step does it as long as nobody says yes, and ssh from when somebody has, by hand perhaps."""
-    known, config = tmp_path / "known_hosts", tmp_path / "config"
+    known, config = short_path / "known_hosts", short_path / "config"
     nodes = tuple(ssh_site.nodes)
     lines = ssh_site.known_hosts.read_text().splitlines(keepends=True)
     text = ssh_site.ssh_config.read_text().replace(str(ssh_site.known_hosts), str(known))
@@ -411,7 +411,7 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(tmp_path: Path, ssh_s
     known.write_text("".join(line for line in lines if not line.startswith(nodes)))
     more = "[tunnels]\nports = [18100, 18200]\n"
     _HOST_KEYS.clear()
-    async with connected(tmp_path, ssh_site, more, config=config) as core:
+    async with connected(short_path, ssh_site, more, config=config) as core:
         job, port = await served(core)
         wanted = {"job": job["key"], "port": port}
         for _ in range(2):
@@ -429,7 +429,7 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(tmp_path: Path, ssh_s
                 assert said  # what was open goes on
         await core.cancel("far", job["key"])
     known.write_text("".join(line for line in lines if not line.startswith(nodes)))
-    async with connected(tmp_path, ssh_site, more, config=config, accepts=nodes) as core:
+    async with connected(short_path, ssh_site, more, config=config, accepts=nodes) as core:
         job, port = await served(core)
         tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
         assert tunnel["way"] == "ssh"
@@ -438,11 +438,11 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(tmp_path: Path, ssh_s
 
 
 async def test_a_node_that_is_gone_without_a_word_is_found_out(
-    tmp_path: Path, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
+    short_path: Path, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jupyter_slurm.transport.ssh.node._PING", 0.2)
     monkeypatch.setattr("jupyter_slurm.transport.ssh.node._DEADLINE", 1.0)
-    async with connected(tmp_path, ssh_site, '[tunnels]\nways = ["ssh"]\nports = [18100, 18200]\n') as core:
+    async with connected(short_path, ssh_site, '[tunnels]\nways = ["ssh"]\nports = [18100, 18200]\n') as core:
         job, port = await served(core)
         tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
         node = ssh_site.nodes[tunnel["node"]]
@@ -458,10 +458,10 @@ async def test_a_node_that_is_gone_without_a_word_is_found_out(
         await core.cancel("far", job["key"])
 
 
-async def test_on_a_login_node_itself(tmp_path: Path, cluster: EmbeddedCluster) -> None:
+async def test_on_a_login_node_itself(short_path: Path, cluster: EmbeddedCluster) -> None:
     """No SSH on the way; the node of the embedded cluster takes none either."""
     settings = Settings(
-        job_root=str(tmp_path / "jobs"), state_dir=str(tmp_path / "state"), runtime_dir=str(tmp_path / "run")
+        job_root=str(short_path / "jobs"), state_dir=str(short_path / "state"), runtime_dir=str(short_path / "run")
     )
     core = Core(settings)
     await core.start()

@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 
 OWN, FOREIGN, SECONDS = 1_000, 20_000, 60
 # One look in ten seconds, both ends of the minute included; each is two requests (squeue sorts by partition).

@@ -210,6 +210,7 @@ def test_a_starter_killed_half_way_leaves_something_that_can_be_stopped_and_star
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize(("accounting", "longest"), [(False, 2.0), (True, 6.0)])
 def test_a_starter_killed_at_any_moment_leaves_nothing_that_stop_or_start_refuse(
     short_tmp, nothing_left, processes_about, wait_for, accounting, longest

@@ -71,7 +71,12 @@ class Prover:
 
     def _exchange(self, session: Session, mark: str, port: int) -> bytes:
         """Return what it prints until it has answered, or ends."""
-        session.sendall(f"{proof_command(mark, port)}\n".encode())
+        try:
+            session.sendall(f"{proof_command(mark, port)}\n".encode())
+        except TimeoutError:
+            raise
+        except OSError:  # it has ended before it was asked: what it said is read all the same
+            pass
         output, end = b"", f"{mark}\n".encode()
         while output.count(end) < 2 and len(output) < _MOST and (data := session.recv(1 << 16)):
             output += data
