@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_slurm.domain.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
 from jupyter_slurm.handles.held import held_facts, held_notes
+from jupyter_slurm.handles.ranks import fold
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import plain, printable, to_html
 
@@ -44,12 +45,16 @@ _STREAM = {
 
 @dataclass(frozen=True)
 class Pane:
-    """The end of one stream of a job: its text with colours, and whether something before it is left out."""
+    """The end of one stream of a job: its text with colours, and whether something before it is left out.
+
+    Of a job that has ranks, ``rank`` is the one to be seen; what the others printed is folded.
+    """
 
     stream: str
     text: str
     shortened: bool
     path: str | None
+    rank: int | None = None
 
     def note(self) -> str:
         """Say where the rest is."""
@@ -196,7 +201,8 @@ def output_as_text(panes: Sequence[Pane]) -> str:
             lines.append("-- stderr --")
         if pane.shortened:
             lines.append(printable(pane.note()))
-        lines.append(printable(plain(pane.text)).removesuffix("\n"))
+        text, told, _ = (pane.text, "", "") if pane.rank is None else fold(pane.text, pane.rank)
+        lines += [printable(plain(text)).removesuffix("\n"), *([f"… and {told}"] if told else [])]
     return "\n".join(lines)
 
 
@@ -226,8 +232,13 @@ def _pane_as_html(pane: Pane) -> str:
     note = ""
     if pane.shortened:
         note = f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(pane.note())}</div>'
-    text = to_html(pane.text)
-    return f'{note}<pre title="{pane.stream}" style="{_PRE};{_STREAM[pane.stream]}"><span>{text}</span></pre>'
+    text, told, folded = (pane.text, "", "") if pane.rank is None else fold(pane.text, pane.rank)
+    more = f"<details><summary>{escape(told)}</summary>{_pre(pane.stream, folded)}</details>" if told else ""
+    return f"{note}{_pre(pane.stream, text)}{more}"
+
+
+def _pre(stream: str, text: str) -> str:
+    return f'<pre title="{stream}" style="{_PRE};{_STREAM[stream]}"><span>{to_html(text)}</span></pre>'
 
 
 def _color(data: Mapping[str, Any]) -> str:

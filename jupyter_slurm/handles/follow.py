@@ -58,7 +58,7 @@ class Follower:
         from_start: bool = False,
     ) -> None:
         self.data: dict[str, Any] = dict(data)
-        self.timeline = Timeline(limit, display_limit)
+        self.timeline = Timeline(limit, display_limit, has_ranks=bool(data.get("launcher")))
         self.error: SlurmError | None = None
         self.trouble = ""
         self.ended = threading.Event()

@@ -392,4 +392,4 @@ class Job(Recorded):
     @property
     def _written(self) -> Written:
         is_array = bool(self._data.get("tasks")) and self._task is None
-        return Written(self._cluster.client, self._path("output"), self.title, is_array=is_array)
+        return Written(self._cluster.client, self._path("output"), self._data, is_array=is_array)

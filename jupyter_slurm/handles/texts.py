@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from jupyter_slurm.handles.ranks import RankedScreen
 from jupyter_slurm.handles.terminal import Screen, end_of
 
 __all__ = ["Part", "Text"]
@@ -11,6 +13,7 @@ __all__ = ["Part", "Text"]
 _UNSETTLED = 1_048_576  # bytes of the last part that can still be divided
 _STEPS = 8  # in which an old part is shortened, so that it is not drawn anew for every line of a later one
 
+AnyScreen = Screen | RankedScreen
 Part = tuple[str, bool]
 """The end of a part that is to be seen, and whether something before it is left out."""
 
@@ -25,17 +28,19 @@ class Text:
     ----------
     limit : int
         Characters that are kept.
+    screen : callable
+        Gives a terminal for so many characters.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, screen: Callable[[int], AnyScreen] = Screen) -> None:
+        self._limit, self._screen = limit, screen
         self._unsettled: bytearray | None = None  # the bytes of the last part, which may turn out to be two
         self._since = 0  # where they begin
         self.start_anew()
 
     def start_anew(self, parts: int = 1) -> None:
         """Forget all that was printed; there are so many parts already, and they are empty."""
-        self._parts = [Screen(self._limit) for _ in range(parts)]
+        self._parts = [self._screen(self._limit) for _ in range(parts)]
         self._ends: list[float] = [0.0] * (parts - 1)  # of all parts but the last
         self._at = 0  # bytes of the file that have come, or were passed over
         self._floor = 0.0  # what comes from before it was cleared
@@ -67,9 +72,9 @@ class Text:
                 place = self._at  # too late: what came is not taken apart again
             else:
                 place, again, self._at = max(place, self._since), bytes(self._unsettled), self._since
-                self._parts[-1] = Screen(self._limit)
+                self._parts[-1] = self._screen(self._limit)
         self._ends.append(place)
-        self._parts.append(Screen(self._limit))
+        self._parts.append(self._screen(self._limit))
         self._settle()
         self._pour(again)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from jupyter_slurm.handles.card import Pane
 from jupyter_slurm.handles.displays import Messages, Shown, place_of
+from jupyter_slurm.handles.ranks import RankedScreen, open_rank
+from jupyter_slurm.handles.terminal import Screen
 from jupyter_slurm.handles.texts import Text
 
 __all__ = ["DISPLAY", "STREAMS", "Panes", "Timeline"]
@@ -28,11 +30,13 @@ class Timeline:
         Characters of each text stream that are kept: its end.
     display_limit : int
         Bytes of figures, tables and the like that are kept; what comes later is counted (:attr:`left_out`).
+    has_ranks : bool
+        The text is labelled with the ranks of the job.
     """
 
-    def __init__(self, limit: int, display_limit: int) -> None:
+    def __init__(self, limit: int, display_limit: int, *, has_ranks: bool = False) -> None:
         self.left_out = 0
-        self._texts = {stream: Text(limit) for stream in STREAMS}
+        self._texts = {stream: Text(limit, RankedScreen if has_ranks else Screen) for stream in STREAMS}
         self._places: list[tuple[int | None, ...]] = []  # where the text is divided
         self._shown: list[Shown] = []
         self._gone: list[str] = []  # ids of what was cleared: nobody sees an update of that
@@ -55,15 +59,15 @@ class Timeline:
         self._clear_if_due()
         return data
 
-    def blocks(self, limit: int, paths: Mapping[str, Any]) -> list[Panes | Shown]:
+    def blocks(self, limit: int, data: Mapping[str, Any]) -> list[Panes | Shown]:
         """Return what is to be seen, in its order. The first one is text, and may be empty; no other one is.
 
         Parameters
         ----------
         limit : int
             Characters; the streams share them.
-        paths : mapping
-            Where the whole of each stream is.
+        data : mapping
+            The job: where the whole of each stream is, and which rank is to be seen.
         """
         used = [stream for stream in STREAMS if self._texts[stream].has_any(0)]
         shown = {stream: self._texts[stream].shown(limit // len(used)) for stream in used}
@@ -71,7 +75,9 @@ class Timeline:
         waiting = list(reversed(self._shown))
         for number in range(len(self._places) + 1):
             panes = tuple(
-                Pane(stream, *shown[stream][number], paths.get(stream)) for stream in used if number in shown[stream]
+                Pane(stream, *shown[stream][number], data.get(stream), open_rank(data))
+                for stream in used
+                if number in shown[stream]
             )
             if panes or not number:
                 found.append(panes)

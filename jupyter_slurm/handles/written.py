@@ -9,9 +9,10 @@ from typing import Any
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.domain.ranks import Labelled
 from jupyter_slurm.errors import JobOutputMissing, SlurmError
+from jupyter_slurm.handles.card import title
 from jupyter_slurm.handles.progress import told
 from jupyter_slurm.handles.table import CommandText
-from jupyter_slurm.handles.terminal import Screen, plain
+from jupyter_slurm.handles.terminal import IncrementalFilter, Screen, plain
 
 __all__ = ["Written"]
 
@@ -31,14 +32,15 @@ class Written:
         The way to the agent.
     path : str
         Where it has the job's output.
-    title : str
-        What the job is called.
+    data : mapping
+        The job: what it is called, and whether several ranks print, of which none can clear what the others did.
     is_array : bool
         Then each task has its own.
     """
 
-    def __init__(self, client: AgentClient, path: str, title: str, *, is_array: bool) -> None:
-        self._client, self._path, self._title, self._is_array = client, path, title, is_array
+    def __init__(self, client: AgentClient, path: str, data: Mapping[str, Any], *, is_array: bool) -> None:
+        self._client, self._path, self._title = client, path, title(data)
+        self._is_array, self._has_ranks = is_array, bool(data.get("launcher"))
 
     def text(self, stream: str) -> str:
         """Return all of a stream so far."""
@@ -51,9 +53,9 @@ class Written:
         _, size = self._ask(stream, 0, 0)
         length = min(size, 4096 + 200 * lines)
         while True:
-            screen = Screen(_TAIL)
+            screen, kept = Screen(_TAIL), IncrementalFilter()
             for piece in self._pieces(stream, size - length, length):
-                screen.feed(piece)
+                screen.feed(kept.feed(piece).encode() if self._has_ranks else piece)
             shown = plain(screen.text()).removesuffix("\n").split("\n")
             if len(shown) > lines or length >= min(size, _TAIL):
                 return CommandText("\n".join(shown[-lines:] if lines > 0 else []))

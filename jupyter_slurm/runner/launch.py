@@ -130,17 +130,42 @@ class Ranks:
         self.cpu, self.memory = 0.0, 0
         self.exit_code = 0  # of a task of srun that said nothing itself
         self._shown_by: int | None = None
+        self._names: dict[int, list[str]] = {}  # display ids by rank
+        self._cleared: dict[int, int] = {}  # how many of them are gone
+        self._clearing: set[int] = set()  # ranks that clear when there is something else to show
 
     def show(self, rank: int, message: dict[str, Any]) -> None:
         """Keep what a rank displays, under a line that says which one it is."""
-        if message.get("type") == "display" and rank != self._shown_by:
-            self._shown_by = rank
-            label = {"text/plain": f"[{rank}]", "text/html": f"<b>rank {rank}</b>"}
-            self.record.relay({"type": "display", "data": label, "metadata": {}, "id": None, "rank": rank})
-        if message.get("type") == "clear" and rank == self._shown_by:
+        kind, name = message.get("type"), message.get("id")
+        if kind == "clear":
+            self._clearing.add(rank)
+            if not message.get("wait"):
+                self._clear(rank)
+        elif kind == "update":
+            self.record.relay({**message, "id": f"{rank}:{name}"})
+        elif kind == "display":
+            if rank in self._clearing:
+                self._clear(rank)
+            if rank != self._shown_by:
+                self._shown_by = rank
+                label = {"text/plain": f"[{rank}]", "text/html": f"<b>rank {rank}</b>"}
+                self._show(rank, None, {"type": "display", "data": label, "metadata": {}})
+            self._show(rank, name, message)
+
+    def _show(self, rank: int, name: str | None, message: dict[str, Any]) -> None:
+        names = self._names.setdefault(rank, [])
+        names.append(f"{rank}:{name}" if name is not None else f"{rank}#{len(names)}")
+        self.record.relay({**message, "id": names[-1]})
+
+    def _clear(self, rank: int) -> None:
+        """Take away what a rank has displayed, and nothing of the others."""
+        self._clearing.discard(rank)
+        if self._shown_by == rank:
             self._shown_by = None
-        name = message.get("id")
-        self.record.relay({**message, "rank": rank, "id": None if name is None else f"{rank}:{name}"})
+        names = self._names.get(rank, [])
+        for name in dict.fromkeys(names[self._cleared.get(rank, 0) :]):
+            self.record.relay({"type": "update", "data": {}, "metadata": {}, "id": name})
+        self._cleared[rank] = len(names)
 
     def end(self, rank: int, told: dict[str, Any]) -> None:
         """Note how a rank ended."""

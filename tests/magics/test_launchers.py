@@ -70,6 +70,8 @@ def test_figures_and_progress_bars_of_all_ranks(kernel: Any, gate: Callable[[str
         "import os, pathlib, sys, time\nfrom IPython.display import HTML, display\nrank = int(os.environ['RANK'])\n"
         "for step in range(20):\n    sys.stderr.write(f'\\r{step + 1}/20'); time.sleep(0.01)\n"
         f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)\n"
+        "from IPython.display import clear_output\n"
+        "if rank == 1: display(HTML('<i>gone</i>')); clear_output()\n"
         "shown = display(HTML(f'<i>first of {rank}</i>'), display_id='same')\n"
         "shown.update(HTML(f'<i>figure of {rank}</i>'))\n"
         "print('done', end='')\n"
@@ -83,6 +85,10 @@ def test_figures_and_progress_bars_of_all_ranks(kernel: Any, gate: Callable[[str
     assert sorted(kernel.value("bars.tail(3)").splitlines()) == ["[0] done", "[1] done", "[2] done"]
     outputs = [bundle.get("text/html", "") for bundle in kernel.outputs(request)]
     assert sorted(html for html in outputs if "figure" in html) == [f"<i>figure of {rank}</i>" for rank in range(3)]
+    assert not any("gone" in html for html in outputs)
+    folded = kernel.html(shown).partition("<details>")  # what was printed before the first figure
+    assert "[0] 20/20" in folded[0]
+    assert "[1] 20/20" in folded[2]
     for rank in range(3):
         assert outputs.index(f"<b>rank {rank}</b>") + 1 == outputs.index(f"<i>figure of {rank}</i>")
 
