@@ -34,6 +34,7 @@ CAPABILITIES = (
     "doctor",
     "steps",
     "names",
+    "processes",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 

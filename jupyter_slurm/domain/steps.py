@@ -22,9 +22,24 @@ _NOT_HERE = {
     "version": "`%sinfo --version` shows the version",
 }
 
+# Of these, what a process for cells cannot have: it is one task, whose standard streams are taken.
+_NOT_FOR_A_PROCESS = {
+    **dict.fromkeys(("ntasks", "nodes", "ntasks-per-node", "multi-prog"), "a process is one task"),
+    **dict.fromkeys(("input", "output", "error", "label", "unbuffered"), "cells have files of their own"),
+}
 
-def step_options(table: OptionTable, options: Sequence[str]) -> set[str]:
+
+def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool = False) -> set[str]:
     """Return the long names of the options of a step.
+
+    Parameters
+    ----------
+    table : OptionTable
+        Of srun.
+    options : sequence of str
+        As typed.
+    is_process : bool
+        It is one for cells (``%%remote``).
 
     Raises
     ------
@@ -39,4 +54,7 @@ def step_options(table: OptionTable, options: Sequence[str]) -> set[str]:
     for option in split.options:
         if option.name in _NOT_HERE:
             raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
+        if is_process and option.name in _NOT_FOR_A_PROCESS:
+            why = _NOT_FOR_A_PROCESS[option.name]
+            raise OptionError(f"--{option.name} has no place here: {why}", option=option.tokens[0])
     return {option.name for option in split.options}

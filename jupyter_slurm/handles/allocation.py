@@ -19,7 +19,7 @@ from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.submitting import Submission, say_doubts
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
-__all__ = ["Allocation", "Step", "allocate", "allocations", "choose", "handle", "start_step"]
+__all__ = ["Allocation", "RemoteCell", "Step", "allocate", "allocations", "choose", "handle", "start_step"]
 
 _LAST_WORDS = 3.0  # seconds in which a kernel that ends may say so; the agent goes on alone
 _DIES_WITHIN = 10.0  # seconds for what was interrupted
@@ -73,7 +73,7 @@ class Allocation(_Unrepeatable):
     def steps(self) -> JobList[Step]:
         """The steps that were started in it from here, the first one first."""
         found = self._cluster.client.get(self._path("steps"))
-        return JobList(Step(self._cluster, data) for data in found)
+        return JobList(step for data in found if isinstance(step := handle(self._cluster, data), Step))
 
     def release(self) -> Allocation:
         """Give it back, with all that runs in it."""
@@ -115,6 +115,8 @@ class Allocation(_Unrepeatable):
 class Step(_Unrepeatable):
     """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation goes on."""
 
+    _stays, _in_any_case = "its allocation goes on", ".cancel() ends it in any case"
+
     @property
     def allocation(self) -> Allocation:
         """Where it runs."""
@@ -141,22 +143,34 @@ class Step(_Unrepeatable):
             try:
                 self.interrupt()
                 if follower.ended.wait(_DIES_WITHIN):
-                    return WaitInterrupted(f"{self.title} was interrupted; its allocation goes on.")
+                    return WaitInterrupted(f"{self.title} was interrupted; {self._stays}.")
             except KeyboardInterrupt:
                 self.cancel()
                 if follower.ended.wait(_DIES_WITHIN):
-                    return WaitInterrupted(f"{self.title} was ended; its allocation goes on.")
+                    return WaitInterrupted(f"{self.title} was ended; {self._stays}.")
         except KeyboardInterrupt:
             pass
         except SlurmError as error:
             return WaitInterrupted(f"{self.title} could NOT be interrupted and may go on: {error}")
-        return WaitInterrupted(f"{self.title} was interrupted and has not ended yet; .cancel() ends it in any case.")
+        return WaitInterrupted(f"{self.title} was interrupted and has not ended yet; {self._in_any_case}.")
+
+
+class RemoteCell(Step):
+    """A cell that runs in a process of an allocation (``%%remote``); :meth:`cancel` interrupts it, too."""
+
+    _stays = "its process goes on, with all its variables"
+    _in_any_case = "`%remote restart` ends its process, and all variables with it"
+
+    @property
+    def process(self) -> Step:
+        """Where it runs."""
+        return Step(self._cluster, self._cluster.client.get(self._cluster.path("jobs", self._data["process"])))
 
 
 def handle(cluster: Cluster, data: Mapping[str, Any]) -> Job:
     """Return the handle of what the agent tells of a job, an array, an allocation or a step."""
     if data.get("allocation"):
-        return Step(cluster, data)
+        return RemoteCell(cluster, data) if data.get("process") else Step(cluster, data)
     if data.get("kind") == "allocation":
         return Allocation(cluster, data)
     return array.handle(cluster, data)
@@ -215,20 +229,22 @@ def _give_up(cluster: Cluster, asked: Mapping[str, Any]) -> None:
         Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked)).release()
 
 
-def start_step(cluster: Cluster, allocation: Allocation, submission: Submission) -> Step:
-    """Start a step in an allocation, once."""
+def start_step(cluster: Cluster, allocation: Allocation, submission: Submission, *, process: str | None = None) -> Step:
+    """Start a step in an allocation, once; with the key of a ``process``, a cell that runs in that."""
     if allocation.label or allocation in _mine:
         allocation._follow()
     with submission.body(cluster) as body:
         try:
             asked = {name: body[name] for name in _OF_A_STEP if name in body}
+            if process is not None:
+                asked["process"] = process
             data = cluster.client.post(allocation._path("steps"), json=asked, idempotent=True)
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 f"Interrupted while the step was started: it may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r})."
             ) from None
-    return Step(cluster, data, from_start=True)
+    return (Step if process is None else RemoteCell)(cluster, data, from_start=True)
 
 
 def allocations() -> JobList[Allocation]:

@@ -95,6 +95,10 @@ def title(data: Mapping[str, Any]) -> str:
     name, what = data.get("name") or data.get("label"), "Step" if data.get("allocation") else "Job"
     if data.get("kind") == "allocation":
         name, what = data.get("label"), "Allocation"
+    elif data.get("kind") == "process":
+        name, what = None, "Process"
+    elif data.get("process"):
+        return f"Cell {name}" + (f" (process {data['id']})" if data.get("id") else "")
     return f"{what} {data.get('id') or '(no id yet)'}" + (f" ({name})" if name else "")
 
 

@@ -65,7 +65,7 @@ class Follower:
         self.lock = threading.RLock()
         self._cluster, self._reference, self._limit = cluster, reference, limit
         self._offsets: dict[str, int] | None = dict.fromkeys((*STREAMS, DISPLAY), 0) if from_start else None
-        self._listeners: list[Callable[[str, bytes], None]] = []
+        self._listeners: list[tuple[Callable[[str, bytes], None], bool]] = []
         self.started = False
 
     def start(self) -> None:
@@ -75,19 +75,19 @@ class Follower:
                 self.started = True
                 background.spawn(self._run(), contextvars.copy_context())
 
-    def listen(self, listener: Callable[[str, bytes], None]) -> None:
+    def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False) -> None:
         """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end.
 
-        Of what is shown beside text (the stream ``display``) it gets the text that stands for it.
+        Of what is shown beside text (the stream ``display``) it gets the text that stands for it; with ``raw``, what
+        the runner wrote (:class:`jupyter_slurm.handles.displays.Messages`).
         """
         with self.lock:
-            self._listeners.append(listener)
+            self._listeners.append((listener, raw))
 
     def unlisten(self, listener: Callable[[str, bytes], None]) -> None:
         """Stop calling a listener."""
         with self.lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            self._listeners = [known for known in self._listeners if known[0] != listener]
 
     async def _run(self) -> None:
         pause = _SHORTEST
@@ -152,15 +152,15 @@ class Follower:
         with self.lock:
             self._offsets[stream] = offset + len(data)
             shown = self.timeline.feed(stream, offset, data)
-        self._tell(stream, shown)
+        self._tell(stream, shown, data)
 
     def _give_up(self, error: SlurmError) -> None:
         self.error = error
         self.ended.set()
         self._tell()
 
-    def _tell(self, stream: str = "", data: bytes = b"") -> None:
+    def _tell(self, stream: str = "", shown: bytes = b"", data: bytes = b"") -> None:
         with self.lock:
             listeners = list(self._listeners)
-        for listener in listeners:
-            listener(stream, data)
+        for listener, raw in listeners:
+            listener(stream, data if raw else shown)

@@ -26,7 +26,7 @@ COMMANDS = (
 """Commands of Slurm that have a line magic of their own."""
 
 _COMPLETED = re.compile(
-    rf"(?:[\w., ]+=)?\s*(?P<line>%(?:%(?:sbatch|srun)|sbatch|srun|salloc|slurm|{'|'.join(COMMANDS)})\s.*)"
+    rf"(?:[\w., ]+=)?\s*(?P<line>%(?:%(?:sbatch|srun|remote)|sbatch|srun|remote|salloc|slurm|{'|'.join(COMMANDS)})\s.*)"
 )
 
 _Magic = Callable[..., Any]
@@ -36,6 +36,7 @@ def register(shell: Any) -> None:
     """Give a shell our magics."""
     shell.register_magic_function(_batch_magic(shell), "line_cell", "sbatch")
     shell.register_magic_function(_run_magic(shell), "line_cell", "srun")
+    shell.register_magic_function(_remote_magic(shell), "line_cell", "remote")
     shell.register_magic_function(_allocation_magic(shell), "line", "salloc")
     shell.register_magic_function(_slurm_magic(), "line", "slurm")
     for command in COMMANDS:
@@ -48,7 +49,7 @@ def register(shell: Any) -> None:
 def unregister(shell: Any) -> None:
     """Take our magics, and nobody else's, away."""
     for table in shell.magics_manager.magics.values():
-        for name in ("sbatch", "srun", "salloc", "slurm", *COMMANDS):
+        for name in ("sbatch", "srun", "remote", "salloc", "slurm", *COMMANDS):
             if getattr(table.get(name), "__module__", None) == __name__:
                 del table[name]
     _forget_matcher(shell)
@@ -97,6 +98,17 @@ def _run_magic(shell: Any) -> _Magic:
         return run_cell(shell, line, cell, local_ns or {})
 
     return _dress(srun, "srun")
+
+
+def _remote_magic(shell: Any) -> _Magic:
+    def remote(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
+        from jupyter_slurm.magics.remote import run_cell, run_line
+
+        if cell is None:
+            return run_line(shell, line, local_ns or {})
+        return run_cell(shell, line, cell, local_ns or {})
+
+    return _dress(remote, "remote")
 
 
 def _allocation_magic(shell: Any) -> _Magic:

@@ -17,6 +17,8 @@ from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
 from jupyter_slurm.magics.help import about_words
+from jupyter_slurm.magics.remote import CELL_WORDS as REMOTE_WORDS
+from jupyter_slurm.magics.remote import LINE_WORDS as PROCESS_WORDS
 from jupyter_slurm.magics.slurm import USES
 from jupyter_slurm.magics.steps import CELL_WORDS as STEP_WORDS
 from jupyter_slurm.magics.steps import LINE_WORDS
@@ -31,10 +33,12 @@ _LONGEST = 100  # characters that are said beside a name
 _ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
     "%%sbatch": CELL_WORDS,
     "%%srun": STEP_WORDS,
+    "%%remote": REMOTE_WORDS,
+    "%remote": PROCESS_WORDS,
     "%salloc": ALLOCATION_WORDS,
 }
 _FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
-_TABLES: Final = {"salloc": "sbatch"}  # what holds the allocation is a batch job
+_TABLES: Final = {"salloc": "sbatch", "remote": "srun"}  # what holds an allocation is a batch job, a process is a step
 
 
 class _Place(NamedTuple):

@@ -119,6 +119,44 @@ Examples:
 The value is a Step, which has all that a Job has. Of several tasks all print, and the first one shows figures.
 """
 
+_REMOTE = """\
+Run this cell in the Python process of an allocation:  %%remote [words] [options of srun]
+What does that process do?                             %remote [status] [on=NAME]
+Interrupt its cell, end it, begin a new one:           %remote interrupt|stop|restart [on=NAME]
+
+The first %%remote in an allocation starts the process, later ones use it: variables, imports and functions stay. It is
+a step with one task (also where the allocation has several) and with what the allocation has; options of srun (-c 4,
+--gpus 1) and python= are for its start. The cell waits for its end and looks as if it had run here: text, figures,
+updates of displays, errors; an interrupt is one in the process, whose variables stay. Cells of several notebooks run
+one after the other. Nobody can be asked: input() is an error.
+
+It is the allocation named by on=NAME, else the latest that this kernel asked for, else the only one that is open. The
+process outlives the kernel if the allocation does (%salloc … keep), and other notebooks find it. When it ends (exit(),
+a crash, memory, %remote stop) its variables are gone: the cell fails and says so, and the next one starts a new
+process. An idle process does not keep the allocation: without a cell that runs, its lease counts.
+
+Words (ours have no dashes, Slurm's have):
+    on=NAME       which allocation: a variable, the name given by as=, or a job id
+    in=x,f        send variables, functions and classes of this notebook along
+    out=y         bring variables back into this notebook
+    nowait        do not wait: the cell's output appears below it while other cells run
+    as=NAME       bind the cell to a Python variable
+    python=PATH   the Python of the node that the process is
+
+Examples:
+    %salloc -p arandu --gpus 1 as=gpu
+
+    %%remote
+    import torch
+    x = torch.ones(3, device="cuda")
+
+    %%remote out=total
+    total = float(x.sum())
+
+With `nowait` the value is a RemoteCell, which has all that a Step has; cell.wait(), cell.interrupt(). What ran is also
+among gpu.steps, with its output, after a restart of this kernel.
+"""
+
 _TEXTS = {
     "squeue": (
         "The queue",
@@ -149,7 +187,12 @@ _TEXTS = {
 }
 
 
-_SUBMITTING = {"sbatch": (_SBATCH, "sbatch"), "salloc": (_SALLOC, "sbatch"), "srun": (_SRUN, "srun")}
+_SUBMITTING = {
+    "sbatch": (_SBATCH, "sbatch"),
+    "salloc": (_SALLOC, "sbatch"),
+    "srun": (_SRUN, "srun"),
+    "remote": (_REMOTE, "srun"),
+}
 
 
 def help_for(magic: str) -> str:

@@ -23,7 +23,7 @@ from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
-__all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_command"]
+__all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_command", "say_where"]
 
 LINE_WORDS = {"as": True, "on": True, "wait": False}
 """Our words of ``%srun``, and whether each takes a value."""
@@ -85,7 +85,7 @@ def _go(
         if allocation is None:
             step = _in_one_of_its_own(cluster, parsed, submission)
         else:
-            _say_where(allocation)
+            say_where(allocation)
             step = start_step(cluster, allocation, submission)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, *typed, parsed, submission.text)
@@ -104,7 +104,7 @@ def _go(
     return step
 
 
-def _say_where(allocation: Allocation) -> None:
+def say_where(allocation: Allocation) -> None:
     """Say which allocation is used, and that it ends soon if it does."""
     left = allocation.time_left
     more = f"{duration(left)} left" if left is not None else allocation.state

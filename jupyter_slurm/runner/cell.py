@@ -174,8 +174,11 @@ def beside(name: str) -> types.ModuleType:
     return module
 
 
-def run_source(source: str, filename: str, namespace: dict[str, Any]) -> None:
-    """Run source as a notebook cell runs: ``await`` at top level, the value of the last line shown."""
+def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any = None) -> None:
+    """Run source as a notebook cell runs: ``await`` at top level, the value of the last line shown.
+
+    Without a ``loop`` it gets one of its own when it awaits something.
+    """
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     tree = ast.parse(source, filename)
     last = tree.body[-1] if tree.body and not source.rstrip().endswith(";") else None
@@ -185,18 +188,19 @@ def run_source(source: str, filename: str, namespace: dict[str, Any]) -> None:
     parts = [(compile(tree, filename, "exec", flags), False)]
     if isinstance(last, ast.Expr):
         parts.append((compile(ast.Expression(last.value), filename, "eval", flags), True))
-    loop = None
+    own = None
     try:
         for code, shown in parts:
             value = eval(code, namespace)  # noqa: S307 - the person's own cell, in the person's own job
             if code.co_flags & inspect.CO_COROUTINE:
-                loop = loop or asyncio.new_event_loop()
+                if loop is None:
+                    loop = own = asyncio.new_event_loop()
                 value = loop.run_until_complete(value)
             if shown:
                 sys.displayhook(value)
     finally:
-        if loop is not None:
-            loop.close()
+        if own is not None:
+            own.close()
 
 
 def print_error(error: BaseException, filename: str) -> None:
@@ -217,24 +221,30 @@ def has(name: str) -> bool:
         return False
 
 
-def run_cell(place: Place, args: list[str]) -> int:
-    """Run the cell of a job record; return the exit code that a shell would see."""
+def prepare(argv: list[str]) -> types.ModuleType:
+    """Make this process one for cells; return the module that they run in."""
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    source, filename = place.job["cell"]["source"], place.job["cell"]["filename"]
-    sys.argv = [filename, *args]
+    sys.argv = argv
     sys.path[0] = ""
     choose_backend()
+    return main
+
+
+def run_cell(place: Place, args: list[str]) -> int:
+    """Run the cell of a job record; return the exit code that a shell would see."""
+    source, filename = place.job["cell"]["source"], place.job["cell"]["filename"]
+    main = prepare([filename, *args])
     if place.task is not None:
         main.__dict__.update(beside("sweep").variables(place.folder, place.job, int(place.task)))
     with values_of(place, main.__dict__):
         shell = ipython()
         place.note()
         if shell is not None:
-            return exit_code(shell.run(source, filename, main, place.display()))
+            return exit_code(shell.run(shell.start(main, place.display()), source, filename))
         try:
-            run_plain(source, filename, main, place.display())
+            run_plain(beside("display").Plain(place.display()), source, filename, main)
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
             if not isinstance(error, SystemExit):
                 print_error(error, filename)
@@ -243,16 +253,19 @@ def run_cell(place: Place, args: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def values_of(place: Place, namespace: dict[str, Any]) -> Iterator[None]:
-    """Bring the values that the notebook sends along, and leave those that it wants back."""
-    asked = place.job.get("values")
+def values_of(place: Place, namespace: dict[str, Any], named: set[str] | None = None) -> Iterator[None]:
+    """Bring the values that the notebook sends along, and leave those that it wants back.
+
+    Names of functions and classes that came as source are added to ``named``.
+    """
+    asked, named = place.job.get("values"), set() if named is None else named
     if not asked:
         yield
         return
-    values, named = beside("values"), set()
+    values = beside("values")
     if asked["in"]:
         try:
-            named = values.bring(os.path.join(place.folder, "in.values"), namespace)
+            named |= values.bring(os.path.join(place.folder, "in.values"), namespace)
         except values.Unreadable as error:
             sys.stderr.write(f"{error}\n")
             raise SystemExit(1) from None
@@ -273,12 +286,11 @@ def ipython() -> Any:
         return None
 
 
-def run_plain(source: str, filename: str, main: types.ModuleType, record: Any) -> None:
+def run_plain(plain: Any, source: str, filename: str, main: types.ModuleType, loop: Any = None) -> None:
     """Run a cell as Python alone."""
-    plain = beside("display").Plain(record)
     plain.install()
     try:
-        run_source(source, filename, main.__dict__)
+        run_source(source, filename, main.__dict__, loop)
     except SyntaxError as error:
         if error.filename == filename and error.text and error.text.lstrip().startswith(("%", "!", "?")):
             sys.stderr.write(f"magics and !commands need IPython, which {sys.executable} does not have\n")

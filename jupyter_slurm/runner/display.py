@@ -80,6 +80,13 @@ class Record:
                 self._append({"type": "clear", "wait": wait})
                 self._has_shown = False
 
+    def close(self) -> None:
+        """Let go of the file; what comes yet opens it again."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
     def relay(self, message: dict[str, Any]) -> None:
         """Keep a message of the record of another process."""
         with self._lock:
@@ -204,7 +211,7 @@ class Plain:
     """``display`` and the value of the last line for a Python that has no IPython."""
 
     def __init__(self, record: Record) -> None:
-        self._record = record
+        self.record = record
         self._last = 0
 
     def install(self) -> None:
@@ -218,14 +225,14 @@ class Plain:
             self._last += 1
             display_id = f"plain-{self._last}"
         for value in values:
-            self._record.show(*bundle(value), name=display_id, update=update)
+            self.record.show(*bundle(value), name=display_id, update=update)
         return None if display_id is None else Handle(self, display_id)
 
     def hook(self, value: Any) -> None:
         """Show the value of an expression."""
         if value is not None:
             vars(builtins)["_"] = value
-            self._record.show(*bundle(value))
+            self.record.show(*bundle(value))
 
     def figures(self) -> None:
         """Show the figures of matplotlib that are open at the end of the cell."""

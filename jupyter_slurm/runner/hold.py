@@ -2,8 +2,10 @@
 
 This is what the job that holds it runs. A directory ``steps/KEY`` in the job directory asks for the step whose job
 directory is KEY, beside this one; ``steps/KEY.SIGNAL.DIGITS`` asks for a signal to it: INT interrupts what runs, KILL
-ends the step. How a step ended is left in its ``end.json``. The file ``lease`` changes, its content or at least its
-time, while somebody uses the allocation: when it did not for as long as the record says, and no step runs, it ends.
+ends the step. How a step ended is left in its ``end.json``. A step may be a process for cells (``remote.py``), of which
+there is one at a time; a cell is asked for as a step is, and handed to its process. The file ``lease`` changes, its
+content or at least its time, while somebody uses the allocation: when it did not for as long as the record says, and no
+step and no cell runs, it ends.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import re
 import select
@@ -24,6 +27,7 @@ _REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a
 _QUICK, _SLOW = 0.05, 1.0  # seconds between two looks for requests
 _NODES_OWN = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
 _SEEN = 120.0  # seconds in which a job directory becomes visible on every node
+_DIES_WITHIN = 30.0  # seconds for a process that nobody uses
 
 
 def beside(name: str) -> Any:
@@ -51,6 +55,8 @@ class Step:
 
     def __init__(self, place: Any) -> None:
         self.place, self.is_interrupted = place, False
+        self.is_process = place.job["kind"] == "process"
+        self.cells: dict[str, Any] = {}  # of a process: the places of those that are not over
         self.process: Any = None
         with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
             self.asked: dict[str, Any] = json.load(file)
@@ -63,13 +69,29 @@ class Step:
                 err.write(os.fsencode(f"{os.uname().nodename} has no folder {cwd}: the step begins in /\n"))
                 cwd = "/"
             self.process = subprocess.Popen(
-                self._argv(), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, env=self._environment()
+                self._argv(),
+                stdin=subprocess.PIPE if self.is_process else subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                env=self._environment(),
             )
 
     def say(self, text: str) -> None:
         """Say something in the step's own output; never a reason to fail."""
         with contextlib.suppress(OSError), self._open("stderr") as err:
             err.write(text.encode("utf-8", "backslashreplace"))
+
+    def obituary(self, code: int) -> str:
+        """Return why a process ended: what Slurm did to it, srun has said in its output."""
+        if self.is_interrupted:
+            return "it was told to end"
+        lines: list[str] = []
+        with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+        said = [line[:300] for line in lines if line.startswith(("srun: ", "slurmstepd: "))]
+        return "; ".join(said[-2:]) or ("exit()" if code == 0 else f"exit code {code}")
 
     def _open(self, name: str) -> Any:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -97,6 +119,21 @@ class Step:
         self.is_interrupted = True
         self.process.send_signal(signal.SIGINT if name == "INT" else signal.SIGTERM)
 
+    def tell(self, line: str) -> bool:
+        """Tell a process something; return whether it could be told."""
+        try:
+            self.process.stdin.write(f"{line}\n".encode("ascii"))
+            self.process.stdin.flush()
+        except OSError:
+            return False
+        return True
+
+    def forget_ended(self) -> None:
+        """Forget the cells that are over."""
+        for key, place in list(self.cells.items()):
+            if os.path.exists(os.path.join(place.folder, "end.json")):
+                del self.cells[key]
+
     def end(self, code: int, *, with_allocation: bool = False) -> None:
         """Leave how it ended."""
         leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation)
@@ -106,10 +143,12 @@ class Step:
             write(os.path.join(self.place.folder, "step.json"), json.dumps({**self.asked, "env": None}))
 
 
-def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool) -> None:
-    """Write the end marker of a step."""
-    end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
+def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, lost: str | None = None) -> None:
+    """Write the end marker of a step; ``lost`` tells of the process that a cell was lost with."""
+    end: dict[str, Any] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
     end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
+    if lost is not None:
+        end["lost"] = lost
     write(os.path.join(folder, "end.json"), json.dumps(end))
 
 
@@ -131,6 +170,7 @@ class Holder:
         self.last: Any = None
         self.is_ending = False
         self._late: dict[str, float] = {}
+        self._instead: dict[str, str] = {}  # processes that were not begun, since there was one
         self._renewed: Any = None
         self._used = time.monotonic()
         self._wake, wake = os.pipe()
@@ -151,13 +191,14 @@ class Holder:
             pause = _QUICK if news else min(_SLOW if not self.running else 0.2, pause * 1.1)
             if self._reap():
                 self._used = time.monotonic()
-            if not self.running:
-                if self.is_ending:
-                    return 143
+            if not self.running and self.is_ending:
+                return 143
+            if not self._is_busy():
                 if self.is_once and self.last is not None:
                     return int(self.last)
                 if self._is_forgotten():
                     sys.stderr.write(f"Nobody has used this allocation for {self.lease:g} s: it ends.\n")
+                    self._dismiss()
                     return 0
             select.select([self._wake], [], [], pause)
             with contextlib.suppress(BlockingIOError):
@@ -165,7 +206,7 @@ class Holder:
 
     def _serve(self) -> bool:
         try:
-            names = sorted(os.listdir(self.requests))
+            names = sorted(os.listdir(self.requests), key=self._asked_at)
         except OSError:
             return False
         settled = False
@@ -176,8 +217,21 @@ class Holder:
                     os.rmdir(os.path.join(self.requests, match[0]))
         return settled
 
+    def _asked_at(self, name: str) -> tuple[float, str]:
+        """Return what sorts requests: cells run in the order in which they were asked for."""
+        key = name.partition(".")[0]
+        try:
+            return float(self._place_of(os.path.join(os.path.dirname(self.place.folder), key)).job["created"]), name
+        except (OSError, ValueError, KeyError, TypeError):
+            return math.inf, name
+
     def _settle(self, key: str, name: str | None, is_asked_for: bool) -> bool:
         """Do what a request asks for; return whether it is settled."""
+        process = next((step for step in self.running.values() if key in step.cells), None)
+        if process is not None:
+            if name:
+                process.tell(f"{key} {name}")
+            return True
         if key in self.running:
             if name:
                 self.running[key].send(name)
@@ -193,6 +247,9 @@ class Holder:
             step = Step(self._place_of(folder))
             if step.place.job["step"]["allocation"] != self.place.job["key"]:
                 return True
+            process = step.place.job["step"].get("process")
+            if process and not self._has_begun(process):
+                return False
             os.close(os.open(os.path.join(folder, "begun"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             return True
@@ -203,6 +260,13 @@ class Holder:
             self._give_up(key, folder, error)
             return True
         self._used = time.monotonic()
+        if process:
+            self._hand_over(key, step, self._instead.get(process, process))
+            return True
+        if step.is_process and (other := self._process()) is not None:
+            self._instead[key] = other
+            self._end(step, 0)
+            return True
         try:
             step.start()
             self.running[key] = step
@@ -212,6 +276,40 @@ class Holder:
             step.say(said)
             self._end(step, 127)
         return True
+
+    def _process(self) -> str | None:
+        """Return the key of the process that runs."""
+        return next((key for key, step in self.running.items() if step.is_process), None)
+
+    def _has_begun(self, process: str) -> bool:
+        folder = os.path.join(os.path.dirname(self.place.folder), process)
+        return any(os.path.exists(os.path.join(folder, name)) for name in ("begun", "end.json"))
+
+    def _hand_over(self, key: str, cell: Step, process: str) -> None:
+        """Give a cell to its process."""
+        owner = self.running.get(process)
+        if owner is not None and owner.tell(key):
+            owner.cells[key] = cell.place
+        else:
+            self._lose(cell.place, 0)
+
+    def _lose(self, place: Any, code: int, said: str = "") -> None:
+        """Have a cell end whose process is gone."""
+        has_run = os.path.exists(os.path.join(place.folder, "started.json"))
+        with contextlib.suppress(OSError):
+            leave_end(place.folder, code or 1, not has_run, self.is_ending, said)
+        place.tell("ended")
+
+    def _dismiss(self) -> None:
+        """End the processes that nobody uses."""
+        for step in self.running.values():
+            step.send("KILL")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                step.process.wait(_DIES_WITHIN)
+        self._reap()
+
+    def _is_busy(self) -> bool:
+        return any(step.cells or not step.is_process for step in self.running.values())
 
     def _give_up(self, key: str, folder: str, error: Exception) -> None:
         """Have a step end that cannot be read."""
@@ -235,15 +333,20 @@ class Holder:
         except OSError as error:
             key = os.path.basename(step.place.folder)
             sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
+        step.forget_ended()
+        for place in step.cells.values():  # after that: who hears of their end knows of its end
+            self._lose(place, self.last, step.obituary(self.last))
 
     def _reap(self) -> bool:
         """Note which steps are over."""
+        for step in self.running.values():
+            step.forget_ended()
         over = [(key, step, step.process.poll()) for key, step in self.running.items()]
         for key, step, code in over:
             if code is not None:
                 del self.running[key]
                 self._end(step, code)
-        return bool(self.running) or any(code is not None for _, _, code in over)
+        return self._is_busy() or any(code is not None for _, _, code in over)
 
     def _is_forgotten(self) -> bool:
         renewed = None

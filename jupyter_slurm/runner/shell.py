@@ -59,7 +59,7 @@ class Widgets:
     """
 
     def __init__(self, record: Any) -> None:
-        self._record = record
+        self.record = record
         self._lock = threading.RLock()
         self._shown: dict[str, tuple[Any, str]] = {}  # display id: widget and what was recorded of it
         self._next = 0.0
@@ -95,7 +95,7 @@ class Widgets:
                 if picture != before:
                     self._shown[name] = (widget, picture)
                     data = {"text/plain": repr(widget), "text/html": picture}
-                    self._record.show(data, {}, name, bool(before))
+                    self.record.show(data, {}, name, bool(before))
             self._next = time.monotonic() + _PICTURES_EVERY
 
 
@@ -181,12 +181,11 @@ def _new_folder(record: Any) -> str:
         return tempfile.mkdtemp(prefix="ipython-", dir=record.folder)
 
 
-def run(source: str, filename: str, main: types.ModuleType, record: Any) -> BaseException | None:
-    """Run a cell as a notebook does; return what ended it early. An error has been shown by then."""
+def start(main: types.ModuleType, record: Any) -> Any:
+    """Start IPython, for one cell or for many."""
     config, folder = Config(), _new_folder(record)
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
-    number = re.search(r"\d+", filename)
     try:
         shell: Any = Shell.instance(
             config=config,
@@ -201,9 +200,15 @@ def run(source: str, filename: str, main: types.ModuleType, record: Any) -> Base
     shell.display_pub.record, shell.display_pub.widgets = record, Widgets(record)
     compiler: Any = Compiler
     shell.compile = compiler()
+    warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
+    return shell
+
+
+def run(shell: Any, source: str, filename: str) -> BaseException | None:
+    """Run a cell as a notebook does; return what ended it early. An error has been shown by then."""
+    number = re.search(r"\d+", filename)
     shell.compile.cell = filename
     shell.execution_count = int(number[0]) if number else 1
-    warnings.filterwarnings("ignore", message="To exit: use", module="IPython")
     result = shell.run_cell(source, store_history=True)
     shell.display_pub.widgets.look(now=True)
     error: BaseException | None = result.error_before_exec or result.error_in_exec

@@ -82,7 +82,7 @@ def main() -> int:
     with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
         asked = json.load(file)
     rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]
-    if kind == "python":
+    if kind in ("python", "process"):
         place.offer()  # one directory for all tasks of the step
     if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:
         redirect(folder)
@@ -92,6 +92,8 @@ def main() -> int:
         place.suffix = f".rank{rank}"  # its figures and values are its own
     if isinstance(asked.get("umask"), int):
         os.umask(asked["umask"])
+    if kind == "process":
+        return int(cell.beside("remote").serve(cell, sys.modules[__name__], place))
     if kind == "python":
         return run_python(cell, place, args)
     if kind == "command":

@@ -20,6 +20,7 @@ RUNNER = (
     "display.py",
     "frames.py",
     "job.py",
+    "remote.py",
     "shell.py",
     "sweep.py",
     "values.py",

@@ -104,7 +104,7 @@ class Entry:
 
     @property
     def kind(self) -> str | None:
-        """``script``, ``python``, ``allocation``, of a step ``command`` too, or None for a job of others."""
+        """``script``, ``python``, ``allocation``, of a step also ``command``, ``process``; None for a job of others."""
         return self.record.get("kind") if self.record else None
 
     @property

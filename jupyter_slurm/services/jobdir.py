@@ -24,7 +24,8 @@
     ROOT/CLUSTER/KEY/steps/KEY[.SIGNAL.DIGITS]/   in an allocation: asks for a step, or for a signal to it
     ROOT/CLUSTER/KEY/step.json           of a step, which has a job directory of its own: how srun is to be run;
                                          when it has ended, without the environment of the cell
-    ROOT/CLUSTER/KEY/begun, started.json of the runner of a step: it was begun, and under which number
+    ROOT/CLUSTER/KEY/begun, started.json of the runner of a step: it was begun, and under which number. Cells of one
+                                         process are steps with the number of that process (runner/remote.py)
 
 Other versions of this package read these files months later: fields they do not know are kept.
 """

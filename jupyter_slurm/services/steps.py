@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
+_ONE_TASK = ("--nodes=1", "--ntasks=1")
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
 
 
@@ -92,6 +93,7 @@ class Steps:
             return await self._start(allocation, asked)
 
     async def _start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_process(allocation, asked)
         folder = self._tracker.folder.job(asked["key"])
         step = self._step(asked, await self._client.options("srun"), allocation)
         record, script = self._record(asked, folder, allocation, step)
@@ -145,11 +147,14 @@ class Steps:
 
     def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: Entry) -> dict[str, Any]:
         """Return what the holder needs to know."""
-        options = list(asked.get("options") or [])
-        names = step_options(table, options)
+        options, is_process = list(asked.get("options") or []), asked["kind"] == "process"
+        names = step_options(table, options, is_process=is_process)
+        if is_process:
+            options[:0] = _ONE_TASK
         if not names & _SHARED:
             options.insert(0, "--overlap")  # else a step waits until the one before it is over
-        context, env = asked.get("context") or {}, (asked.get("context") or {}).get("env")
+        context = asked.get("context") or {}
+        env = None if asked.get("process") else context.get("env")  # the cell finds that of its process
         return {
             "options": options,
             "args": list(asked.get("args") or []),
@@ -170,9 +175,9 @@ class Steps:
             if not args:
                 raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]")
             text, name = f"{shlex.join(args)}\n", "command"
-        elif kind == "python":
-            name = "cell.py"
-            if not asked.get("python"):
+        elif kind in ("python", "process"):
+            name = "cell.py" if kind == "python" else "process"
+            if not (asked.get("python") or asked.get("process")):
                 raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
         out = None if step["has_output"] else folder.file("stdout")
         record: dict[str, Any] = {
@@ -184,22 +189,35 @@ class Steps:
             "label": None,
             "name": printable(shlex.join(args))[:80] if kind == "command" else name,
             "script": name,
-            "argv": ["srun", *step["options"], *(args if kind == "command" else [name, *args])],
+            "argv": ["srun", *step["options"], *_run_by(asked, name)],
             "work_dir": step["cwd"],
             "events": self._tracker.folder.events,
             "outputs": {"stdout": out, "stderr": out and folder.file("stderr")},
             "step": {"allocation": allocation.key, "id": None, "nodes": None},
             "end": None,
         }
+        if asked.get("process"):
+            record["step"]["process"], record["name"] = asked["process"], asked.get("filename") or name
         if kind == "python":
-            record["cell"] = {
-                "source": text,
-                "filename": asked.get("filename") or "<cell>",
-                "python": asked["python"],
-            }
+            record["cell"] = {"source": text, "filename": asked.get("filename") or "<cell>"}
+            if asked.get("python"):
+                record["cell"]["python"] = asked["python"]
             if asked.get("values"):
                 record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
         return record, text.encode("utf-8", "surrogateescape")
+
+    def _check_process(self, allocation: Entry, asked: Mapping[str, Any]) -> None:
+        """Refuse a cell for what is no process of this allocation, or one that is over."""
+        if asked.get("process") is None:
+            return
+        process = self._tracker.find(asked["process"])
+        if process is None or process.kind != "process" or process.allocation != allocation.key:
+            raise UsageError(f"{asked['process']!r} is not a process of this allocation")
+        if asked["kind"] != "python":
+            raise UsageError("only Python cells run in a process", hint="%%srun runs scripts, %srun commands.")
+        # One that never began since there was one: its cells run in that.
+        if process.is_finished and not (process.number is None and process.exit_code == 0):
+            raise JobError(f"The process {process.number} has ended.", hint="%%remote starts another one.")
 
     def of(self, allocation: Entry) -> list[dict[str, Any]]:
         """Return the steps of an allocation, the first one first."""
@@ -342,3 +360,9 @@ class Steps:
     async def _allocation(self, step: Entry) -> Entry | None:
         key = step.allocation or ""
         return self._tracker.entries.get(key) or await self._shelf.get(key)
+
+
+def _run_by(asked: Mapping[str, Any], name: str) -> list[str]:
+    """Return what srun runs, as it is told."""
+    args = list(asked.get("args") or [])
+    return args if asked["kind"] == "command" else [asked["python"]] if asked["kind"] == "process" else [name, *args]

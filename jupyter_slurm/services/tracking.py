@@ -295,7 +295,18 @@ class Tracker:
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         if code and marker.get("with_allocation"):
             entry.error = JobError("Its allocation ended.", hint="%salloc asks for another one.")
+        elif "lost" in marker:
+            await self._end_of_process(entry)
+            begun = "while it ran: all variables of the process are gone" if not interrupted else "before it began"
+            said = f"Its process ended {begun} ({marker['lost']})."
+            entry.error = JobError(said, hint="%%remote starts another one.")
         return True
+
+    async def _end_of_process(self, cell: Entry) -> None:
+        """Know that the process of a cell that was lost is over: whoever hears of the cell may ask for another one."""
+        process = self.entries.get(((cell.record or {}).get("step") or {}).get("process") or "")
+        if process is not None and await self.read_end(process):
+            await self.finish(process)
 
     async def _resolve(self, absent: list[Entry], now: float) -> bool:
         """Find out about jobs that the queue no longer shows."""

@@ -1,0 +1,215 @@
+"""Cells that run one after the other in one Python process of an allocation: ``%%remote``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_slurm.errors import JobFailed, SlurmError, UsageError
+from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, start_step
+from jupyter_slurm.handles.card import headline
+from jupyter_slurm.handles.cluster import Cluster, settings
+from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.printing import Printer
+from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.handles.terminal import plain, printable
+from jupyter_slurm.handles.waiting import WaitInterrupted
+
+__all__ = [
+    "process_of",
+    "restart",
+    "run_here",
+    "running_in",
+    "start_cell",
+    "status",
+    "stop",
+]
+
+_OURS = ("--overlap", "--nodes=1", "--ntasks=1")  # what the agent adds to the options of a process
+_SOON = 3.0  # seconds in which nobody wants to know what a cell waits for
+_LISTENS_WITHIN = 10.0  # seconds for what was interrupted
+_ENDS_WITHIN = 60.0  # seconds for a process that was told to end
+_used: dict[str, Step] = {}  # by allocation: the process that this kernel has used last
+
+
+def running_in(allocation: Allocation) -> tuple[Step | None, Step | None]:
+    """Return the process that runs in an allocation, or is to begin there, and the one before it that ended."""
+    key = str(allocation.key)
+    if (used := _used.get(key)) is not None and not used.refresh().is_finished:
+        return used, None  # without a look at all steps there ever were
+    processes = [step for step in allocation.steps if step._data.get("kind") == "process"]
+    going = [step for step in processes if not step._data.get("finished")]
+    if going:
+        _used[key] = going[0]
+    return next(iter(going), None), next((step for step in reversed(processes) if step not in going), None)
+
+
+def _options_of(process: Step) -> list[str]:
+    """Return the options of srun that a process was asked for with."""
+    argv: Sequence[str] = process._data.get("argv") or []
+    return [option for option in argv[1:-1] if option not in _OURS]
+
+
+def _python_of(process: Step) -> str:
+    """Return the Python that a process is."""
+    return str((process._data.get("argv") or [""])[-1])
+
+
+def process_of(
+    cluster: Cluster, allocation: Allocation, python: str | None, fallback: str, options: Sequence[str]
+) -> Step:
+    """Return the process of an allocation; it is started where there is none.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    allocation : Allocation
+        In which.
+    python : str or None
+        What runs it, if that was said.
+    fallback : str
+        What runs the first one otherwise; a later one is like the one before it.
+    options : sequence of str
+        Of srun.
+
+    Raises
+    ------
+    UsageError
+        One runs, and it is another than what was asked for.
+    """
+    going, ended = running_in(allocation)
+    if going is not None:
+        if (options and list(options) != _options_of(going)) or (python and python != _python_of(going)):
+            raise UsageError(
+                f"{going.title} runs already, as: srun {' '.join([*_options_of(going), _python_of(going)])}",
+                hint="Leave options and python= out, or end it first: %remote stop, with all its variables.",
+            )
+        return going
+    if ended is not None:
+        options = options or _options_of(ended)
+        fallback = _python_of(ended)
+    process = _start(cluster, allocation, python or fallback, options)
+    if ended is not None:
+        sys.stderr.write(f"{headline(ended._data)}\nA new process begins, without any of its variables.\n")
+    return process
+
+
+def _start(cluster: Cluster, allocation: Allocation, python: str, options: Sequence[str]) -> Step:
+    """Start a process for cells in an allocation."""
+    process = start_step(cluster, allocation, Submission("process", "", options, python=python))
+    _used[str(allocation.key)] = process
+    return process
+
+
+def start_cell(cluster: Cluster, allocation: Allocation, process: Step, submission: Submission) -> RemoteCell:
+    """Have a cell run in a process, after those that were asked for before."""
+    cell = start_step(cluster, allocation, submission, process=process.key)
+    assert isinstance(cell, RemoteCell)
+    return cell
+
+
+def run_here(cell: RemoteCell, shell: Any) -> None:
+    """Wait for a cell, and put out what it prints and shows as if it had run here.
+
+    Raises
+    ------
+    JobFailed
+        It raised an error, or its process ended.
+    WaitInterrupted
+        It was interrupted; the message says whether it listened.
+    """
+    cell._is_shown = True
+    follower = cell._follow()
+    limits = settings().output_limit, settings().display_limit
+    with Printer(follower, shell, str(cell._data["process"]), *limits) as printer:
+        try:
+            _wait(cell, follower, printer)
+        except KeyboardInterrupt:
+            raise _interrupt(cell, follower, printer) from None
+    if follower.error is not None:
+        raise follower.error
+    cell._data = follower.data
+    cell._bring_back()
+    if cell._data["state"] != "COMPLETED":
+        raise _failure(cell, follower)
+
+
+def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
+    """Put out what comes until the cell is over; say what a cell waits for that does not begin."""
+    begun, said = time.monotonic(), ""
+    while not follower.ended.is_set():
+        printer.print_for(0.5)
+        is_late = follower.data["state"] == "PENDING" and time.monotonic() - begun > _SOON
+        if is_late and (why := _why_it_waits(cell, follower)) != said:
+            said = why
+            sys.stderr.write(printable(f"{cell.title} waits for {why}") + "\n")
+
+
+def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
+    if reason := follower.data.get("reason_text"):
+        return f"its allocation: {reason}"
+    for step in cell.allocation.steps:
+        if step.key == cell.key:
+            break
+        if step._data.get("process") == cell._data["process"] and not step._data.get("finished"):
+            return f"the cells before it in its process: {step.title}"
+    return "its process to begin"
+
+
+def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitInterrupted:
+    """Interrupt a cell, and say whether that helped."""
+    try:
+        cell.interrupt()
+        deadline = time.monotonic() + _LISTENS_WITHIN
+        while not follower.ended.is_set() and time.monotonic() < deadline:
+            printer.print_for(0.2)
+    except KeyboardInterrupt:
+        pass
+    except SlurmError as error:
+        return WaitInterrupted(f"{cell.title} could NOT be interrupted and goes on: {error}")
+    if follower.ended.is_set():
+        return WaitInterrupted(f"{cell.title} was interrupted; {cell._stays}.")
+    return WaitInterrupted(
+        f"{cell.title} was interrupted and does not listen, or not yet: it goes on, and cells after it wait. "
+        f"{cell._in_any_case}."
+    )
+
+
+def _failure(cell: RemoteCell, follower: Follower) -> JobFailed:
+    """Return the error for a cell whose output was seen already, so that the last line of it says enough."""
+    data, error = cell._data, cell._data.get("error") or {}
+    log = plain("".join(text for stream, text in follower.timeline.texts() if stream == "stderr")).rstrip()
+    last = log.rpartition("\n")[2].strip() or f"exit code {data.get('exit_code')}"
+    said, hint = (error["detail"], error.get("hint") or "") if error else (last, "")
+    named = {name: data.get(name) for name in ("id", "state", "exit_code", "signal")}
+    return JobFailed(f"{cell.title}: {printable(said)}", hint=hint, log=log, **named)
+
+
+def stop(process: Step) -> None:
+    """End a process, and wait until it has.
+
+    Raises
+    ------
+    TimeoutError
+        It goes on.
+    """
+    process.cancel()
+    process.wait(_ENDS_WITHIN, check=False)
+
+
+def restart(cluster: Cluster, allocation: Allocation, process: Step) -> Step:
+    """Start another process like one that has ended."""
+    return _start(cluster, allocation, _python_of(process), _options_of(process))
+
+
+def status(allocation: Allocation, process: Step) -> str:
+    """Return how a process is and what it does."""
+    cells = [one for one in allocation.steps if one._data.get("process") == process.key and not one._data["finished"]]
+    lines = [f"{headline(process.data)}, {_python_of(process)}", f"in {headline(allocation.data)}"]
+    lines += [f"    {headline(cell._data)}" for cell in cells] or ["    no cell runs"]
+    if process.id:
+        lines.append(f"    its memory and CPU time: %sstat -a -j {process.id} -o MaxRSS,AveCPU")
+    return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""``%%remote`` and ``%remote``."""
+
+from __future__ import annotations
+
+import sys
+from collections import ChainMap
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.line import MagicLine, parse_cell_line
+from jupyter_slurm.domain.script import classify
+from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, choose
+from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.remote import process_of, restart, run_here, running_in, start_cell, status, stop
+from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
+from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.pointing import add_blame, pointing_at
+from jupyter_slurm.magics.steps import say_where
+
+__all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_line"]
+
+CELL_WORDS = {"as": True, "in": True, "nowait": False, "on": True, "out": True, "python": True}
+"""Our words of ``%%remote``, and whether each takes a value."""
+
+LINE_WORDS = {"interrupt": False, "on": True, "restart": False, "status": False, "stop": False}
+"""Our words of ``%remote``."""
+
+_said: dict[str, str] = {}  # by cluster: the allocation and process that were used last, and were named
+
+
+def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> RemoteCell | None:
+    """Run ``%%remote``: a cell in the process of an allocation."""
+    cluster, prefix = current(), "%%remote "
+    parsed = _parsed(shell, cluster, prefix, line, CELL_WORDS, local_ns)
+    if parsed.args:
+        raise UsageError("A cell in a process has no arguments.", hint="Send variables: in=NAME; those of before stay.")
+    if classify(cell, as_python) != "python":
+        raise UsageError("%%remote runs Python; this cell is a script.", hint="%%srun runs scripts.")
+    namespace = ChainMap(dict(local_ns), shell.user_ns)
+    allocation = _allocation(cluster, parsed, namespace)
+    submission = Submission("python", cell, filename=cell_name(shell), values=parcel_of(parsed, namespace))
+    try:
+        python = python_of(parsed, cluster)
+        process = process_of(cluster, allocation, ("python" in parsed.words and python) or None, python, parsed.options)
+    except (SubmitRefused, OptionError) as error:
+        add_blame(error, prefix, line, parsed, "")
+        raise
+    _say_which(cluster, allocation, process)
+    remote = start_cell(cluster, allocation, process, submission)
+    if name := parsed.words.get("as"):
+        shell.push({name: remote})
+    if "out" in parsed.words:
+        remote._wanted = shell.push
+    if "nowait" in parsed.words:
+        mention(shell, remote)
+        return remote
+    run_here(remote, shell)
+    return None
+
+
+def run_line(shell: Any, line: str, local_ns: Mapping[str, Any]) -> None:
+    """Run ``%remote``: say what the process does, interrupt it, end it, begin another one."""
+    cluster, prefix = current(), "%remote "
+    parsed = _parsed(shell, cluster, prefix, line, LINE_WORDS, local_ns)
+    asked = [word for word in parsed.words if word != "on"] or ["status"]
+    if parsed.options or parsed.args or len(asked) > 1:
+        raise UsageError("%remote does one thing.", hint="%remote [status|interrupt|restart|stop] [on=NAME]")
+    allocation = _allocation(cluster, parsed, ChainMap(dict(local_ns), shell.user_ns))
+    process, _ = running_in(allocation)
+    if process is None:
+        raise UsageError(f"No process for cells runs in {allocation.title}.", hint="%%remote starts one with its cell.")
+    if asked == ["interrupt"]:
+        _interrupt(allocation, process)
+    elif asked != ["status"]:
+        stop(process)
+        sys.stdout.write(f"{process!r}\nAll its variables are gone.\n")
+    if asked == ["restart"]:
+        process = restart(cluster, allocation, process)
+    if asked[0] in ("status", "restart"):
+        sys.stdout.write(f"{status(allocation, process)}\n")
+
+
+def _parsed(
+    shell: Any, cluster: Cluster, prefix: str, line: str, words: Mapping[str, bool], local_ns: Mapping[str, Any]
+) -> MagicLine:
+    with pointing_at(prefix, line):
+        table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
+        parsed = parse_cell_line(line, table, words, lookup, variables(line, cluster))
+        check_name(parsed)
+        return parsed
+
+
+def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> Allocation:
+    allocation = choose(cluster, parsed.words.get("on"), namespace)
+    if allocation is None:
+        raise UsageError(
+            "No allocation is open, and %%remote needs one.", hint="%salloc [options of sbatch] asks for it."
+        )
+    return allocation
+
+
+def _say_which(cluster: Cluster, allocation: Allocation, process: Step) -> None:
+    """Say where a cell runs, when that is another place than before: it is to look like one that runs here."""
+    if _said.get(cluster.name) != process.key:
+        _said[cluster.name] = str(process.key)
+        say_where(allocation)
+
+
+def _interrupt(allocation: Allocation, process: Step) -> None:
+    """Interrupt the cell that runs; those that wait go on waiting."""
+    cells = [one for one in allocation.steps if one._data.get("process") == process.key]
+    running = next((one for one in cells if one.state == "RUNNING"), None)
+    if running is None:
+        sys.stdout.write("No cell runs.\n")
+        return
+    running.interrupt()
+    sys.stdout.write(f"{running.title} was sent an interrupt.\n")

@@ -1,0 +1,226 @@
+"""Run cells one after the other in one process, which a step of the allocation is. Python 3.8+, standard library only.
+
+``step.py`` starts it, ``hold.py`` tells it on its standard input what to do, a line each: ``KEY`` runs the cell whose
+job directory is KEY, beside that of the process; ``KEY INT`` and ``KEY KILL`` interrupt it, or have it never begin.
+Each cell has output, figures, values and an end marker of its own; what it leaves in Python stays for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import faulthandler
+import getpass
+import io
+import json
+import linecache
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from typing import Any
+
+
+class Leave(SystemExit):
+    """``exit()`` in a cell: it ends the process, as it ends a kernel."""
+
+
+def _leave(*_: Any) -> None:
+    raise Leave(0)
+
+
+def _ask_nobody(*_: Any, **__: Any) -> str:
+    raise EOFError("nobody can be asked in a remote cell: send what it needs with in=NAME")
+
+
+class Process:
+    """The cells that wait, the one that runs, and what they share.
+
+    Parameters
+    ----------
+    cell, step : module
+        ``cell.py`` and ``step.py``, which started us.
+    place : cell.Place
+        The job directory of the process.
+    """
+
+    def __init__(self, cell: Any, step: Any, place: Any) -> None:
+        self._cell, self._step, self._folder = cell, step, os.path.dirname(place.folder)
+        self._lock = threading.Lock()
+        self._waiting: list[str] = []
+        self._running: str | None = None
+        self._stopped = ""  # what was to be interrupted
+        self._is_open = self._is_over = False  # whether an interrupt is for the cell; whether nothing more will come
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._news = asyncio.Event()  # of the loop that was just set, in old Pythons
+        self._main = cell.prepare([""])
+        self._named: set[str] = set()
+        self._record = place.display()
+        self._shell = cell.ipython()
+        place.note()
+        if self._shell is not None:
+            self._ipython = self._shell.start(self._main, self._record)
+            self._ipython.loop_runner = self._finish
+            self._ipython.ask_exit = _leave
+        else:
+            self._plain = cell.beside("display").Plain(self._record)
+            vars(builtins)["exit"] = vars(builtins)["quit"] = _leave
+        vars(builtins)["input"] = getpass.getpass = _ask_nobody
+
+    def serve(self, requests: int) -> int:
+        """Run what is asked for on a file descriptor, until the process is to end."""
+        signal.signal(signal.SIGINT, self._interrupted)
+        threading.Thread(target=self._listen, args=(requests,), daemon=True, name="requests").start()
+        while True:
+            self._finish(self._wait())
+            with self._lock:
+                if not self._waiting:
+                    return 0
+                key = self._running = self._waiting.pop(0)
+            if not self._run(key):
+                return 0
+
+    def _finish(self, coroutine: Any) -> Any:
+        """Have a coroutine end; what other ones a cell has started goes on meanwhile."""
+        if self._loop.is_closed():  # a cell has done that
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(coroutine)
+
+    async def _wait(self) -> None:
+        self._news = asyncio.Event()
+        while not self._waiting and not self._is_over:
+            await self._news.wait()
+            self._news.clear()
+
+    # -- what is asked for, in a thread of its own
+
+    def _listen(self, requests: int) -> None:
+        with os.fdopen(requests, encoding="ascii") as lines:
+            for line in lines:
+                key, _, what = line.strip().partition(" ")
+                with self._lock:
+                    self._take(key, what)
+                self._wake()
+        self._is_over = True  # whoever held the allocation is gone
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def _take(self, key: str, what: str) -> None:
+        if not what:
+            self._waiting.append(key)
+        elif key == self._running:
+            self._stopped = key
+            self._interrupt()
+        elif key in self._waiting:
+            self._waiting.remove(key)
+            self._end(os.path.join(self._folder, key), 130, is_interrupted=True)
+
+    @staticmethod
+    def _interrupt() -> None:
+        """Send SIGINT as a terminal does: to what the cell has started, too."""
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGINT)
+        else:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _interrupted(self, *_: Any) -> None:
+        if self._is_open:
+            raise KeyboardInterrupt
+
+    # -- one cell
+
+    def _run(self, key: str) -> bool:
+        """Run a cell; return whether there may be another one."""
+        folder = os.path.join(self._folder, key)
+        try:
+            self._step.redirect(folder)
+            code = self._run_in(self._cell.Place(folder), key)
+        except KeyboardInterrupt:  # before the cell's first line, or after its last one
+            self._is_open, code = False, 130
+        except Leave:
+            return False  # who waits for the cell hears of it from whoever started us
+        except SystemExit as stop:
+            code = self._cell.exit_code(stop)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with this one, the next may run
+            self._cell.print_error(error, "")
+            code = 1
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        with self._lock:
+            self._running = None
+        self._end(folder, code & 0xFF, is_interrupted=code == 130)
+        return True
+
+    def _run_in(self, place: Any, key: str) -> int:
+        self._step.tell_start(place)
+        self._record.close()
+        self._record = place.display()
+        signal.signal(signal.SIGINT, self._interrupted)  # a cell before may have had another one
+        self._is_open = True
+        try:
+            if self._stopped == key:
+                raise KeyboardInterrupt
+            with self._cell.values_of(place, vars(self._main), self._named):
+                error = self._run_source(place.job["cell"]["source"], self._name(place))
+                if isinstance(error, Leave):
+                    raise error
+        finally:
+            self._is_open = False
+        return int(self._cell.exit_code(error))
+
+    def _run_source(self, source: str, filename: str) -> BaseException | None:
+        if self._shell is not None:
+            publisher = self._ipython.display_pub
+            publisher.record = publisher.widgets.record = self._record
+            error: BaseException | None = self._shell.run(self._ipython, source, filename)
+            return error
+        self._plain.record = self._record
+        loop = types.SimpleNamespace(run_until_complete=self._finish)
+        try:
+            self._cell.run_plain(self._plain, source, filename, self._main, loop)
+        except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
+            if not isinstance(error, SystemExit):
+                self._cell.print_error(error, filename)
+            return error
+        return None
+
+    @staticmethod
+    def _name(place: Any) -> str:
+        """Return what tracebacks call a cell: another notebook, or one that began anew, may have had its number."""
+        name: str = place.job["cell"]["filename"]
+        while name in linecache.cache:
+            name += "'"
+        return name
+
+    def _end(self, folder: str, code: int, *, is_interrupted: bool) -> None:
+        """Leave how a cell ended."""
+        end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": is_interrupted}
+        path = os.path.join(folder, "end.json")
+        try:
+            place = self._cell.Place(folder)
+            place.write(path + ".tmp", json.dumps(end))
+            os.replace(path + ".tmp", path)
+            place.tell("ended")
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"the end of this cell could not be recorded: {error}\n")
+
+
+def serve(cell: Any, step: Any, place: Any) -> int:
+    """Be the process: what the cells say goes to their own directories, what is said between them to the last one."""
+    requests, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    with contextlib.suppress(OSError):
+        faulthandler.enable()  # a cell that crashes says where
+    return Process(cell, step, place).serve(requests)

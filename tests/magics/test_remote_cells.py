@@ -1,0 +1,130 @@
+"""Cells in one process of an allocation: a real kernel, a real agent, a real Slurm."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.handles.terminal import plain
+
+pytestmark = pytest.mark.slurm
+
+WaitFor = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def held(kernel: Any) -> Iterator[Any]:
+    """A kernel with an allocation of two tasks."""
+    kernel.ok("%salloc -p arandu -n2 as=gpu wait")
+    yield kernel
+    kernel.ok("import jupyter_slurm\nfor one in jupyter_slurm.allocations(): one.release()")
+
+
+def _shown(ran: Any) -> list[tuple[str, str]]:
+    """Return what a cell showed, in order: text of streams, HTML or text of displays."""
+    found: list[tuple[str, str]] = []
+    for message in ran.messages:
+        content, kind = message["content"], message["msg_type"]
+        if kind == "stream" and content["name"] == "stdout":
+            if found and found[-1][0] == "stdout":
+                found[-1] = ("stdout", found[-1][1] + content["text"])
+            else:
+                found.append(("stdout", content["text"]))
+        elif kind in ("display_data", "update_display_data"):
+            found.append((kind, content["data"].get("text/html") or content["data"]["text/plain"]))
+        elif kind == "clear_output":
+            found.append((kind, ""))
+    return found
+
+
+def test_state_stays_and_it_looks_as_if_it_had_run_here(held: Any) -> None:
+    ran = held.ok(
+        f"%%remote python={sys.executable}\nimport os, sys\nx = 20\ndef f(n): return n + x\nprint('one', file=sys.stderr)"
+    )
+    assert re.search(r"Allocation \d+ \(gpu\)", ran.stdout)
+    assert ran.stderr.endswith("one\n")
+    ran = held.ok("y = 22\n")
+    ran = held.ok("%%remote in=y out=z\nz = f(y)\nos.environ['SLURM_NTASKS'], len(os.sched_getaffinity(0))")
+    assert ran.stdout.startswith("('1', ")
+    assert held.value("z") == "42"
+    ran = held.ok(
+        "%%remote\nfrom IPython.display import HTML, display, clear_output\nprint('a')\n"
+        "handle = display(HTML('<b>1</b>'), display_id=True)\nprint('b')\ndisplay(HTML('<i>2</i>'))\nprint('c')\nx"
+    )
+    assert _shown(ran) == [
+        ("stdout", "a\n"),
+        ("display_data", "<b>1</b>"),
+        ("stdout", "b\n"),
+        ("display_data", "<i>2</i>"),
+        ("stdout", "c\n20\n"),
+    ]
+    ran = held.ok("%%remote\nhandle.update(HTML('<b>new</b>'))")
+    assert _shown(ran) == [("update_display_data", "<b>new</b>")]
+
+
+def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
+    held.ok("%%remote\nimport pathlib, time\nkept = []")
+    ran = held.run("%%remote\ndef g():\n    return [1][7]\ng()")
+    assert ran.error == "JobFailed"
+    assert ran.traceback.endswith("IndexError: list index out of range")
+    assert re.search(r"In\[\d+\]|Cell In", plain(ran.stderr))
+    assert "return [1][7]" in plain(ran.stderr)
+    ran = held.run("%%remote\ninput('name? ')")
+    assert "nobody can be asked in a remote cell" in ran.traceback
+    up = gate("up")
+    loop = (
+        f"kept.append(1)\npathlib.Path({str(up)!r}).touch()\nprint('begun', flush=True)\nwhile True: time.sleep(0.05)"
+    )
+    request = held.begin(f"%%remote\n{loop}")
+    wait_for(lambda: held.pump() or up.exists(), "the loop")
+    held.manager.signal_kernel(signal.SIGINT)
+    ran = held.end(request)
+    assert (ran.error, ran.stdout) == ("WaitInterrupted", "begun\n")
+    assert "KeyboardInterrupt" in ran.stderr
+    assert "was interrupted; its process goes on, with all its variables" in ran.traceback
+    go = gate("go")
+    ran = held.ok(
+        f"%%remote nowait as=first\nuntil = pathlib.Path({str(go)!r})\nwhile not until.exists(): time.sleep(0.05)"
+    )
+    held.ok("%%remote nowait as=dropped\nkept.append(2)")
+    held.ok("dropped.interrupt().wait(check=False)")
+    assert held.value("dropped.state") == "CANCELLED"
+    request = held.begin("%%remote\nkept")
+    wait_for(lambda: held.pump() or "waits for the cells before it" in str(held.under(request)), "what it waits for")
+    go.touch()
+    ran = held.end(request)
+    assert ran.stdout == "[1]\n"
+    assert "waits for the cells before it in its process: Cell" in ran.stderr
+    assert held.value("first.wait().state") == "COMPLETED"
+
+
+@pytest.mark.here_only("what ends a process, and what is said of it, is the same either way")
+def test_the_process_ends_and_another_one_begins(held: Any) -> None:
+    held.ok("%%remote\nhere = 1")
+    ran = held.run("%%remote\nimport os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
+    assert ran.error == "JobFailed"
+    assert "all variables of the process are gone" in ran.traceback
+    ran = held.run("%%remote\n'here' in globals()")
+    assert ran.stdout.splitlines()[-1] == "False"
+    assert "without any of its variables" in ran.stderr
+    ran = held.run("%%remote\nexit()")
+    assert "(exit())" in ran.traceback
+    ran = held.run("%%remote -c 1\nimport sys\nhere = 2\nsys.exit(3)")
+    assert "exit code 3" in ran.traceback
+    assert held.ok("%%remote -c 1\nhere").stdout == "2\n"
+    ran = held.run("%%remote -c 2\nhere")
+    assert "runs already" in ran.traceback
+    said = held.ok("%remote").stdout
+    assert "RUNNING" in said
+    said = held.ok("%remote restart").stdout
+    assert "All its variables are gone" in said
+    assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
+    held.ok("%remote stop on=gpu")
+    assert "No process for cells runs" in held.run("%remote").traceback
+    assert "has no place here: a process is one task" in held.run("%%remote -n 4\n1").traceback
