@@ -25,7 +25,7 @@ from ssh_hosts.ways import *  # noqa: F403 - and the same tests over SSH
 
 from jupyter_slurm.embedded import Description, EmbeddedCluster, load_description
 from jupyter_slurm.embedded.control import ClusterControl
-from jupyter_slurm.embedded.description import Qos
+from jupyter_slurm.embedded.description import Partition, Preemption, Qos
 from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.embedded.roots import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
@@ -171,6 +171,35 @@ def accounting_cluster(short_tmp: Path, request: pytest.FixtureRequest) -> Itera
 
 
 @pytest.fixture(scope="session")
+def strict_cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
+    """Two nodes with accounting, where much can be refused, end badly or wait: what is said of it is what is tested.
+
+    An array has at most four tasks (MaxArraySize). Jobs in ``high`` take the nodes of those in ``low``, which are
+    requeued there and cancelled in ``short``; in QOS ``few`` at most five may be submitted, in ``one`` one may run.
+    """
+    arandu = load_description()
+    nodes = replace(arandu.nodes[1], names=("c4aiscw1", "c4aiscw2"))
+    partitions = (
+        Partition("low", nodes.names, default=True, priority_tier=1, preempt_mode="requeue"),
+        Partition("short", nodes.names, priority_tier=1, preempt_mode="cancel", max_time="10"),
+        Partition("high", nodes.names, priority_tier=10, preempt_mode="off"),
+    )
+    few = Qos("few", limits={"MaxSubmitJobsPerUser": "5"})
+    one = Qos("one", limits={"MaxJobsPerUser": "1"})
+    extra = ("MaxArraySize=4", "SlurmdTimeout=3", "Licenses=solver:1", "BatchStartTimeout=2", "KillWait=1")
+    description = replace(
+        arandu,
+        nodes=(nodes,),
+        partitions=partitions,
+        preemption=Preemption("partition", "requeue"),
+        qos=(few, one),
+        enforce=("associations", "limits", "qos"),
+        extra=(*arandu.extra, *extra),
+    ).with_users(pwd.getpwuid(os.geteuid()).pw_name)
+    yield from _start(description, short_tmp / "s")
+
+
+@pytest.fixture(scope="session")
 def user_cluster(
     short_tmp: Path, request: pytest.FixtureRequest, user_python: tuple[list[str], dict[str, str]]
 ) -> Iterator[ClusterControl]:
@@ -257,7 +286,7 @@ def _job_ids(control: ClusterControl) -> set[str]:
 @pytest.fixture(autouse=True)
 def _no_leftover_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
     """Cancel what a test left in a cluster that others use after it."""
-    shared = ("cluster", "accounting_cluster", "user_cluster")
+    shared = ("cluster", "accounting_cluster", "strict_cluster", "user_cluster")
     names = [name for name in shared if name in request.fixturenames]
     before = {name: _job_ids(request.getfixturevalue(name)) for name in names}
     yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import total_ordering
 from typing import Final
 
@@ -171,6 +171,21 @@ class TaskRange:
         return isinstance(task, int) and any(
             first <= task <= last and (task - first) % step == 0 for first, last, step in self.ranges
         )
+
+    def shifted(self, offset: int) -> TaskRange:
+        """Return the same tasks, each with an index that is larger by ``offset``."""
+        return replace(self, ranges=tuple((first + offset, last + offset, step) for first, last, step in self.ranges))
+
+    def split(self, size: int) -> dict[int, TaskRange]:
+        """Return the tasks by the block of ``size`` indices in which they are, in ascending order; none is empty."""
+        blocks: dict[int, list[tuple[int, int, int]]] = {}
+        for first, last, step in self.ranges:
+            while first <= last:
+                number = first // size
+                end = first + (min(last, number * size + size - 1) - first) // step * step
+                blocks.setdefault(number, []).append((first, end, step))
+                first = end + step
+        return {number: replace(self, ranges=tuple(blocks[number])) for number in sorted(blocks)}
 
     def tasks(self, most: int = MAX_EXPANDED_TASKS) -> Iterator[int]:
         """Iterate over the indices, in the order named.

@@ -20,7 +20,7 @@ from jupyter_slurm.domain.script import header_lines, quote_argv
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.sweep import INDEX, value_of
 
-__all__ = ["MOST_TASKS", "Sweep", "literal_of", "sweep_script", "typed_literal"]
+__all__ = ["MOST_TASKS", "Sweep", "literal_of", "task_script", "typed_literal"]
 
 #: More tasks than that are a slip of the finger, and no cluster's MaxJobCount.
 MOST_TASKS: Final = 1_000_000
@@ -160,7 +160,7 @@ class Sweep:
         for name in self.names:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"sweep=: {name!r} cannot be an environment variable.", hint="Use ASCII letters.")
-        lines = ['case "$SLURM_ARRAY_TASK_ID" in']
+        lines = [f'case "${INDEX}" in']
         for task, row in enumerate(self.rows):
             values = {INDEX: str(task), **dict(zip(self.names, map(_as_variable, row), strict=True))}
             words = quote_argv(["export", *(f"{name}={value}" for name, value in values.items())])
@@ -201,20 +201,26 @@ def literal_of(name: str, value: Any) -> str:
     )
 
 
-def sweep_script(text: str, *, variables: str, script: str) -> str:
+def task_script(text: str, *, script: str, variables: str | None = None, offset: int = 0) -> str:
     """Return the batch script that sets the variables of its task and then runs a script, unchanged.
 
     Parameters
     ----------
     text : str
         The script; its ``#SBATCH`` lines are taken over, and what its first line names runs it.
-    variables, script : str
-        Where :meth:`Sweep.as_shell` and the script lie.
+    script : str
+        Where the script lies.
+    variables : str, optional
+        Where :meth:`Sweep.as_shell` lies, for a sweep.
+    offset : int
+        What the index of a task is larger by than Slurm's.
     """
     interpreter = text.split("\n", 1)[0][2:].strip().split(None, 1)  # as the kernel does: one argument at most
     words = quote_argv([*(interpreter or ["/bin/sh"]), script])
-    lines = ["#!/bin/sh", *header_lines(text), f". {quote_argv([variables])} || exit", f'exec {words} "$@"']
-    return "\n".join(lines) + "\n"
+    lines = ["#!/bin/sh", *header_lines(text), f"{INDEX}=$((SLURM_ARRAY_TASK_ID + {offset}))", f"export {INDEX}"]
+    if variables is not None:
+        lines.append(f". {quote_argv([variables])} || exit")
+    return "\n".join([*lines, f'exec {words} "$@"', ""])
 
 
 def _as_variable(literal: str) -> str:

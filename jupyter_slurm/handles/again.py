@@ -96,7 +96,8 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
             "An older version of jupyter_slurm submitted this job, and did not record what it takes to do that again.",
             hint="job.script and job.source have the text.",
         )
-    is_python, has_source = record["kind"] == "python", record["kind"] == "python" or bool(record.get("sweep"))
+    is_python = record["kind"] == "python"
+    has_source = is_python or bool(record.get("sweep") or record.get("part"))
     raw, _ = cluster.client.get_bytes(path("source" if has_source else "script"))
     text = raw.decode("utf-8", "surrogateescape")
     return Submission(

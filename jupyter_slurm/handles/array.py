@@ -99,6 +99,15 @@ class ArrayJob(Job):
     def __bool__(self) -> bool:
         return True
 
+    def __str__(self) -> str:
+        return ",".join(self.numbers) or super().__str__()
+
+    @property
+    def numbers(self) -> list[str]:
+        """The Slurm ids: one, but of an array that is larger than the cluster takes several."""
+        parts = self._data.get("parts") or [{"id": self.id}]
+        return [part["id"] for part in parts if part["id"]]
+
     def __len__(self) -> int:
         known = self._range()
         return known.count() if known is not None else len(_Rows(self._cluster, self._reference).rows)
@@ -180,8 +189,14 @@ class ArrayJob(Job):
         """Return what a row tells of a task, in the form of a job of its own."""
         whole = {name: value for name, value in self._data.items() if name not in _LATER}
         own = {name: value for name, value in row.items() if name != "task"}
-        own |= {"id": f"{self._data.get('id')}_{row['task']}", "tasks": None, "array": None}
+        own |= {"id": self._id_of(row["task"]), "task": row["task"], "tasks": None, "array": None, "parts": None}
         return {**whole, **own, "finished": _is_over(row["state"])}
+
+    def _id_of(self, task: int) -> str:
+        """Return what Slurm calls a task; one that it was never given is told apart by its index all the same."""
+        parts = [part for part in self._data.get("parts") or () if part["offset"] <= task and part["id"]]
+        number, offset = (parts[-1]["id"], parts[-1]["offset"]) if parts else (self._data.get("id"), 0)
+        return f"{number}_{task - offset}"
 
     def _range(self) -> TaskRange | None:
         try:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.array import ArrayJob, handle
 from jupyter_slurm.handles.cluster import Cluster
@@ -47,7 +48,7 @@ def dependency_options(
     conditions = []
     for word, named in asked.items():
         jobs = [job for item in named.split(",") for job in _jobs(word, item.strip(), namespace, cluster)]
-        left = list(dict.fromkeys(str(job) for job in jobs if not _is_met(word, job)))
+        left = list(dict.fromkeys(number for job in jobs if not _is_met(word, job) for number in _numbers(word, job)))
         conditions += [":".join([KINDS[word], *left])] if left else []
     return [f"--dependency={','.join(conditions)}"] if conditions else []
 
@@ -123,6 +124,31 @@ def _is_met(word: str, job: Job) -> bool:
         f"{word}=: {job.title} ended as {job.state}, so this job would never start.",
         hint="afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED.",
     )
+
+
+def _numbers(word: str, job: Job) -> list[str]:
+    """Return the Slurm ids that a condition names: of an array in parts, of those for which it is not met yet.
+
+    Raises
+    ------
+    UsageError
+        It cannot be said of several arrays.
+    """
+    parts = [part for part in job._data.get("parts") or () if part["id"]]
+    if len(parts) < 2:
+        return [str(job)]
+    if word in ("afternotok", "aftercorr"):
+        raise UsageError(
+            f"{word}=: {job.title} is {len(parts)} arrays for Slurm, and this can be said of one only.",
+            hint="after= and afterany= wait for all of them; one of its tasks can be named: NAME[3].",
+        )
+    over = [part for part in parts if JobState(part["state"]).is_finished]
+    if word == "after" and any(part["state"] != "COMPLETED" for part in over):
+        raise UsageError(
+            f"{word}=: tasks of {job.title} have failed, so this job would never start.",
+            hint="afterany= waits for an end of any kind.",
+        )
+    return [part["id"] for part in parts if part not in over]
 
 
 def _hint(word: str) -> str:

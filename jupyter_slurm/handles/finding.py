@@ -38,7 +38,9 @@ def job(reference: int | str | JobId) -> Job:
     cluster = current()
     task = re.fullmatch(r"[0-9]+_([0-9]+)", text)
     data = cluster.client.get(cluster.path("jobs", text))
-    return Task(cluster, data, int(task[1])) if task else handle(cluster, data)
+    if task is None:
+        return handle(cluster, data)
+    return Task(cluster, data, int(task[1]) if data.get("task") is None else data["task"])
 
 
 def jobs(*, active: bool = False) -> JobList[Job]:

@@ -72,7 +72,7 @@ class Job(Recorded):
     def id(self) -> str | None:
         """The Slurm id; None while sbatch has not answered."""
         number: str | None = self._data.get("id") or self.data.get("id")
-        return number if self._task is None or number is None else f"{number.partition('_')[0]}_{self._task}"
+        return number if self._task is None or number is None or "_" in number else f"{number}_{self._task}"
 
     @property
     def cluster(self) -> str:
@@ -167,8 +167,8 @@ class Job(Recorded):
 
     @property
     def source(self) -> str | None:
-        """What was typed, where Slurm has another script: a Python cell, the script of a sweep; else None."""
-        if self._data.get("kind") != "python" and not self._data.get("sweep"):
+        """What was typed, where Slurm has another script: a Python cell, a sweep, an array in parts; else None."""
+        if self._data.get("kind") != "python" and not (self._data.get("sweep") or self._data.get("parts")):
             return None
         content, _ = self._cluster.client.get_bytes(self._path("source"))
         return CommandText(content.decode("utf-8", "surrogateescape"))

@@ -38,7 +38,9 @@ Words (ours have no dashes, Slurm's have):
 
 Tasks of an array (--array, sweep=): job[3], len(job), for task in job, job.table(), job.failed(),
 job.failed().resubmit(); task_index is the number of the task in a Python cell. Each task has its own output and
-values: job[3].stdout, job[3].result().
+values: job[3].stdout, job[3].result(). More tasks than the cluster takes in one array are
+several arrays for Slurm, and one job here. SLURM_ARRAY_TASK_ID then begins anew in each; in scripts
+${task_index:-$SLURM_ARRAY_TASK_ID} is the number of the task.
 
 Python values: {name}, {job.id}, {runs[0]}, $name. Where Python has no such name, $NAME, ${NAME} and a leading ~ are
 what a shell makes of them here: -o $HOME/%j.txt, -o ~/%j.txt. What nobody knows stays as typed; so does everything in

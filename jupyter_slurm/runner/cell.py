@@ -37,6 +37,10 @@ class Place:
         self.job_id = os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")
         self.task = os.environ.get("SLURM_ARRAY_TASK_ID")
         self.suffix = "" if self.task is None else "." + self.task
+        # Of an array in parts, each part has a directory, and the first one has what all share.
+        part = self.job.get("part")
+        self.shared = os.path.join(os.path.dirname(folder), part["of"]) if part else folder
+        self.offset: int = part["number"] * part["size"] if part else 0
 
     def claim(self) -> str:
         """Return the id of the job that has the directory: ours (also after a requeue), or whose came first."""
@@ -237,7 +241,8 @@ def run_cell(place: Place, args: list[str]) -> int:
     source, filename = place.job["cell"]["source"], place.job["cell"]["filename"]
     main = prepare([filename, *args])
     if place.task is not None:
-        main.__dict__.update(beside("sweep").variables(place.folder, place.job, int(place.task)))
+        task = int(place.task) + place.offset
+        main.__dict__.update(beside("sweep").variables(place.shared, place.job, task))
     with values_of(place, main.__dict__):
         shell = ipython()
         place.note()
@@ -265,7 +270,7 @@ def values_of(place: Place, namespace: dict[str, Any], named: set[str] | None = 
     values = beside("values")
     if asked["in"]:
         try:
-            named |= values.bring(os.path.join(place.folder, "in.values"), namespace)
+            named |= values.bring(os.path.join(place.shared, "in.values"), namespace)
         except values.Unreadable as error:
             sys.stderr.write(f"{error}\n")
             raise SystemExit(1) from None

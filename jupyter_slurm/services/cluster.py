@@ -8,7 +8,6 @@ import itertools
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.config import Settings
@@ -23,6 +22,7 @@ from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
 from jupyter_slurm.services.names import Names
 from jupyter_slurm.services.ownership import is_own
+from jupyter_slurm.services.parts import check_task, shared_folder, task_of
 from jupyter_slurm.services.passing import pass_through
 from jupyter_slurm.services.recorded import recorded
 from jupyter_slurm.services.reporting import report_of
@@ -138,12 +138,13 @@ class Cluster:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cluster as the API tells it."""
+        active = self.tracker.active()
         return {
             "id": self.id,
             "name": self.name or self.id,
             "slurm_conf": self.where.slurm_conf,
             "folder": self.folder.path,
-            "active": sum(not entry.is_step for entry in self.tracker.active()),
+            "active": len({(entry.part or {}).get("of") or id(entry) for entry in active if not entry.is_step}),
             "poll": self.watcher.status(),
             **self.reached(),
         }
@@ -167,7 +168,7 @@ class Cluster:
         with contextlib.suppress(SlurmError):
             await self.watcher.fresh()
             await self._learn_names()
-        entries = self.tracker.active() if active else self.tracker.everybody()
+        entries = self.tracker.wholes(self.tracker.active() if active else self.tracker.everybody())
         newest_first = sorted((e for e in entries if not e.is_step), key=lambda e: e.submit_time or 0.0, reverse=True)
         return [told for entry in newest_first if (told := self.tracker.told(entry)) is not None]
 
@@ -184,7 +185,7 @@ class Cluster:
             entry.is_finished and not entry.is_step
         ):  # nobody looks at the queue for its sake any more, and it may have been requeued
             await self._glance()
-        return job_dict(entry.of_task(_task_of(reference, entry)))
+        return job_dict(self.task_of(reference, entry))
 
     async def _glance(self) -> None:
         """Look at the queue if that is due; a controller that is slow is not waited for."""
@@ -211,7 +212,7 @@ class Cluster:
         """
         entry = self.tracker.find(reference) or await self.shelf.get(reference)
         if entry is not None:
-            _check_task(reference, entry)
+            check_task(reference, entry)
             await self._describe_once(entry)
             return entry
         try:
@@ -239,10 +240,10 @@ class Cluster:
         """Return a job, or one task of an array (``12_3``) in the form of a job of its own; see :meth:`entry`."""
         return self.task_of(reference, await self.entry(reference))
 
-    @staticmethod
-    def task_of(reference: str, entry: Entry) -> Entry:
-        """Return what a reference means of an entry that it has found: all of it, or one task."""
-        return entry.of_task(_task_of(reference, entry))
+    def task_of(self, reference: str, entry: Entry) -> Entry:
+        """Return what a reference means of an entry that it has found: one task, or all of it, its parts as one."""
+        task = task_of(reference, entry)
+        return self.tracker.whole(entry) if task is None else entry.of_task(task)
 
     async def _made_beside_us(self, records: list[JobRecord]) -> Entry | None:
         """Return the job if its script lies in a job directory: another agent of this user has submitted it."""
@@ -271,6 +272,18 @@ class Cluster:
         entry = await self.entry(reference)
         if entry.is_step:
             return await self.steps.send(entry, signal)
+        task = task_of(reference, entry)
+        if entry.part is None or task is not None:
+            target = reference if entry.part is None and reference != entry.key else str(entry.of_task(task).id)
+            await self._cancel_one(entry, target, signal)
+        else:
+            parts = self.tracker.parts(entry)
+            parts[0].is_growing = False
+            for part in parts:
+                await self._cancel_one(part, str(part.id), signal)
+        return job_dict(self.task_of(reference, entry))
+
+    async def _cancel_one(self, entry: Entry, target: str, signal: str | None) -> None:
         if entry.id is None and not entry.is_finished:
             if signal:
                 raise SubmissionUnknown(
@@ -278,12 +291,11 @@ class Cluster:
                 )
             self.settler.give_up(entry)
         elif not entry.is_finished:
-            await self.settler.scancel(entry, reference if reference != entry.key else str(entry.id), signal)
+            await self.settler.scancel(entry, target, signal)
             # In a loop over many jobs the next look at the queue tells.
             if entry.id is not None and not entry.is_finished and self.client.singles.is_ready():
                 await self.tracker.see(entry, await self.client.describe(entry.id))
             self.watcher.wake()
-        return job_dict(entry)
 
     async def script(self, reference: str) -> bytes:
         """Return the batch script of a job, byte for byte."""
@@ -295,9 +307,9 @@ class Cluster:
     async def source(self, reference: str) -> bytes:
         """Return what was typed, where that is another thing than the batch script."""
         entry = await self.entry(reference)
-        cell = (entry.record or {}).get("cell")
-        if cell is None and entry.folder is not None and (entry.record or {}).get("sweep"):
-            return await self._transport.read(entry.folder.file(sweeping.SCRIPT))
+        cell, folder = (entry.record or {}).get("cell"), shared_folder(entry)
+        if cell is None and folder is not None and (entry.part or (entry.record or {}).get("sweep")):
+            return await self._transport.read(folder.file(sweeping.SCRIPT))
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return str(cell["source"]).encode("utf-8", "surrogateescape")
@@ -315,7 +327,7 @@ class Cluster:
     async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
         """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
         entry = await self.entry(reference)
-        path = entry.of_task(_task_of(reference, entry)).path(stream)
+        path = entry.of_task(task_of(reference, entry)).path(stream)
         own = stream in output.STREAMS or (entry.folder and await is_own(self._transport, entry.folder.path))
         path = path if own else None
         return await output.read_output(self._transport, path, offset, limit, finished=entry.is_finished)
@@ -323,7 +335,6 @@ class Cluster:
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield what a job prints and becomes, until it is over."""
         entry = await self.entry(reference)
-        task = _task_of(reference, entry)
         positions: dict[str, int] = {}  # what is shown comes first: it says where it stands in the text
         if output.DISPLAY in offsets and entry.folder and await is_own(self._transport, entry.folder.path):
             positions[output.DISPLAY] = offsets[output.DISPLAY]
@@ -333,7 +344,7 @@ class Cluster:
             follow = output.follow(
                 self._transport,
                 self._tails,
-                lambda: (self.tracker.find(reference) or entry).of_task(task),
+                lambda: self.task_of(reference, self.tracker.find(reference) or entry),
                 positions,
                 changed,
                 lambda: self._has_begun(entry),
@@ -379,19 +390,3 @@ class Cluster:
                     await self.steps.tend()
                 except (SlurmError, OSError):
                     log.exception("the events folder of %s could not be worked off", self.id)
-
-
-def _task_of(reference: str, entry: Entry) -> int | None:
-    if reference == entry.key:
-        return None
-    try:
-        return JobId.parse(reference).task
-    except SlurmError:
-        return None
-
-
-def _check_task(reference: str, entry: Entry) -> None:
-    """Refuse a task that the array was not submitted with."""
-    task, tasks = _task_of(reference, entry), entry.all_tasks
-    if task is not None and tasks is not None and task not in tasks:
-        raise JobNotFound(f"job {entry.id} has no task {task}", hint=f"Its tasks are {replace(tasks, limit=None)}.")

@@ -207,12 +207,16 @@ class Core:
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> dict[str, Any]:
         """Return the tasks of an array; see :func:`jupyter_slurm.services.tasks.told`."""
         where = self._cluster(cluster)
-        return await tasks.told(where.client.transport, await where.entry(ref), parameters=parameters)
+        entry, transport = await where.entry(ref), where.client.transport
+        for part in where.tracker.parts(entry):
+            await tasks.load(transport, part)
+        return await tasks.told(transport, where.tracker.whole(entry), parameters=parameters)
 
     async def values(self, cluster: str, ref: str, first: int) -> dict[str, Any]:
         """Return what tasks of an array left; see :func:`jupyter_slurm.services.tasks.values`."""
         where = self._cluster(cluster)
-        return await tasks.values(where.client.transport, await where.entry(ref), first)
+        parts = where.tracker.parts(await where.entry(ref))
+        return await tasks.values(where.client.transport, parts, first)
 
     async def start_step(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
         """Start a step in an allocation; see :meth:`Steps.start`."""

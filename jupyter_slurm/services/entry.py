@@ -17,7 +17,7 @@ from jupyter_slurm.services.jobdir import JobFolder
 from jupyter_slurm.services.paths import STREAMS, output_path, runner_path
 from jupyter_slurm.transport.base import Hold
 
-__all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
+__all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry", "rank_of"]
 
 SUBMITTING = JobState("SUBMITTING")
 """sbatch has been started; its answer is not known yet."""
@@ -50,6 +50,10 @@ class Entry:
         lost its state. None until the queue has shown the job.
     hold : Hold or None
         The lock of the job directory while it is up to us to bring the submission to its end.
+    is_growing : bool
+        Of the first part of an array: True while others are still to be submitted (services/parts.py).
+    members : list of (int, Entry or None)
+        Of an array in parts, as a whole: the parts, each with the index of the person's that is its index 0.
     unverified : bool
         True while the runner's end marker is all that tells of the end.
     blame : str
@@ -95,6 +99,8 @@ class Entry:
     tasks_read: bool = False
     tasks_saved: float = 0.0
     hold: Hold | None = None
+    is_growing: bool = False
+    members: list[tuple[int, Entry | None]] = field(default_factory=list)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -117,6 +123,17 @@ class Entry:
         """Of a step, the key of its allocation."""
         step = (self.record or {}).get("step")
         return step["allocation"] if step else None
+
+    @property
+    def part(self) -> dict[str, Any] | None:
+        """Of an array in parts: which of them it is, and what there are (services/parts.py)."""
+        return (self.record or {}).get("part")
+
+    @property
+    def offset(self) -> int:
+        """What the index of a task, as a person knows it, is larger by than Slurm's."""
+        part = self.part
+        return part["number"] * part["size"] if part else 0
 
     @property
     def told_nodes(self) -> str | None:
@@ -370,13 +387,13 @@ def _with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:
 
 def _representative(records: list[JobRecord]) -> JobRecord | None:
     """Return the record that speaks for a job: running before pending before the worst end."""
+    return min(records, key=lambda record: rank_of(record.state, is_finished=record.state.is_finished), default=None)
 
-    def rank(record: JobRecord) -> int:
-        state = record.state
-        if state.is_running:
-            return 0
-        if not state.is_finished:
-            return 1
-        return 3 if state.name == "COMPLETED" else 2
 
-    return min(records, key=rank, default=None)
+def rank_of(state: JobState, *, is_finished: bool) -> int:
+    """Return which of several speaks for all of them: what runs, before what waits, before the worst end."""
+    if state.is_running:
+        return 0
+    if not is_finished:
+        return 1
+    return 3 if state.name == "COMPLETED" else 2

@@ -34,15 +34,16 @@ async def clean(tracker: Tracker, watcher: Watcher, before: float, *, dry_run: b
     list of str, int
         The directories removed, and how many are kept.
     """
-    if any(_is_old(entry, before) for entry in tracker.entries.values()):
+    if any(_is_old(tracker.whole(entry), before) for entry in tracker.entries.values()):
         try:
             await watcher.fresh(within=0.0)  # a job that was requeued is not over
         except SlurmError as error:
             log.warning("jobs that ended today stay: %s", error.message)
             before = min(before, tracker.clock() - _DAY)  # a controller forgets what is over long before
     removed, kept = [], 0
+    old = {entry.key for entry in tracker.entries.values() if _is_old(tracker.whole(entry), before)}
     for entry in list(tracker.entries.values()):
-        if entry.folder is None or not _is_old(entry, before) or not await _is_over(tracker, entry, dry_run=dry_run):
+        if entry.folder is None or entry.key not in old or not await _is_over(tracker, entry, dry_run=dry_run):
             kept += 1
             if not entry.is_finished:
                 watcher.wake()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,10 +16,12 @@ from jupyter_slurm.services import submission
 from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.environments import Environments
-from jupyter_slurm.services.facts import Doubts, FactsKeeper
+from jupyter_slurm.services.facts import FactsKeeper
+from jupyter_slurm.services.growth import Growth, said_of
 from jupyter_slurm.services.jobdir import dump, is_key
 from jupyter_slurm.services.origin import Origins
 from jupyter_slurm.services.ownership import read_own
+from jupyter_slurm.services.parts import Part, divided
 from jupyter_slurm.services.recorded import sweep_of, values_of
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
@@ -34,6 +37,7 @@ __all__ = ["Intake"]
 
 _SUBMISSIONS_AT_ONCE = 4
 _EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
+_LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
 class Intake:
@@ -68,6 +72,7 @@ class Intake:
         self._folder, self._transport = tracker.folder, client.transport
         self._origins = Origins(tracker)
         self._environments = Environments(where, client.transport, tracker.clock)
+        self._growth = Growth(tracker, settler, settings.submit_timeout)
         self._is_prepared = False
         self._hosts: list[str] | None = None
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
@@ -90,11 +95,12 @@ class Intake:
     async def stop(self) -> None:
         """Leave alone what nobody waits for."""
         await self._origins.stop()
+        await self._growth.stop()
 
     async def _submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         known = self._tracker.find(asked["key"])
-        if known is not None and (known.id is not None or known.is_finished):
-            return job_dict(known)
+        if known is not None and (known.id is not None or known.is_finished) and not self._growth.lacks(known):
+            return job_dict(await self._growth.wait(known))
         if asked.get("again") and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
         runner = self._runner_path("hold.py" if asked["kind"] == "allocation" else RUNNER[0])
@@ -106,11 +112,18 @@ class Intake:
             prepared = await self._environments.prepare(asked, context)
             context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
         now = self._tracker.clock()
-        plan = submission.make_plan(self._folder, runner, table, asked, context, now, version, prepared)
-        plan.record["user"] = self._where.user
-        plan = replace(plan, values=await self._values(asked))
+
+        def make(part: Part | None) -> Plan:
+            plan = submission.make_plan(self._folder, runner, table, asked, context, now, version, prepared, part)
+            plan.record["user"] = self._where.user
+            return plan
+
+        plan = make(None)
+        parts = await self._parts(plan) if plan.record["array"] else []
+        plan = replace(make(parts[0]) if parts else plan, values=await self._values(asked))
         python = (plan.record.get("cell") or {}).get("python")
         warnings = await self._doubts(asked.get("python") if asked["kind"] == "allocation" else python)
+        warnings += said_of(parts)
         doubts = self._facts.doubts(plan.chosen)
         if asked.get("dry_run"):
             warnings = [*warnings, *filter(None, [doubts.refused])]
@@ -120,16 +133,40 @@ class Intake:
                 "warnings": warnings,
             }
         await self._prepare()
+        entry = await self._hand_over(plan, context, warnings)
+        if folder := (asked.get("origin") or {}).get("folder"):
+            self._origins.note(entry, folder)
+        if len(parts) > 1:
+            self._growth.begin(entry, parts, lambda part: self._hand_over(make(part), context, []))
+        return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
+
+    async def _parts(self, plan: Plan) -> list[Part]:
+        """Return the parts as which an array is submitted; none where Slurm takes it as it is."""
+        told = await self._client.known_configuration()
+        limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
+        return divided(plan.folder.key, plan.record["array_tasks"], plan.chosen, (limits[0], limits[1] or math.inf))
+
+    async def _hand_over(self, plan: Plan, context: Context, warnings: list[str]) -> Entry:
+        """Have sbatch run for a job directory, unless it was before; return the job, also when that is not known yet.
+
+        Raises
+        ------
+        SlurmError
+            Nothing was submitted.
+        """
+        known = self._tracker.find(plan.folder.key)
+        if known is not None and (known.id is not None or known.is_finished):
+            return known
         entry, once = (known, None) if known is not None else await self._begin(plan, context, warnings)
         if once is not None:
             answer = await submission.answer_of(once, plan, self._settings.submit_timeout)
         elif await self._settler.take_back(entry):
             answer = await self._execute(entry, plan, context)
         else:
-            return await self._of_another(entry)
-        if folder := (asked.get("origin") or {}).get("folder"):
-            self._origins.note(entry, folder)
-        return await self._judge(entry, answer, plan, context, doubts)
+            await self._of_another(entry)
+            return entry
+        await self._judge(entry, answer, plan, context)
+        return entry
 
     async def _values(self, asked: Mapping[str, Any]) -> bytes:
         """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
@@ -183,17 +220,15 @@ class Intake:
             await self._withdraw(entry)
             raise
 
-    async def _of_another(self, entry: Entry) -> dict[str, Any]:
-        """Return a job that another agent submits, with what becomes of that."""
+    async def _of_another(self, entry: Entry) -> None:
+        """Learn what becomes of a job that another agent submits."""
         if entry.id is None and not entry.is_finished:
             self._settler.begin(entry)
             await self._settler.wait(entry)
-        return job_dict(entry)
 
-    async def _judge(
-        self, entry: Entry, answer: Answer | None, plan: Plan, context: Context, doubts: Doubts
-    ) -> dict[str, Any]:
-        """Take in what sbatch has said, and return the job with what is known against it."""
+    async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context) -> None:
+        """Take in what sbatch has said."""
+        doubts = self._facts.doubts(plan.chosen)
         if answer is not None and answer.job is not None:
             await self._settler.accept(entry, answer.job, answer.remarks)
             if doubts.is_old:
@@ -201,12 +236,13 @@ class Intake:
             self._facts.want()  # for the next one
         elif answer is not None and answer.is_clear:
             await self._withdraw(entry)
+            if plan.record["array"]:
+                self._client.forget_configuration()  # MaxArraySize may have changed
             if self._facts.facts is None and await self._facts.get(_EXPLAINED) is not None:
                 doubts = self._facts.doubts(plan.chosen)
             raise submission.refusal(answer, plan.argv, doubts.refused)
         else:
             self._settler.begin(entry, plan, context)
-        return {**job_dict(entry), "doubts": list(doubts.taken)}
 
     async def _withdraw(self, entry: Entry) -> None:
         try:

@@ -29,6 +29,7 @@ _TAKEN = (
     "git",
     "notebook",
     "sweep",
+    "part",
 )
 
 
@@ -51,6 +52,7 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
     slurm = record.get("slurm_version")
     return {
         **{name: record.get(name) for name in _TAKEN},
+        "key": entry.part["of"] if entry.part else record["key"],  # what its parts share is with the first
         "environment": _without_secrets(record.get("environment")),
         "id": str(entry.id) if entry.id else None,
         "script": record["script"],

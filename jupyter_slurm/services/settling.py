@@ -120,6 +120,17 @@ class Settler:
         entry.error = _unheard(is_cancelled=True)
         self._tracker.tell(entry)
 
+    def cancel_soon(self, entry: Entry) -> None:
+        """Cancel a job as soon as the controller hears it, also after a restart of the agent."""
+        if entry.record is None or entry.is_finished:
+            return
+        if entry.id is None:
+            self.give_up(entry)
+            return
+        entry.record["cancel"] = True
+        self._tracker.save_soon(entry)
+        self._spawn(entry, self._cancel(entry))
+
     async def stop(self) -> None:
         """Leave everything as it is; the job directories know enough to go on later."""
         tasks = list(self._tasks.values())
@@ -148,7 +159,8 @@ class Settler:
         SlurmError
             It was not cancelled.
         """
-        await self._watcher.fresh()
+        if entry.submitted is not None or not entry.known:  # else sbatch has just given it the number
+            await self._watcher.fresh()
         if entry.is_finished:
             return
         if not entry.known or self._tracker.find(str(entry.id)) is not entry:

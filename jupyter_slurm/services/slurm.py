@@ -92,6 +92,7 @@ class SlurmClient:
         self._where, self._env = where, dict(where.environment)
         self._timeout = timeout
         self._seen: set[str] = set()
+        self._known_configuration: dict[str, str] = {}
         self._tables: dict[str, tuple[OptionTable, str]] = {}
         self._version: tuple[int, int] | None = None
         # A notebook that is run from top to bottom may ask fifteen things at once: thirty RPCs, what sites that limit
@@ -227,7 +228,19 @@ class SlurmClient:
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""
-        return cluster.parse_config(await self.ask(cluster.config_argv()))
+        found = self._known_configuration = cluster.parse_config(await self.ask(cluster.config_argv()))
+        return found
+
+    async def known_configuration(self) -> dict[str, str]:
+        """Return the configuration as it was when it was last asked for; nothing where it cannot be had."""
+        try:
+            return self._known_configuration or await self.configuration()
+        except SlurmError:
+            return {}
+
+    def forget_configuration(self) -> None:
+        """Ask for it again when it is needed: it has changed, as it seems."""
+        self._known_configuration = {}
 
     async def nodes(self) -> list[cluster.Node]:
         """Return the nodes."""

@@ -24,6 +24,7 @@ from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageEr
 from jupyter_slurm.services import launching, resuming, sweeping
 from jupyter_slurm.services.environments import Prepared, is_failure
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
+from jupyter_slurm.services.parts import Part
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
 from jupyter_slurm.transport.base import Context, Once, Transport
 
@@ -106,6 +107,7 @@ def make_plan(
     now: float,
     version: tuple[int, int] | None = None,
     prepared: Prepared | None = None,
+    part: Part | None = None,
 ) -> Plan:
     """Work out what a submission means.
 
@@ -127,13 +129,15 @@ def make_plan(
         Of sbatch there.
     prepared : Prepared, optional
         The environment of the job, where one was asked for.
+    part : Part, optional
+        Which part of an array is meant, where that is submitted in parts.
 
     Raises
     ------
     UsageError
         It cannot be submitted.
     """
-    job, holds = folder.job(asked["key"]), asked["kind"] == "allocation"
+    job, holds = folder.job(part.key if part else asked["key"]), asked["kind"] == "allocation"
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
     python = asked["kind"] == "python"
@@ -149,8 +153,9 @@ def make_plan(
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
     chosen = _chosen(table, options, header, context.env or {})
-    sweep = sweeping.plan(asked, job, chosen)
+    sweep = sweeping.plan(asked, folder.job(asked["key"]), chosen, part)
     script = sweep.script or script
+    of_part = part.options(chosen) if part else []
     defaults, outputs = _outputs(job, chosen)
     defaults += sweep.options
     if prepared:
@@ -161,7 +166,7 @@ def make_plan(
         defaults += resuming.with_resume(chosen, limit, defaults)
     if holds:
         defaults = [*_of_allocation(chosen), *defaults]
-    argv = ["sbatch", "--parsable", *defaults, *options, job.file(name), *args]
+    argv = ["sbatch", "--parsable", *defaults, *options, *of_part, job.file(name), *args]
     record: dict[str, Any] = {
         "format": FORMAT,
         "key": job.key,
@@ -178,7 +183,7 @@ def make_plan(
         "resubmitted_from": asked.get("again"),
         "slurm_version": list(version) if version else None,
         "array": "array" in chosen,
-        "array_tasks": chosen.get("array"),
+        "array_tasks": part.own_tasks() if part else chosen.get("array"),
         "time_limit": limit,
         "events": folder.events,
         "outputs": outputs,
@@ -351,6 +356,10 @@ def refusal(answer: Answer, argv: Sequence[str], known: str = "") -> SlurmError:
 
 def _hint(said: str) -> str:
     rules = [
+        (
+            "accounting/qos policy",
+            "`%sacctmgr show associations user=$USER` and `%sacctmgr show qos` show your limits.",
+        ),
         ("partition", "`%sinfo -s` lists the partitions and their limits."),
         ("account", "`%sacctmgr show associations user=$USER` lists your accounts; say `-A NAME`."),
         ("qos", "`%sacctmgr show qos` lists the QOS; `%sacctmgr show associations` those you may use."),
@@ -364,7 +373,8 @@ def _hint(said: str) -> str:
         ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
         (
             "array specification",
-            "Indices end below MaxArraySize (`%scontrol show config`): submit a shorter list, or the sweep in parts.",
+            "Is it a list of tasks as in --array=0-99,120%5? The cluster's MaxArraySize (`%scontrol show config`) may "
+            "have changed, too: run the cell again.",
         ),
         ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
     ]

@@ -1,4 +1,4 @@
-"""What a sweep adds to a submission: the tasks of the array, the table, and for a script the way into it."""
+"""What a sweep, or an array in parts, adds to a submission: its tasks, the table, and for a script the way into it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jupyter_slurm.domain.sweep import Sweep, sweep_script
+from jupyter_slurm.domain.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.parts import Part
 
 __all__ = ["SCRIPT", "Addition", "plan"]
 
@@ -29,32 +30,52 @@ class Addition:
     script: str | None = None
 
 
-def plan(asked: Mapping[str, Any], job: JobFolder, chosen: dict[str, str | None]) -> Addition:
-    """Return what is added to a submission; ``chosen`` are the options in force, and get the tasks if it is a sweep.
+def plan(asked: Mapping[str, Any], job: JobFolder, chosen: dict[str, str | None], part: Part | None = None) -> Addition:
+    """Return what is added to a submission.
+
+    Parameters
+    ----------
+    asked : mapping
+        The submission as the API has it.
+    job : JobFolder
+        Where the table and the script are; of several parts, that of the first.
+    chosen : dict
+        The options in force, by their long names; they get the tasks, if it is a sweep.
+    part : Part, optional
+        Which part of an array it is.
 
     Raises
     ------
     UsageError
         The sweep cannot be.
     """
-    if not asked.get("sweep"):
-        return Addition()
-    sweep = _read(asked["sweep"])
-    added = Addition(files={FILE: sweep.as_file()})
+    added = Addition()
+    sweep = _read(asked["sweep"]) if asked.get("sweep") else None
+    if sweep is not None:
+        _add_table(added, sweep, chosen)
+    if asked["kind"] == "script" and (sweep is not None or part is not None):
+        script, variables = job.file(SCRIPT), job.file(_VARIABLES) if sweep is not None else None
+        added.files[SCRIPT] = asked["text"].encode("utf-8", "surrogateescape")
+        if sweep is not None:
+            added.files[_VARIABLES] = sweep.as_shell().encode("utf-8", "surrogateescape")
+        offset = part.offset if part else 0
+        added.script = task_script(asked["text"], script=script, variables=variables, offset=offset)
+    if part is not None:
+        added.record["part"] = part.as_record()
+        if part.key != part.of:
+            added.files = {}  # they are in the folder of the first
+    return added
+
+
+def _add_table(added: Addition, sweep: Sweep, chosen: dict[str, str | None]) -> None:
+    added.files[FILE] = sweep.as_file()
     try:
         tasks = sweep.tasks(chosen.get("array"))
     except ParseError as error:
         raise UsageError(error.message, hint="--array names rows of the sweep: --array=0-9,20%5") from error
     if "array" not in chosen:
         added.options, chosen["array"] = [f"--array={tasks}"], tasks
-    about = {"names": list(sweep.names), "rows": len(sweep.rows)}
-    added.record = {"sweep": about}
-    if asked["kind"] == "script":
-        variables, script = job.file(_VARIABLES), job.file(SCRIPT)
-        added.files[_VARIABLES] = sweep.as_shell().encode("utf-8", "surrogateescape")
-        added.files[SCRIPT] = asked["text"].encode("utf-8", "surrogateescape")
-        added.script = sweep_script(asked["text"], variables=variables, script=script)
-    return added
+    added.record["sweep"] = {"names": list(sweep.names), "rows": len(sweep.rows)}
 
 
 def _read(told: Mapping[str, Any]) -> Sweep:

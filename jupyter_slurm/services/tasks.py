@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
 import logging
 import re
 import tarfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId
@@ -20,12 +21,12 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, TransportError
 from jupyter_slurm.runner.sweep import FILE as SWEEP
-from jupyter_slurm.services.entry import UNKNOWN, Entry
+from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import JobFolder
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["COLUMNS", "save", "told", "values"]
+__all__ = ["COLUMNS", "load", "save", "told", "values"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,14 @@ _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[str, Any]:
     """Return the tasks of an array as the API tells them: no question to Slurm, however many there are.
 
+    Parameters
+    ----------
+    transport : Transport
+    entry : Entry
+        Of an array in parts, what they are together, once each is loaded.
+    parameters : bool
+        Whether those of a sweep are wanted, too.
+
     Raises
     ------
     ParseError
@@ -47,7 +56,7 @@ async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[
     """
     if not entry.is_array:
         return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
-    await _load(transport, entry)
+    await load(transport, entry)
     names, table = await _parameters(transport, entry) if parameters else ([], [])
     waiting = {task: row for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
     rest = next((row for row in entry.rest if row.tasks and row.tasks.truncated), None)  # Slurm cut it: it may be any
@@ -65,6 +74,8 @@ def _indices(entry: Entry) -> list[int]:
 
 def _row(entry: Entry, task: int, waiting: JobRecord | None = None) -> list[Any]:
     record = entry.tasks.get(task) or waiting
+    if record is not None and record.state.name == NOT_SUBMITTED.name:
+        return [task, NOT_SUBMITTED.name, None, None, None, None, "", ""]
     if record is None or (entry.is_finished and not record.state.is_finished):
         # Slurm forgets at once a task that is cancelled before it begins. One that it has not shown yet waits.
         waits = entry.latest is None and not entry.is_finished
@@ -80,7 +91,7 @@ async def save(transport: Transport, entry: Entry) -> None:
     """Write down how the tasks ended that have; what cannot be written is found out again, or lost."""
     if entry.folder is None:
         return
-    await _load(transport, entry)
+    await load(transport, entry)
     ended = [row for task in sorted(entry.tasks) if entry.tasks[task].state.is_finished and (row := _row(entry, task))]
     if not ended:
         return
@@ -91,8 +102,8 @@ async def save(transport: Transport, entry: Entry) -> None:
         log.warning("the tasks of job %s could not be written down: %s", entry.id, error)
 
 
-async def _load(transport: Transport, entry: Entry) -> None:
-    """Take in from the job directory how tasks ended that Slurm has not told of."""
+async def load(transport: Transport, entry: Entry) -> None:
+    """Take in, once, from the job directory how tasks ended that Slurm has not told of."""
     if entry.folder is None or entry.id is None or entry.tasks_read:
         return
     entry.tasks_read = True
@@ -171,8 +182,23 @@ async def _parameters(transport: Transport, entry: Entry) -> tuple[list[str], li
         raise ParseError(f"the parameters of the sweep cannot be read from {path}: {error}") from error
 
 
-async def values(transport: Transport, entry: Entry, first: int) -> dict[str, Any]:
-    """Return what tasks left for the notebook, from task ``first`` on, as much as fits into one answer."""
+async def values(transport: Transport, parts: Sequence[Entry], first: int) -> dict[str, Any]:
+    """Return what the tasks of an array left for the notebook, from task ``first`` on, as much as fits into one answer.
+
+    ``parts`` are those of an array in parts, in their order; of any other, itself.
+    """
+    for part, after in itertools.zip_longest(parts, parts[1:]):
+        told = await _values(transport, part, max(0, first - part.offset))
+        following = None if told["next"] is None else told["next"] + part.offset
+        if following is None and after is not None:
+            following = after.offset
+        if told["values"] or after is None:
+            found = [[task + part.offset, content] for task, content in told["values"]]
+            return {"values": found, "next": following}
+    return {"values": [], "next": None}
+
+
+async def _values(transport: Transport, entry: Entry, first: int) -> dict[str, Any]:
     folder = entry.folder
     if folder is None or not entry.is_array or not await is_own(transport, folder.path):
         return {"values": [], "next": None}

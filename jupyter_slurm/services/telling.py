@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.domain.reasons import explain
-from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.entry import NOT_SUBMITTED, Entry
 
 __all__ = ["job_dict"]
 
@@ -54,6 +54,8 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "tasks": entry.counts() or None,
         "components": entry.components(),
         "array": str(entry.all_tasks or "") if entry.is_array and (entry.id is None or entry.id.task is None) else None,
+        "task": entry.id.task + entry.offset if entry.id and entry.id.task is not None else None,
+        "parts": [_part(offset, part) for offset, part in entry.members] or None,
         "sweep": (record.get("sweep") or {}).get("names"),
         **entry.paths(),
         "folder": entry.folder.path if entry.folder else None,
@@ -62,4 +64,12 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "argv": record.get("argv"),
         "warnings": list(entry.warnings),
         "error": entry.error.to_problem() if entry.error else None,
+    }
+
+
+def _part(offset: int, part: Entry | None) -> dict[str, Any]:
+    return {
+        "offset": offset,
+        "id": str(part.id) if part and part.id else None,
+        "state": part.state.name if part else NOT_SUBMITTED.name,
     }

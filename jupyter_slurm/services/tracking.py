@@ -15,7 +15,7 @@ from typing import Any
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, JobError, SlurmError, TransportError
-from jupyter_slurm.services import tasks
+from jupyter_slurm.services import parts, tasks
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.dependencies import note_blame
 from jupyter_slurm.services.entry import UNKNOWN, Entry
@@ -67,7 +67,7 @@ class Tracker:
     # -- who is known
 
     def active(self) -> list[Entry]:
-        """Jobs that are not over."""
+        """Jobs that are not over; each part of an array is one."""
         return [entry for entry in self.everybody() if not entry.is_finished]
 
     def unverified(self) -> list[Entry]:
@@ -114,8 +114,25 @@ class Tracker:
             return self.entries[reference]
         if "." in reference and (step := next((e for e in self.entries.values() if e.number == reference), None)):
             return step
-        number = re.match(r"[0-9]{1,10}(?![0-9-])", reference)
-        return self._by_number.get(int(number[0])) if number else None
+        number = re.match(r"([0-9]{1,10})(?![0-9-])(?:_([0-9]{1,10}))?", reference)
+        entry = self._by_number.get(int(number[1])) if number else None
+        return parts.with_task(entry, number[2], self.entries) if entry and number else None
+
+    def whole(self, entry: Entry) -> Entry:
+        """Return a job as a person knows it: the parts of an array as one."""
+        return parts.joined(entry, self.entries.get)
+
+    def parts(self, entry: Entry) -> list[Entry]:
+        """Return the parts of an array, the first one first; of any other job, itself."""
+        return parts.found(entry, self.entries)
+
+    def _first(self, entry: Entry) -> Entry:
+        """Return what stands for a job: the first part of an array."""
+        return self.entries.get(entry.part["of"], entry) if entry.part else entry
+
+    def wholes(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return jobs as a person knows them, each once, of the parts that are given."""
+        return [self.whole(entry) for entry in {id(first): first for first in map(self._first, entries)}.values()]
 
     # -- who is told
 
@@ -133,16 +150,17 @@ class Tracker:
 
     def follows(self, entry: Entry) -> bool:
         """Whether somebody follows this job."""
-        return id(entry) in self._listeners
+        return bool(self._listeners) and (id(entry) in self._listeners or id(self._first(entry)) in self._listeners)
 
     def is_listened_to(self) -> bool:
         """Whether somebody follows a job that is not over."""
-        return bool(self._listeners) and any(id(entry) in self._listeners for entry in self.active())
+        return bool(self._listeners) and any(self.follows(entry) for entry in self.active())
 
     def tell(self, entry: Entry) -> None:
         """Tell everybody that a job changed."""
-        for event in self._listeners.get(id(entry), ()):
-            event.set()
+        for known in {id(entry), id(self._first(entry))}:
+            for event in self._listeners.get(known, ()):
+                event.set()
         told = self.told(entry) if self.bus.listeners and not entry.is_step else None
         if told is not None:
             self.bus.publish("job", told)
@@ -150,7 +168,7 @@ class Tracker:
     def told(self, entry: Entry) -> dict[str, Any] | None:
         """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
         try:
-            return job_dict(entry)
+            return job_dict(self.whole(entry))
         except Exception:
             log.exception("job %s (%s) cannot be told", entry.id, entry.key)
             return None

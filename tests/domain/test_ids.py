@@ -128,3 +128,20 @@ def test_ranges_round_trip(members: set[int], limit: int | None) -> None:
     tasks = TaskRange.parse(text)
     assert (set(tasks.tasks()), tasks.limit, tasks.count()) == (members, limit, len(members))
     assert TaskRange.parse(str(tasks)) == tasks
+
+
+def test_tasks_by_blocks_of_indices() -> None:
+    tasks = TaskRange.parse("0-9:3,5,12-12,40-100:30%2")
+    blocks = tasks.split(4)
+    assert {number: str(block) for number, block in blocks.items()} == {
+        0: "0-3:3%2",
+        1: "6,5%2",
+        2: "9%2",
+        3: "12%2",
+        10: "40%2",
+        17: "70%2",
+        25: "100%2",
+    }
+    assert sorted(task for block in blocks.values() for task in block.tasks()) == sorted(tasks.tasks())
+    assert str(blocks[1].shifted(-4)) == "2,1%2"
+    assert len(TaskRange.parse("0-4000000000:1000000000").split(4)) == 5

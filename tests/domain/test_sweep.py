@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from jupyter_slurm.domain.sweep import Sweep, literal_of, sweep_script, typed_literal
+from jupyter_slurm.domain.sweep import Sweep, literal_of, task_script, typed_literal
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.sweep import value_of
 
@@ -110,7 +110,7 @@ def test_a_script_gets_the_values_as_they_were_typed(tmp_path: object) -> None:
     with open(script, "w", encoding="utf-8") as file:
         file.write('#! /bin/sh -e\n#SBATCH -n 1\nprintf \'%s|%s|%s|%s\' "$x" "$lr" $task_index "$1"')
     with open(script, encoding="utf-8") as file:
-        text = sweep_script(file.read(), variables=f"{tmp_path}/vars", script=script)
+        text = task_script(file.read(), variables=f"{tmp_path}/vars", script=script)
     assert "\n#SBATCH -n 1\n" in text
     for task, value in enumerate(odd):
         done = subprocess.run(

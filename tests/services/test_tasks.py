@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import SubmitRefused
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.card import as_text
 from jupyter_slurm.runner import values as file_of
 
@@ -118,7 +118,7 @@ async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell)
 
 
 async def test_more_tasks_than_the_cluster_takes_are_refused_with_a_hint(desk):
-    table = {"names": ["n"], "rows": [["0"]] * 20_002}
-    with pytest.raises(SubmitRefused) as caught:
+    table = {"names": ["n"], "rows": [["0"]] * 60_000}
+    with pytest.raises(UsageError, match="60,000 tasks are more than the 59,999 jobs") as caught:
         await desk.submit("#!/bin/sh\ntrue\n", "-n1", sweep=table)
-    assert "MaxArraySize" in caught.value.hint
+    assert "fewer at once" in caught.value.hint

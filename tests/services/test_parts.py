@@ -1,0 +1,76 @@
+"""The parts of an array: submitted once, all of them or none, whatever happens between two of them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.errors import SubmitRefused
+
+pytestmark = [pytest.mark.slurm, pytest.mark.here_only("the parts are submissions like others, which are tried there")]
+
+SCRIPT = "#!/bin/sh\ntrue\n"
+
+
+@pytest.fixture
+def cluster(strict_cluster: EmbeddedCluster) -> EmbeddedCluster:
+    return strict_cluster
+
+
+def in_queue(cluster: EmbeddedCluster, states: str = "all") -> list[str]:
+    return cluster.run("squeue", "-h", f"--states={states}", "-o", "%F %o").stdout.split("\n")[:-1]
+
+
+async def test_a_part_that_is_refused_takes_the_others_with_it(desk, cluster):
+    with pytest.raises(SubmitRefused, match=r"^Tasks 4-6 of this array: sbatch refused the job: QOSMaxSub") as caught:
+        await desk.submit(SCRIPT, "-n1", "--hold", "--array=0-6", "--qos=few")
+    assert "What had been submitted of it is cancelled: " in caught.value.hint
+    number = caught.value.hint.rstrip(".").split(": ")[-1]
+    ended = await desk.until(number, lambda job: job["finished"])
+    assert ended["state"] == "CANCELLED"
+    assert "Tasks 4-6 of this array: " in ended["warnings"][-1]
+
+
+async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, open_desk, tmp_path, wait_for):
+    """The second part is with sbatch when the agent ends: it is found. The third is not begun, and that is said."""
+    go, calls = tmp_path / "go", tmp_path / "calls"
+    wrapper = tmp_path / "bin" / "sbatch"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f'#!/bin/sh\necho x >> {calls}\nwhile [ "$(wc -l < {calls})" = 2 ] && [ ! -e {go} ]; do sleep 0.1; done\n'
+        'exec /usr/bin/sbatch "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    async with open_desk(cluster, tmp_path, submit_timeout=1.0) as desk:
+        env = {**desk.env, "PATH": f"{wrapper.parent}:{os.environ['PATH']}"}
+        asked = desk.asked(SCRIPT, "-n1", "--hold", "--array=0-9", context={"env": env})
+        told = await desk.core.submit(desk.id, asked)
+        assert (told["array"], told["state"], [part["id"] is None for part in told["parts"]]) == (
+            "0-9",
+            "PENDING",
+            [False, True, True],
+        )
+        assert told["tasks"]["SUBMITTING"] == 6
+    go.touch()
+    async with open_desk(cluster, tmp_path) as desk:
+        known = await desk.until(told["key"], lambda job: job["parts"][1]["id"])
+        assert (known["parts"][2]["id"], known["tasks"]["NOT_SUBMITTED"]) == (None, 2)
+        assert "Tasks 8-9 were not submitted" in known["error"]["detail"]
+        rows = (await desk.core.tasks(desk.id, told["key"], parameters=False))["rows"]
+        assert [row[:2] for row in rows[7:]] == [[7, "PENDING"], [8, "NOT_SUBMITTED"], [9, "NOT_SUBMITTED"]]
+        assert len(await desk.core.jobs(desk.id, active=True)) == 1
+        # Whoever asks for the same once more gets the rest, and nothing twice.
+        again = await desk.core.submit(desk.id, asked)
+        assert [part["id"] for part in again["parts"][:2]] == [part["id"] for part in known["parts"][:2]]
+        assert (again["parts"][2]["id"] is not None, again["error"]) == (True, None)
+        paths = [line.split(" ", 1)[1] for line in in_queue(cluster)]
+        ours = [path for path in paths if path.startswith(desk.root)]
+        assert len(ours) == len(set(ours)) == 3
+        await desk.core.cancel(desk.id, told["key"])
+        ended = await desk.until(told["key"], lambda job: job["finished"])
+        assert (ended["state"], {part["state"] for part in ended["parts"]}) == ("CANCELLED", {"CANCELLED"})
+        before: Any = await desk.core.clean(older_than_days=0.0)
+        assert len([path for path in before["removed"] if path.startswith(desk.root)]) == 3
