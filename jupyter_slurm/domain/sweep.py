@@ -29,6 +29,7 @@ _EXAMPLE = "For example sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list 
 _LONGEST = 4096
 _OPEN, _CLOSE = "([{", ")]}"
 _NOT_TO_CHANGE = {"CUDA_VISIBLE_DEVICES", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH", "TMPDIR"}
+_CALL = re.compile(r"(?:\w+\.)*(?:range|arange|linspace|logspace|geomspace)\(.*\)", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -82,7 +83,7 @@ class Sweep:
             literals = [value.strip() for value in _split(values, ",")]
             if not colon or not all(literals):
                 raise UsageError(f"sweep=: {piece.strip()!r} is not NAME:VALUE,VALUE…", hint=_EXAMPLE)
-            columns.append((name.strip(), [typed_literal(value) for value in literals]))
+            columns.append((name.strip(), [_no_call(name.strip(), value) for value in literals]))
         return cls.of_columns(columns, zipped=zipped)
 
     @classmethod
@@ -166,6 +167,14 @@ class Sweep:
             words = quote_argv(["export", *(f"{name}={value}" for name, value in values.items())])
             lines.append(f"{task}) {words} ;;")
         return "\n".join([*lines, "esac", ""])
+
+
+def _no_call(name: str, text: str) -> str:
+    """Return what was typed as a literal; refuse what makes a list in Python, and would be one value of text here."""
+    if _CALL.fullmatch(text):
+        hint = f"Write the values, sweep={name}:0,1,2, or grid = {{{name!r}: {text}}} before it, and sweep=grid."
+        raise UsageError(f"sweep=: {name}:{text} would be one value, the text {text!r}.", hint=hint)
+    return typed_literal(text)
 
 
 def typed_literal(text: str) -> str:

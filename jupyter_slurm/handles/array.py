@@ -6,7 +6,7 @@ import base64
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.states import JobState
@@ -95,6 +95,11 @@ class ArrayJob(Job):
     def _parameters(self) -> dict[int, dict[str, Any]]:
         """The rows of the sweep by task; they never change."""
         return _Rows(self._cluster, self._reference, parameters=True).parameters if self._data.get("sweep") else {}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name == "parameters":
+            raise AttributeError("those of one task: job[3].parameters; of all, with what came of them: job.table()")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __bool__(self) -> bool:
         return True

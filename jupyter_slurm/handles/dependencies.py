@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 from jupyter_slurm.domain.options import OptionTable
@@ -14,6 +13,7 @@ from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.array import ArrayJob, handle
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.naming import meant
 
 __all__ = ["KINDS", "dependency_options"]
 
@@ -62,9 +62,7 @@ def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) 
         return
     name = match["name"]
     if name not in namespace:
-        near = get_close_matches(name, [known for known in namespace if known[0] != "_"], n=1)
-        said = f" Did you mean {near[0]}?" if near else ""
-        raise UsageError(f"{word}=: there is no variable {name}.{said}", hint=_hint(word))
+        raise UsageError(f"{word}=: there is no variable {name}.{meant(name, namespace)}", hint=_hint(word))
     value = namespace[name]
     if match["task"] is not None:
         if not isinstance(value, ArrayJob | list | tuple):

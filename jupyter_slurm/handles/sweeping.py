@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from jupyter_slurm.domain.sweep import Sweep, literal_of
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.handles.naming import meant
 
 __all__ = ["sweep_of"]
 
@@ -39,8 +39,13 @@ def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, Any]) -> S
 
 def _named(text: str, namespace: Mapping[str, Any], *, zipped: bool) -> Sweep:
     if text not in namespace:
-        near = get_close_matches(text, [name for name in namespace if name[0] != "_"], n=1)
-        said = f" Did you mean {near[0]}?" if near else ""
+        name, equals, values = text.partition("=")
+        if equals and name.isidentifier():
+            raise UsageError(
+                f"sweep={text}: the values of a parameter stand behind a colon.",
+                hint=f"Write sweep={name}:{values or '1,2'}; several parameters: sweep=lr:1,2;gamma:0.9,1.",
+            )
+        said = meant(text, namespace)
         raise UsageError(f"sweep={text}: there is no variable of that name.{said}", hint=_HINT)
     return _of_value(text, namespace[text], zipped=zipped)
 

@@ -12,10 +12,10 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from jupyter_slurm.errors import JobError, UsageError
+from jupyter_slurm.handles.naming import meant
 from jupyter_slurm.runner import values as file_of
 
 __all__ = ["Outputs", "Parcel", "parcel", "read_outputs"]
@@ -101,8 +101,7 @@ class _Packer:
 
     def _define_what_is_needed(self, name: str) -> None:
         if name not in self._namespace:
-            near = get_close_matches(name, [known for known in self._namespace if known[0] != "_"], n=1)
-            self._troubles.append(f"there is no variable {name}." + (f" Did you mean {near[0]}?" if near else ""))
+            self._troubles.append(f"there is no variable {name}.{meant(name, self._namespace)}")
             return
         value = self._namespace[name]
         if isinstance(value, types.ModuleType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line
 from jupyter_slurm.domain.values import parse_time_limit
@@ -15,9 +15,12 @@ from jupyter_slurm.handles.cluster import Cluster, current, settings
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Submission
 from jupyter_slurm.magics.batch import check
-from jupyter_slurm.magics.cells import mention, python_of
+from jupyter_slurm.magics.cells import is_test, mention, options_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.estimate import Estimate
 
 __all__ = ["WORDS", "run"]
 
@@ -27,7 +30,7 @@ WORDS = {"as": True, "keep": False, "lease": True, "on": True, "python": True, "
 _SHORTEST_LEASE = 60  # seconds: what is written here may be seen on the node only then
 
 
-def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation:
+def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation | Estimate:
     """Ask for an allocation, show one that is there, or give one back."""
     cluster, prefix = current(), "%salloc "
     with pointing_at(prefix, line):
@@ -41,6 +44,10 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation:
     if "release" in parsed.words or "on" in parsed.words:
         return _known(shell, cluster, parsed, namespace)
     try:
+        if is_test(parsed):
+            from jupyter_slurm.handles.estimate import estimate_allocation  # few ask
+
+            return estimate_allocation(cluster, _holder(cluster, parsed))
         allocation = _ask(cluster, parsed, namespace)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, prefix, line, parsed, "")
@@ -74,11 +81,16 @@ def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> A
     lease = parsed.words.get("lease")
     return allocate(
         cluster,
-        Submission("allocation", "", parsed.options, python=python_of(parsed, cluster)),
+        _holder(cluster, parsed),
         lease=settings().allocation_lease if lease is None else _seconds(lease),
         label=name,
         keep="keep" in parsed.words,
     )
+
+
+def _holder(cluster: Cluster, parsed: MagicLine) -> Submission:
+    """Return the batch job that holds the allocation."""
+    return Submission("allocation", "", options_of(parsed), python=python_of(parsed, cluster))
 
 
 def _seconds(text: str) -> float:

@@ -16,17 +16,26 @@ from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_optio
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.cluster import Cluster, current
-from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
-from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
+from jupyter_slurm.magics.cells import (
+    as_python,
+    cell_name,
+    check_name,
+    is_test,
+    mention,
+    options_of,
+    parcel_of,
+    python_of,
+)
 from jupyter_slurm.magics.launching import hint_at_launchers, launcher_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
+    from jupyter_slurm.handles.estimate import Estimate
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "check", "submit_cell", "submit_file"]
 
@@ -60,10 +69,6 @@ _REFUSED = {
         "--wait would keep sbatch running",
         "Say `wait`, without dashes: it waits, shows the output, can be interrupted.",
     ),
-    "test-only": (
-        "--test-only submits nothing",
-        "`show`, without dashes, shows what would be submitted; `%sbatch --test-only job.sh` when a file could start.",
-    ),
     "help": ("--help submits nothing", "`%%sbatch?` shows the help."),
     "usage": ("--usage submits nothing", "`%%sbatch?` shows the help."),
     "version": ("--version submits nothing", "`%sinfo --version` shows the version."),
@@ -72,7 +77,7 @@ _REFUSED = {
 _WRAPPER = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"  # as sbatch itself writes it
 
 
-def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Job | Preview:
+def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Job | Preview | Estimate:
     """Run ``%%sbatch``: the cell becomes a job."""
     cluster, prefix = current(), "%%sbatch "
     with pointing_at(prefix, line):
@@ -94,7 +99,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     submission = Submission(
         kind,
         cell,
-        parsed.options,
+        options_of(parsed),
         parsed.args,
         **(_pythons(parsed, cluster) if kind == "python" else {}),
         env=parsed.words.get("env"),
@@ -125,15 +130,12 @@ def _restarts(parsed: MagicLine) -> int:
     return int(text)
 
 
-def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | None:
+def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | Estimate:
     """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
     cluster, prefix = current(), "%sbatch "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
         parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables(line, cluster))
-        if not parsed.words and any(option.name == "test-only" for option in parsed.parsed.options):
-            _try(cluster, parsed)
-            return None
         check(parsed, wrap=True)
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
@@ -146,7 +148,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
                 f"--wrap is the script already; {parsed.rest[0]!r} would be another one.", hint="Leave one out."
             )
         text = _WRAPPER.format(wrapped[-1])
-        submission = Submission("script", text, _without_wrap(parsed), script_name="wrap", sweep=sweep, env=env)
+        submission = Submission("script", text, options_of(parsed), script_name="wrap", sweep=sweep, env=env)
     elif not parsed.rest:
         raise UsageError("There is no script.", hint="%sbatch [options] job.sh [arguments]; for a cell: %%sbatch")
     else:
@@ -154,20 +156,20 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         text = _read(path)
         _warn_of_ignored(text, "script")
         name = os.path.basename(path)
-        submission = Submission("script", text, parsed.options, parsed.rest[1:], script_name=name, sweep=sweep, env=env)
+        options = options_of(parsed)
+        submission = Submission("script", text, options, parsed.rest[1:], script_name=name, sweep=sweep, env=env)
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
-
-
-def _try(cluster: Cluster, parsed: MagicLine) -> None:
-    """Have sbatch itself say when and where a script could start; nothing is submitted."""
-    run_command(cluster, ["sbatch", *parsed.options, *(["--", *parsed.rest] if parsed.rest else [])])
 
 
 def _go(
     shell: Any, cluster: Cluster, parsed: MagicLine, submission: Submission, prefix: str, line: str
-) -> Job | Preview:
+) -> Job | Preview | Estimate:
     """Submit or preview, and do what our words say."""
     try:
+        if is_test(parsed):
+            from jupyter_slurm.handles.estimate import estimate  # few ask
+
+            return estimate(cluster, submission)
         if "show" in parsed.words:
             return preview(cluster, submission)
         _say_doubts(cluster, submission)
@@ -209,8 +211,11 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
             raise OptionError(
                 message, hint=hint, option=option.name, span=list(parsed.spans[min(at, len(parsed.spans) - 1)])
             )
-    if "show" in parsed.words and (both := [word for word in ("wait", "as") if word in parsed.words]):
-        raise UsageError(f"`show` submits nothing, so there is nothing for `{both[0]}`.", hint="Leave one of them out.")
+    without = "--test-only" if is_test(parsed) else "`show`" if "show" in parsed.words else None
+    if without and (both := [word for word in ("wait", "as", "show") if word in parsed.words and word not in without]):
+        raise UsageError(
+            f"{without} submits nothing, so there is nothing for `{both[0]}`.", hint="Leave one of them out."
+        )
     check_name(parsed)
 
 
@@ -238,10 +243,6 @@ def _warn_of_ignored(text: str, kind: str) -> None:
         where = ", ".join(map(str, lines))
         first = "first command" if kind == "script" else "first statement"
         sys.stderr.write(f"Warning: Slurm ignores #SBATCH in line {where}: it comes after the {first}.\n")
-
-
-def _without_wrap(parsed: MagicLine) -> list[str]:
-    return [token for option in parsed.parsed.options if option.name != "wrap" for token in option.tokens]
 
 
 def _find(name: str) -> str:

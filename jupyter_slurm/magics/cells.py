@@ -20,7 +20,7 @@ from jupyter_slurm.handles.job import Job
 if TYPE_CHECKING:
     from jupyter_slurm.handles.values import Parcel
 
-__all__ = ["as_python", "cell_name", "check_name", "mention", "parcel_of", "python_of"]
+__all__ = ["as_python", "cell_name", "check_name", "is_test", "mention", "options_of", "parcel_of", "python_of"]
 
 
 def check_name(parsed: MagicLine) -> None:
@@ -28,6 +28,17 @@ def check_name(parsed: MagicLine) -> None:
     name = parsed.words.get("as")
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
+
+
+def is_test(parsed: MagicLine) -> bool:
+    """Tell whether Slurm is only asked when the job could start."""
+    return any(option.name == "test-only" for option in parsed.parsed.options)
+
+
+def options_of(parsed: MagicLine) -> list[str]:
+    """Return the words of Slurm's options, without those that say what is to be done with them."""
+    ours = ("wrap", "test-only")
+    return [token for option in parsed.parsed.options if option.name not in ours for token in option.tokens]
 
 
 def as_python(cell: str) -> str:

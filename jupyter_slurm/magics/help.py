@@ -58,7 +58,10 @@ Examples:
     %sbatch --array 1-{count} job.sh data.csv
     %sbatch after=job next.sh
     %sbatch --wrap "hostname; date"
-    %sbatch --test-only job.sh          when could it start? submits nothing
+    %sbatch --test-only job.sh          when and where could it start? submits nothing; %%sbatch --test-only the same
+
+Tab offers options, words, partitions, accounts, QOS, GPUs, features, nodes, jobs. Why a job cannot run, as far as that
+is known of the cluster, is said with its submission; sbatch decides.
 
 The value is a Job: job.state, job.reason_text, job.stdout, job.stderr, job.exit_code, job.script, job.source (the
 Python cell), job.tail(20), job.wait(), job.cancel(), await job. job.report(): CPU, memory, GPUs used of what
@@ -84,6 +87,7 @@ Words (ours have no dashes, Slurm's have):
     python=PATH   the Python of the node that holds it (3.8 or newer)
 
 Examples:
+    %salloc --test-only -p arandu --gpus 1      when and where could it start? asks for nothing
     %salloc -p arandu --gpus 1 --time 1:00:00 as=gpu
     %salloc -N 2 --ntasks-per-node 4 --time 30:00 keep wait
     %salloc release on=gpu

@@ -6,7 +6,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.script import classify
@@ -19,9 +19,12 @@ from jupyter_slurm.handles.cluster import Cluster, current, settings
 from jupyter_slurm.handles.held import held_notes
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Submission
-from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
+from jupyter_slurm.magics.cells import as_python, cell_name, check_name, is_test, mention, parcel_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.estimate import Estimate
 
 __all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_command", "say_where"]
 
@@ -35,7 +38,7 @@ CELL_WORDS = {**LINE_WORDS, "python": True, "in": True, "out": True}
 _OF_THE_STEP = {"chdir", "error", "export", "input", "open-mode", "output"}
 
 
-def run_command(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Step:
+def run_command(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Step | Estimate:
     """Run ``%srun COMMAND``: a command as a step."""
     cluster, prefix = current(), "%srun "
     with pointing_at(prefix, line):
@@ -48,7 +51,7 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Step:
     return _go(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
 
 
-def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Step:
+def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Step | Estimate:
     """Run ``%%srun``: a script or a Python cell as a step."""
     cluster, prefix = current(), "%%srun "
     with pointing_at(prefix, line):
@@ -78,10 +81,12 @@ def _go(
     submission: Submission,
     namespace: Mapping[str, Any],
     typed: tuple[str, str],
-) -> Step:
+) -> Step | Estimate:
     """Start the step, and do what our words say."""
     try:
         allocation = choose(cluster, parsed.words.get("on"), namespace)
+        if is_test(parsed):
+            return _estimate(cluster, parsed, submission, allocation)
         if allocation is None:
             step = _in_one_of_its_own(cluster, parsed, submission)
         else:
@@ -114,14 +119,31 @@ def say_where(allocation: Allocation) -> None:
             sys.stderr.write(f"{note}\n")
 
 
-def _in_one_of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submission) -> Step:
-    """Ask for an allocation for this step alone, as srun does, and start the step."""
-    step_options(option_table(cluster, "srun"), parsed.options)  # what is refused costs no allocation
+def _estimate(cluster: Cluster, parsed: MagicLine, submission: Submission, allocation: Allocation | None) -> Estimate:
+    """Have Slurm say when an allocation for this step alone could start."""
+    from jupyter_slurm.handles.estimate import estimate_allocation  # few ask
+
+    if allocation is not None:
+        raise UsageError(f"{allocation.title} is there: the step starts at once.", hint="Leave --test-only out.")
+    if both := [word for word in ("wait", "as", "out") if word in parsed.words]:
+        raise UsageError(f"--test-only starts nothing, so there is nothing for `{both[0]}`.", hint="Leave it out.")
+    return estimate_allocation(cluster, _holder(cluster, parsed, submission)[0])
+
+
+def _holder(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tuple[Submission, list[str]]:
+    """Return the batch job that holds an allocation for this step alone, and the options that are the step's own."""
     known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - _OF_THE_STEP
     resources, rest = list[str](), list[str]()
     for option in parsed.parsed.options:
-        (resources if option.name in known else rest).extend(option.tokens)
-    holder = Submission("allocation", "", resources, python=submission.python or python_of(parsed, cluster))
+        if option.name != "test-only":
+            (resources if option.name in known else rest).extend(option.tokens)
+    return Submission("allocation", "", resources, python=submission.python or python_of(parsed, cluster)), rest
+
+
+def _in_one_of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submission) -> Step:
+    """Ask for an allocation for this step alone, as srun does, and start the step."""
+    step_options(option_table(cluster, "srun"), parsed.options)  # what is refused costs no allocation
+    holder, rest = _holder(cluster, parsed, submission)
     allocation = allocate(cluster, holder, lease=settings().allocation_lease, once=True)
     try:
         sys.stdout.write("No allocation is open: it gets one of its own, as with srun.\n")

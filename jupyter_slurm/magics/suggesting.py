@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from jupyter_slurm.domain.facts import Named
@@ -53,7 +52,7 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
         jobs = _variables(shell, lambda found: _is_of(found, Job) and not isinstance(found, Allocation))
         return Offer(item, [*jobs, *facts.names("job")])
     if word == "in":
-        return Offer(item, _variables(shell, lambda found: not isinstance(found, ModuleType)))
+        return Offer(item, _variables(shell, lambda found: True))
     return Offer(item, [Named(name, "of this cell") for name in _assigned(cell)]) if word == "out" else None
 
 

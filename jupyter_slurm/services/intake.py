@@ -16,6 +16,7 @@ from jupyter_slurm.services import submission
 from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.environments import Environments
+from jupyter_slurm.services.estimating import estimate
 from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.growth import Growth, said_of
 from jupyter_slurm.services.jobdir import dump, is_key
@@ -127,11 +128,15 @@ class Intake:
         doubts = self._facts.doubts(plan.chosen)
         if asked.get("dry_run"):
             warnings = [*warnings, *filter(None, [doubts.refused])]
-            return {
+            told: dict[str, Any] = {
                 "argv": [*plan.wrapper, *plan.argv],
                 "script": printable(plan.script.decode("utf-8", "surrogateescape")),
                 "warnings": warnings,
             }
+            if asked.get("test_only"):
+                longest = self._settings.submit_timeout
+                told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
+            return told
         await self._prepare()
         entry = await self._hand_over(plan, context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):

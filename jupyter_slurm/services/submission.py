@@ -37,7 +37,7 @@ ACCEPTED = JobState("PENDING")
 _NOT_HERE = {
     "wrap": "the cell is the script; leave out --wrap",
     "wait": "say `wait` (without dashes) to wait for the job",
-    "test-only": "say `show` (without dashes) to see what would be submitted",
+    "test-only": "on the line of %%sbatch, %sbatch or %salloc it says when the job could start",
     "help": "`%%sbatch?` shows the help",
     "usage": "`%%sbatch?` shows the help",
     "version": "`%sinfo --version` shows the version",

@@ -32,6 +32,13 @@ def test_side_by_side() -> None:
         Sweep.typed("a:1,2;b:x", zipped=True)
 
 
+@pytest.mark.parametrize("typed", ["range(3)", "np.linspace(0, 1, 5)", "1,numpy.arange(3)"])
+def test_what_makes_a_list_in_python_is_no_text(typed: str) -> None:
+    with pytest.raises(UsageError, match="would be one value"):
+        Sweep.typed(f"x:{typed}", zipped=False)
+    Sweep.typed(f"x:'{typed}',rangefinder,f(x)", zipped=False)
+
+
 @pytest.mark.parametrize(
     ("typed", "value"),
     [

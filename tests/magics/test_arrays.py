@@ -76,6 +76,10 @@ def test_tasks_that_failed_run_again_and_no_others(done: Any, wait_for: Callable
 def test_the_index_of_an_array_is_in_the_cell(done: Any) -> None:
     assert done.value("len(plain), [(task.index, task.stdout) for task in plain]") == "2 [(3, '4\\n'), (5, '6\\n')]"
     assert done.value("plain[3].parameters") == "{}"
+    assert "of one task: job[3].parameters; of all, with what came of them: job.table()" in (
+        done.run("plain.parameters").traceback
+    )
+    assert "has no attribute 'nonsense'" in done.run("plain.nonsense").traceback
 
 
 def test_a_data_frame_there_and_back(done: Any) -> None:
@@ -88,6 +92,8 @@ def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
     kernel.ok("grid, odd = {'a': [1, 2], 'b': range(3)}, [{'a': object()}]")
     cases = {
         "sweep=gird": "Did you mean grid?",
+        "sweep=lr=1,2": "Write sweep=lr:1,2;",
+        "sweep=lr:range(3)": "grid = {'lr': range(3)} before it, and sweep=grid",
         "sweep=odd": "a is a object, which cannot be a parameter",
         "sweep=a:1,2 out=b,a": "a is a parameter of the sweep",
         "zip": "zip belongs to a sweep",

@@ -175,7 +175,6 @@ def test_show_submits_nothing(kernel: Any) -> None:
         ("-p", "print(1)", "OptionError", "needs a value", "-p"),
         ("--wrap hostname", "print(1)", "OptionError", "--wrap", "--wrap"),
         ("-W", "print(1)", "OptionError", "without dashes", "-W"),
-        ("-p arandu --test-only", "print(1)", "OptionError", "show", "--test-only"),
         ("wiat", "print(1)", "UsageError", "Did you mean wait", "wiat"),
         ("show wait", "print(1)", "UsageError", "show", None),
         ("as=not-a-name", "print(1)", "UsageError", "as=job", None),

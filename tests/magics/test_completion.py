@@ -176,6 +176,24 @@ def test_odd_names_can_be_typed(known: dict[str, str], offered: Callable[[str], 
         kernel.ok("facts._known[key].names, facts._known[key].due = kept, 0")
 
 
+def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> None:
+    """With a job that sbatch takes as a warning, with one that it refuses as the hint of the error."""
+    taken = kernel.ok("%%sbatch --hold\n#!/bin/sh\n#SBATCH -n 65\ntrue")
+    assert re.fullmatch(
+        r"Warning: The job needs 65 CPUs, and there are 64 in partition devwork\. \(facts as of \d\d:\d\d\)\n",
+        taken.stderr,
+    )
+    refused = kernel.run("%%sbatch -p arndu\n#!/bin/sh\ntrue")
+    assert (refused.error, refused.stderr) == ("SubmitRefused", "")
+    assert refused.traceback.count("There is no partition arndu. Did you mean arandu?") == 1
+    assert "facts as of" not in kernel.ok("%%sbatch --hold -n 64\n#!/bin/sh\ntrue").stderr
+    for line in ("%salloc -p arandu --gres gpu:a100:9", "%srun -p arandu --gres gpu:a100:9 hostname"):
+        assert "at most 8 a100 GPUs" in kernel.run(line).traceback
+    held = kernel.ok("%salloc -p arandu --hold -N 2 as=big")
+    assert "Warning: --nodes=2 asks for 2 nodes, and there is 1 in partition arandu." in held.stderr
+    kernel.ok("big.release()")
+
+
 def test_the_older_way_to_ask_says_the_same(
     known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any
 ) -> None:

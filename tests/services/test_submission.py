@@ -151,7 +151,7 @@ async def test_show_submits_nothing_and_says_what_would_be(desk):
     [
         (["--gpu-per-node", "1"], OptionError, "--gpu-per-node"),
         (["--wrap", "hostname"], OptionError, "wrap"),
-        (["--test-only"], OptionError, "show"),
+        (["--test-only"], OptionError, "could start"),
         (["--time"], OptionError, "value"),
         (["-J", "a\0b"], UsageError, "NUL"),
         (["-p", "no-such"], SubmitRefused, "no-such"),
