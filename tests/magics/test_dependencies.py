@@ -76,6 +76,12 @@ def test_what_is_no_job_is_said(kernel: Any) -> None:
     }
     for words, said in cases.items():
         assert said in kernel.run(f"%%sbatch {words}\n#!/bin/sh\ntrue").traceback, words
-    for word in ("after=opne", "sweep=opne", "after=prnt", "after=Ou"):  # what Python and IPython put there is no job
-        assert "Did you mean" not in kernel.run(f"%%sbatch {word}\n#!/bin/sh\ntrue").traceback, word
+    for typed, not_meant in [
+        ("after=opne", "open"),
+        ("sweep=opne", "open"),
+        ("after=prnt", "print"),
+        ("after=Ou", "Out"),
+    ]:
+        said = kernel.run(f"%%sbatch {typed}\n#!/bin/sh\ntrue").traceback
+        assert f"Did you mean {not_meant}?" not in said, "what Python and IPython put there is no job and no table"
     assert "say two things" in kernel.run("%%sbatch after=train\n#!/bin/sh\n#SBATCH -d singleton\ntrue").traceback
