@@ -12,7 +12,7 @@ from jupyter_slurm._version import __version__
 if TYPE_CHECKING:
     from jupyter_slurm import errors
     from jupyter_slurm.errors import JobFailed, SlurmError
-    from jupyter_slurm.handles.allocation import Allocation, Step, allocations
+    from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, allocations
     from jupyter_slurm.handles.array import ArrayJob, Task
     from jupyter_slurm.handles.completion import as_completed, wait
     from jupyter_slurm.handles.finding import job, jobs
@@ -28,6 +28,7 @@ __all__ = [
     "Job",
     "JobFailed",
     "JobList",
+    "RemoteCell",
     "SlurmError",
     "Step",
     "Table",
@@ -51,6 +52,7 @@ _HOME = {
     "JobFailed": "jupyter_slurm.errors",
     "JobList": "jupyter_slurm.handles.joblist",
     "SlurmError": "jupyter_slurm.errors",
+    "RemoteCell": "jupyter_slurm.handles.allocation",
     "Step": "jupyter_slurm.handles.allocation",
     "Table": "jupyter_slurm.handles.table",
     "Task": "jupyter_slurm.handles.array",

@@ -166,10 +166,14 @@ def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitIn
         deadline = time.monotonic() + _LISTENS_WITHIN
         while not follower.ended.is_set() and time.monotonic() < deadline:
             printer.print_for(0.2)
+            if follower.data["state"] == "PENDING" and follower.data.get("reason_text"):
+                break  # its allocation is not there yet
     except KeyboardInterrupt:
         pass
     except SlurmError as error:
         return WaitInterrupted(f"{cell.title} could NOT be interrupted and goes on: {error}")
+    if follower.data["state"] == "PENDING":
+        return WaitInterrupted(f"{cell.title} waits still, and is dropped as soon as it could begin.")
     if follower.ended.is_set():
         return WaitInterrupted(f"{cell.title} was interrupted; {cell._stays}.")
     return WaitInterrupted(

@@ -119,6 +119,10 @@ class Step:
         self.is_interrupted = True
         self.process.send_signal(signal.SIGINT if name == "INT" else signal.SIGTERM)
 
+    def listens(self) -> bool:
+        """Tell whether a process takes more in now; of one that is gone, too: it is told, and does not hear."""
+        return bool(select.select([], [self.process.stdin], [], 0)[1])
+
     def tell(self, line: str) -> bool:
         """Tell a process something; return whether it could be told."""
         try:
@@ -229,6 +233,8 @@ class Holder:
         """Do what a request asks for; return whether it is settled."""
         process = next((step for step in self.running.values() if key in step.cells), None)
         if process is not None:
+            if name and not process.listens():
+                return False
             if name:
                 process.tell(f"{key} {name}")
             return True
@@ -248,7 +254,7 @@ class Holder:
             if step.place.job["step"]["allocation"] != self.place.job["key"]:
                 return True
             process = step.place.job["step"].get("process")
-            if process and not self._has_begun(process):
+            if process and not self._takes_more(process):
                 return False
             os.close(os.open(os.path.join(folder, "begun"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -281,7 +287,11 @@ class Holder:
         """Return the key of the process that runs."""
         return next((key for key, step in self.running.items() if step.is_process), None)
 
-    def _has_begun(self, process: str) -> bool:
+    def _takes_more(self, process: str) -> bool:
+        """Tell whether a cell can be handed to a process now: it has begun, and is not full of cells that wait."""
+        owner = self.running.get(self._instead.get(process, process))
+        if owner is not None:
+            return owner.listens()
         folder = os.path.join(os.path.dirname(self.place.folder), process)
         return any(os.path.exists(os.path.join(folder, name)) for name in ("begun", "end.json"))
 
@@ -297,7 +307,7 @@ class Holder:
         """Have a cell end whose process is gone."""
         has_run = os.path.exists(os.path.join(place.folder, "started.json"))
         with contextlib.suppress(OSError):
-            leave_end(place.folder, code or 1, not has_run, self.is_ending, said)
+            leave_end(place.folder, code or 1, self.is_ending or not has_run, self.is_ending, said)
         place.tell("ended")
 
     def _dismiss(self) -> None:

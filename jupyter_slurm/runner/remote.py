@@ -52,6 +52,7 @@ class Process:
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         self._running: str | None = None
+        self._pid = os.getpid()
         self._stopped = ""  # what was to be interrupted
         self._is_open = self._is_over = False  # whether an interrupt is for the cell; whether nothing more will come
         self._loop = asyncio.new_event_loop()
@@ -145,6 +146,8 @@ class Process:
         except KeyboardInterrupt:  # before the cell's first line, or after its last one
             self._is_open, code = False, 130
         except Leave:
+            if os.getpid() != self._pid:
+                os._exit(0)
             return False  # who waits for the cell hears of it from whoever started us
         except SystemExit as stop:
             code = self._cell.exit_code(stop)
@@ -154,6 +157,8 @@ class Process:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
+        if os.getpid() != self._pid:  # a child that the cell has forked has come to its end: it is not the process
+            os._exit(code & 0xFF)
         with self._lock:
             self._running = None
         self._end(folder, code & 0xFF, is_interrupted=code == 130)

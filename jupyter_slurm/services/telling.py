@@ -7,6 +7,7 @@ from typing import Any
 
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.services.entry import NOT_SUBMITTED, Entry
+from jupyter_slurm.services.processes import process_of
 
 __all__ = ["job_dict"]
 
@@ -37,7 +38,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "qos": latest.qos if latest else None,
         "nodes": (latest.nodes if latest else None) or entry.told_nodes,
         "allocation": entry.allocation,
-        "process": (record.get("step") or {}).get("process"),
+        "process": process_of(entry),
         "gpus": (record.get("granted") or {}).get("gpus"),
         "lease": None if (record.get("lease") or {}).get("once") else (record.get("lease") or {}).get("seconds"),
         # Before the first look at the queue, and where that tells none: what was asked for.

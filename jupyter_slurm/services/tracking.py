@@ -21,6 +21,7 @@ from jupyter_slurm.services.dependencies import note_blame
 from jupyter_slurm.services.entry import UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.launching import ranks_of, read_ranks
+from jupyter_slurm.services.processes import lost, process_of
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.telling import job_dict
@@ -112,7 +113,8 @@ class Tracker:
         """Find a job, or a step that was started here, by its key or its Slurm id."""
         if reference in self.entries:
             return self.entries[reference]
-        if "." in reference and (step := next((e for e in self.entries.values() if e.number == reference), None)):
+        steps = (e for e in self.entries.values() if e.number == reference and process_of(e) is None)
+        if "." in reference and (step := next(steps, None)):
             return step
         number = re.match(r"([0-9]{1,10})(?![0-9-])(?:_([0-9]{1,10}))?", reference)
         entry = self._by_number.get(int(number[1])) if number else None
@@ -315,14 +317,12 @@ class Tracker:
             entry.error = JobError("Its allocation ended.", hint="%salloc asks for another one.")
         elif "lost" in marker:
             await self._end_of_process(entry)
-            begun = "while it ran: all variables of the process are gone" if not interrupted else "before it began"
-            said = f"Its process ended {begun} ({marker['lost']})."
-            entry.error = JobError(said, hint="%%remote starts another one.")
+            entry.error = lost(str(marker["lost"]), has_begun=not interrupted)
         return True
 
     async def _end_of_process(self, cell: Entry) -> None:
         """Know that the process of a cell that was lost is over: whoever hears of the cell may ask for another one."""
-        process = self.entries.get(((cell.record or {}).get("step") or {}).get("process") or "")
+        process = self.entries.get(process_of(cell) or "")
         if process is not None and await self.read_end(process):
             await self.finish(process)
 

@@ -105,7 +105,7 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
 
 
 @pytest.mark.here_only("what ends a process, and what is said of it, is the same either way")
-def test_the_process_ends_and_another_one_begins(held: Any) -> None:
+def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
     held.ok("%%remote\nhere = 1")
     ran = held.run("%%remote\nimport os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
     assert ran.error == "JobFailed"
@@ -122,9 +122,69 @@ def test_the_process_ends_and_another_one_begins(held: Any) -> None:
     assert "runs already" in ran.traceback
     said = held.ok("%remote").stdout
     assert "RUNNING" in said
+    held.ok("from jupyter_slurm.handles import remote\nremote._LISTENS_WITHIN = 0.5")
+    deaf = gate("deaf")
+    request = held.begin(
+        "%%remote\nimport pathlib, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"pathlib.Path({str(deaf)!r}).touch()\nwhile True: time.sleep(0.05)"
+    )
+    wait_for(lambda: held.pump() or deaf.exists(), "a cell that does not listen")
+    held.manager.signal_kernel(signal.SIGINT)
+    assert "does not listen, or not yet: it goes on" in held.end(request).traceback
+    assert "was sent an interrupt" in held.ok("%remote interrupt").stdout
     said = held.ok("%remote restart").stdout
     assert "All its variables are gone" in said
     assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
     held.ok("%remote stop on=gpu")
     assert "No process for cells runs" in held.run("%remote").traceback
     assert "has no place here: a process is one task" in held.run("%%remote -n 4\n1").traceback
+
+
+@pytest.mark.here_only("what a kernel finds again, its agent has")
+def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
+    held: Any, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    held.ok("%salloc -p arandu as=kept keep wait")
+    up, go = gate("up"), gate("go")
+    held.ok("%%remote on=kept\nimport pathlib, time\nbefore = 'kept'")
+    held.begin(
+        f"%%remote on=kept\nprint('begun')\npathlib.Path({str(up)!r}).touch()\n"
+        f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)\nafter = 'went on'\nafter"
+    )
+    wait_for(lambda: held.pump() or up.exists(), "the cell")
+    held.manager.signal_kernel(signal.SIGKILL)  # a front end that restarts it interrupts it before
+    held.restart()
+    go.touch()
+    ran = held.ok("%%remote on=kept\nbefore, after")
+    assert ran.stdout.splitlines()[-1] == "('kept', 'went on')"
+    held.ok("import jupyter_slurm\nkept = [one for one in jupyter_slurm.allocations() if one.label == 'kept'][0]")
+    assert held.value("[(type(one).__name__, one.state) for one in kept.steps[-2:]]") == (
+        "[('RemoteCell', 'COMPLETED'), ('RemoteCell', 'COMPLETED')]"
+    )
+    shown = held.ok("seen = kept.steps[-2]\nseen")
+    assert "begun\n'went on'" in held.text(shown.display)
+    assert (
+        held.value("seen.process == kept.steps[0], jupyter_slurm.job(kept.steps[0].id) == kept.steps[0]") == "True True"
+    )
+
+
+@pytest.mark.here_only("the front end is the same either way")
+def test_progress_figures_and_what_is_cleared(held: Any) -> None:
+    ran = held.ok(
+        "%%remote on=gpu\nfrom IPython.display import clear_output\nimport sys\nfor n in range(3):\n"
+        "    clear_output(wait=True)\n    print(n)\nprint('\\x1b[31mred\\x1b[0m', file=sys.stderr)\n"
+        "import matplotlib.pyplot as plt\nprint('before')\nplt.plot([1, 2])\nplt.show()\nprint('after')"
+    )
+    shown = _shown(ran)
+    assert [part for part in shown if part[0] == "clear_output"][-1:] == [("clear_output", "")]
+    kinds = [kind for kind, _ in shown[-3:]]
+    assert (kinds, shown[-3][1], shown[-1][1]) == (
+        ["stdout", "display_data", "stdout"],
+        "2\nbefore\n",
+        "after\n",
+    )
+    assert "\x1b[31mred\x1b[0m" in ran.stderr
+    assert any("image/png" in message["content"].get("data", {}) for message in ran.messages)
+    ran = held.ok("%%remote on=gpu\nfor n in range(40_000): print('0123456789')")
+    assert len(ran.stdout) == 262_144
+    assert "the rest of stdout is not shown here; all of it is in /" in ran.stderr

@@ -113,7 +113,13 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     assert (await bench.desk.finished(process))["state"] == "CANCELLED"
     with pytest.raises(JobError, match="has ended"):
         await bench.step("1", process=process)
-    assert (await bench.desk.job(bench.job["key"]))["state"] == "RUNNING"
+    up = marks("up again")
+    sleeps = f"import pathlib, time\npathlib.Path({str(up)!r}).touch()\ntime.sleep(1000)"
+    cell = await bench.step(sleeps, process=await bench.process())
+    await bench.until_exists(up)
+    await bench.desk.core.cancel(bench.desk.id, bench.job["key"])
+    ended = await bench.desk.finished(cell["key"])
+    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "Its allocation ended.")
 
 
 @pytest.mark.here_only("what the holder does on its node is the same either way")
@@ -125,13 +131,13 @@ async def test_an_idle_process_does_not_keep_the_allocation_and_a_cell_does(
     up, go = marks("up"), marks("go")
     cell = await bench.step(
         f"import pathlib, time\nbegun = time.monotonic()\npathlib.Path({str(up)!r}).touch()\n"
-        f"while time.monotonic() < begun + 4 or not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)",
+        f"while time.monotonic() < begun + 3.5 or not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)",
         process=process,
     )
     await bench.until_exists(up)
     go.touch()
     assert (await bench.desk.finished(cell["key"]))["state"] == "COMPLETED"  # longer than the lease
+    assert (await bench.desk.finished(process))["state"] == "CANCELLED"
     ended = await bench.desk.until(bench.job["key"], lambda job: job["finished"])
     assert ended["state"] == "COMPLETED"
     assert "Nobody has used this allocation for 3 s" in await bench.desk.text(bench.job["key"], "stderr")
-    assert (await bench.desk.finished(process))["state"] == "CANCELLED"
