@@ -205,7 +205,13 @@ def parse_partitions(output: bytes) -> list[Partition]:
     """Read the answer to :func:`partitions_argv`; lines that name no partition are left out."""
     partitions = []
     for line in decode(output).split("\n"):
-        row = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        row: dict[str, str] = {}
+        for word in line.split():
+            name, equals, value = word.partition("=")
+            if equals:
+                row[name] = value
+            elif row:  # the name of a group may hold a blank
+                row[[*row][-1]] += f" {word}"
         if row.get("PartitionName"):
             partitions.append(_partition(row))
     return partitions

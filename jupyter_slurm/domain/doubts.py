@@ -76,6 +76,8 @@ def _is_moved(facts: Facts, request: Request) -> bool:
 def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[Doubt]]:
     """Return the partitions that the job may run in, and what is wrong with their names."""
     names = request.words("partition")
+    if not names and request.chosen.get("reservation"):
+        return [], []  # it is the reservation's, where that has one
     if not names:
         if _is_moved(facts, request):
             return list(facts.partitions), []
@@ -127,10 +129,10 @@ def _about_reservations(facts: Facts, request: Request) -> Iterator[Doubt]:
 
 
 def _about_nodes(facts: Facts, request: Request) -> Iterator[Doubt]:
-    known = {node.name for node in facts.nodes}
+    known, text = facts.node_names, request.chosen.get("nodelist") or ""
     try:
-        asked = expand_hosts(request.chosen.get("nodelist") or "", 1000) if known else []
-    except ParseError:  # also the path of a file
+        asked = expand_hosts(text, 1000) if known and "/" not in text else []  # a path is that of a file
+    except ParseError:
         return
     if wrong := [name for name in asked if name not in known]:
         yield Doubt(f"There is no node {wrong[0]}.{nearest(wrong[0], known)}", True)

@@ -13,13 +13,20 @@ from jupyter_slurm.domain.associations import Association, Qos, Reservation
 from jupyter_slurm.domain.cluster import Node, Partition
 from jupyter_slurm.domain.values import format_memory, format_time_limit
 
-__all__ = ["NAMED", "Facts", "Named", "nearest", "some"]
+__all__ = ["NAMED", "Facts", "Named", "Shape", "nearest", "some"]
 
 NAMED: Final = ("partition", "account", "qos", "feature", "node", "gres", "gpu", "reservation", "cluster")
 """The kinds of names that :meth:`Facts.named` gives."""
 
 _MOST_NAMED = 6
 _MOST_COUNTS = 16  # of GPUs that are offered one by one
+
+
+class Shape(NamedTuple):
+    """Nodes that are alike: one of them, and how many there are."""
+
+    node: Node
+    number: int
 
 
 class Named(NamedTuple):
@@ -69,27 +76,50 @@ class Facts:
         return next((partition for partition in self.partitions if partition.is_default), None)
 
     @cached_property
-    def nodes_in(self) -> dict[str, list[Node]]:
-        """Return the nodes of each partition."""
-        found: dict[str, list[Node]] = {partition.name: [] for partition in self.partitions}
+    def shapes(self) -> list[Shape]:
+        """Return the kinds of nodes: a cluster has ten thousand nodes, and few kinds of them."""
+        found: dict[object, Shape] = {}
         for node in self.nodes:
-            for name in node.partitions:
-                found.setdefault(name, []).append(node)
+            key = (node.cpus, node.memory, node.gres, node.features, node.available, node.partitions)
+            found[key] = Shape(node, found[key].number + 1 if key in found else 1)
+        return list(found.values())
+
+    @cached_property
+    def shapes_in(self) -> dict[str, list[Shape]]:
+        """Return the kinds of nodes of each partition."""
+        found: dict[str, list[Shape]] = {partition.name: [] for partition in self.partitions}
+        for shape in self.shapes:
+            for name in shape.node.partitions:
+                found.setdefault(name, []).append(shape)
         return found
+
+    @cached_property
+    def node_names(self) -> frozenset[str]:
+        """Return the names of all nodes."""
+        return frozenset(node.name for node in self.nodes)
 
     @cached_property
     def features(self) -> Counter[str]:
         """Return how many nodes have each feature, or can have it."""
-        return Counter(name for node in self.nodes for name in {*node.available, *node.features})
+        found = Counter[str]()
+        for node, count in self.shapes:
+            found.update(dict.fromkeys({*node.available, *node.features}, count))
+        return found
+
+    @cached_property
+    def _told(self) -> dict[str, list[Named]]:
+        return {}
 
     def named(self, kind: str) -> list[Named]:
         """Return the names of a kind of :data:`NAMED`, with what is said of them."""
-        return list(getattr(self, f"_named_{kind}")())
+        if kind not in self._told:
+            self._told[kind] = list(getattr(self, f"_named_{kind}")())
+        return self._told[kind]
 
     def _named_partition(self) -> Iterator[Named]:
         for one in self.partitions:
             said = ["default" if one.is_default else "", "" if one.state == "UP" else one.state]
-            said += [_many(one.node_count, "node"), *_gpus(self.nodes_in[one.name])]
+            said += [_many(one.node_count, "node"), *_gpus(self.shapes_in[one.name])]
             said.append("no time limit" if one.max_time is None else f"at most {format_time_limit(one.max_time)}")
             yield Named(one.name, _joined(said))
 
@@ -113,18 +143,20 @@ class Facts:
     def _named_node(self) -> Iterator[Named]:
         for node in self.nodes:
             state = "+".join((node.state, *node.flags)).lower()
-            yield Named(node.name, _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([node])]))
+            yield Named(
+                node.name, _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([Shape(node, 1)])])
+            )
 
     def _named_gres(self) -> Iterator[Named]:
-        for (name, kind), (most, nodes) in sorted(_resources(self.nodes).items()):
+        for (name, kind), (most, nodes) in sorted(_resources(self.shapes).items()):
             yield from _counted(f"{name}:{kind}" if kind else name, most, nodes)
 
     def _named_gpu(self) -> Iterator[Named]:
         totals = Counter[str]()
-        for node in self.nodes:
-            totals.update({gres.type: gres.count for gres in node.gres if gres.name == "gpu" and gres.type})
+        for node, count in self.shapes:
+            totals.update({gres.type: gres.count * count for gres in node.gres if gres.name == "gpu" and gres.type})
         for kind, total in sorted(totals.items()):
-            _, nodes = _resources(self.nodes)["gpu", kind]
+            _, nodes = _resources(self.shapes)["gpu", kind]
             yield from _counted(kind, total, nodes)
 
     def _named_reservation(self) -> Iterator[Named]:
@@ -150,13 +182,13 @@ def some(names: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
-def _resources(nodes: Iterable[Node]) -> dict[tuple[str, str], tuple[int, int]]:
+def _resources(shapes: Iterable[Shape]) -> dict[tuple[str, str], tuple[int, int]]:
     """Return of each generic resource and type how many a node has at most, and how many nodes have it."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
-    for node in nodes:
+    for node, number in shapes:
         for gres in node.gres:
             most, count = found.get((gres.name, gres.type or ""), (0, 0))
-            found[gres.name, gres.type or ""] = max(most, gres.count), count + 1
+            found[gres.name, gres.type or ""] = max(most, gres.count), count + number
     return found
 
 
@@ -166,8 +198,8 @@ def _counted(name: str, most: int, nodes: int) -> Iterator[Named]:
     yield from (Named(f"{name}:{count}", where) for count in range(1, min(most, _MOST_COUNTS) + 1))
 
 
-def _gpus(nodes: Iterable[Node]) -> list[str]:
-    most = {key: found[0] for key, found in _resources(nodes).items() if key[0] == "gpu"}
+def _gpus(shapes: Iterable[Shape]) -> list[str]:
+    most = {key: found[0] for key, found in _resources(shapes).items() if key[0] == "gpu"}
     return [
         f"{count} {kind or 'GPU'}{'' if kind or count == 1 else 's'} a node"
         for (_, kind), count in sorted(most.items())

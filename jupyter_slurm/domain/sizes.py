@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from jupyter_slurm.domain.cluster import Node, Partition
-from jupyter_slurm.domain.facts import Facts, nearest, some
+from jupyter_slurm.domain.facts import Facts, Shape, nearest, some
 from jupyter_slurm.domain.request import Request
 from jupyter_slurm.domain.values import Gres, format_memory
 
@@ -38,11 +38,12 @@ def size_doubts(
         Whether these are all partitions, since the site chooses one.
     """
     found = [*_unknown_features(facts, request), *_unknown_gres(facts, request)]
-    lists = [facts.nodes_in[one.name] for one in partitions]
+    lists = [facts.shapes_in[one.name] for one in partitions]
     # Where the site hides nodes, nothing can be said of the largest one.
-    if found or not all(nodes and len(nodes) == one.node_count for nodes, one in zip(lists, partitions, strict=True)):
+    counts = [sum(count for _, count in each) for each in lists]
+    if found or not all(counts) or counts != [one.node_count for one in partitions]:
         return found
-    nodes = list({node.name: node for each in lists for node in each}.values())
+    nodes = [node for each in lists for node, _ in each]
     names = [one.name for one in partitions]
     where = "here" if is_moved else f"in partition {names[0]}" if len(names) == 1 else f"in {some(names)}"
     found += _features(facts, request, nodes, where)
@@ -65,12 +66,13 @@ def _unknown_features(facts: Facts, request: Request) -> Iterator[Said]:
 
 
 def _unknown_gres(facts: Facts, request: Request) -> Iterator[Said]:
-    known = facts.words_of("GresTypes") | {gres.name.lower() for node in facts.nodes for gres in node.gres}
+    nodes = [node for node, _ in facts.shapes]
+    known = facts.words_of("GresTypes") | {gres.name.lower() for node in nodes for gres in node.gres}
     for gres in request.gres:
         if known and gres.name.lower() not in known:
             yield f"There is no generic resource {gres.name}.{nearest(gres.name, sorted(known))}", True
-    types = {gres.type for node in facts.nodes for gres in node.gres if gres.name == "gpu" and gres.type}
-    is_typed = all(gres.type for node in facts.nodes for gres in node.gres if gres.name == "gpu")
+    types = {gres.type for node in nodes for gres in node.gres if gres.name == "gpu" and gres.type}
+    is_typed = all(gres.type for node in nodes for gres in node.gres if gres.name == "gpu")
     for _, asked in (*request.gpus_per_node, *request.gpus):
         if asked.type and types and is_typed and asked.type not in types:
             yield f"No node has GPUs of the type {asked.type}.{nearest(asked.type, sorted(types))}", True
@@ -80,7 +82,7 @@ def _features(facts: Facts, request: Request, nodes: Sequence[Node], where: str)
     names, is_all = request.features
     wanted = {*names}
     if wanted and is_all and not any(wanted <= {*node.available, *node.features} for node in nodes):
-        having = [node for node in facts.nodes if wanted <= {*node.available, *node.features}]
+        having = [node for node, _ in facts.shapes if wanted <= {*node.available, *node.features}]
         yield (
             f"No node {where} has the features of --constraint={request.chosen['constraint']}.{_instead(having)}",
             False,
@@ -100,9 +102,9 @@ def _node_count(request: Request, partitions: Sequence[Partition], where: str) -
         yield f"--nodes={request.chosen['nodes']} asks for {asked} nodes, and {has}.", False
 
 
-def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[Node]], where: str) -> Iterator[Said]:
+def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[Shape]], where: str) -> Iterator[Said]:
     most = max(node.cpus for node in nodes)
-    total = max(sum(node.cpus for node in each) for each in lists)
+    total = max(sum(node.cpus * count for node, count in each) for each in lists)
     if request.cpus_per_node is not None and request.cpus_per_node > most:
         yield (
             f"The job needs {request.cpus_per_node} CPUs on one node, and no node {where} has more than {most}.",
@@ -132,15 +134,16 @@ def _gpus(
     asked: Gres,
     where: str,
     *,
-    of_all: Sequence[Node] | None = None,
+    of_all: Sequence[Shape] | None = None,
 ) -> Iterator[Said]:
     """Compare GPUs with what a node has, or all nodes of the largest partition together."""
     if asked.type and any(gres.name == "gpu" and not gres.type for node in nodes for gres in node.gres):
         return  # what is configured without a type may still be one
-    most = max(_total([node], asked.type) for node in nodes) if of_all is None else _total(of_all, asked.type)
+    most = max(_gpus_of(node, asked.type) for node in nodes) if of_all is None else _total(of_all, asked.type)
     if asked.count <= most:
         return
-    enough = [node for node in facts.nodes if _total([node], asked.type) >= (asked.count if of_all is None else 1)]
+    needed = asked.count if of_all is None else 1
+    enough = [node for node, _ in facts.shapes if _gpus_of(node, asked.type) >= needed]
     kind = f"{asked.type} " * bool(asked.type) + ("GPU" if most == 1 else "GPUs")
     if not most:
         yield f"{written}: no node {where} has {kind}.{_instead(enough)}", False
@@ -150,10 +153,12 @@ def _gpus(
         yield f"{written} is more than all nodes {where} have: {most} {kind}.", False
 
 
-def _total(nodes: Iterable[Node], kind: str | None) -> int:
-    return sum(
-        gres.count for node in nodes for gres in node.gres if gres.name == "gpu" and (not kind or gres.type == kind)
-    )
+def _gpus_of(node: Node, kind: str | None) -> int:
+    return sum(gres.count for gres in node.gres if gres.name == "gpu" and (not kind or gres.type == kind))
+
+
+def _total(shapes: Iterable[Shape], kind: str | None) -> int:
+    return sum(_gpus_of(node, kind) * count for node, count in shapes)
 
 
 def _instead(nodes: Iterable[Node]) -> str:

@@ -151,8 +151,14 @@ class FactsKeeper:
         reservations = associations.parse_reservations(await ask(associations.reservations_argv()))
         config = parse_config(await ask(config_argv()))
         is_grouped = any(one.fields.get("AllowGroups", _ALL) != _ALL for one in partitions)
-        groups = text_of(await ask(["id", "-Gn"])).split() if is_grouped else ()
-        return Facts(taken, tuple(partitions), tuple(nodes), tuple(reservations), config, groups=frozenset(groups))
+        groups = await self._groups() if is_grouped else frozenset[str]()
+        return Facts(taken, tuple(partitions), tuple(nodes), tuple(reservations), config, groups=groups)
+
+    async def _groups(self) -> frozenset[str]:
+        try:  # a name may hold a blank
+            return frozenset(filter(None, text_of(await self._client.ask(["id", "-Gnz"])).split("\0")))
+        except SlurmError:
+            return frozenset()
 
     async def _with_accounting(self, facts: Facts) -> Facts:
         """Ask slurmdbd; what was known stands where it does not answer."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.domain.cluster import Node, parse_partitions
 from jupyter_slurm.domain.doubts import doubts_about
 from jupyter_slurm.domain.facts import Facts
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
@@ -157,6 +158,30 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
     known = await desk.core.names(desk.id, "partition", 0.0)
     with cluster.frozen_controller():
         assert await desk.core.names(desk.id, "partition", 0.0) == known, "what was known is told at once"
+
+
+def test_groups_and_hidden_nodes_and_plugins() -> None:
+    """What the embedded cluster cannot be: groups of other names, nodes that a site hides, plugins that move jobs."""
+    line = b"PartitionName=p AllowGroups=domain users,staff AllowAccounts=ALL State=UP Default=YES MaxTime=60 TotalNodes=2\n"
+    partitions = tuple(parse_partitions(line))
+    said = "Partition p is for the groups domain users,staff only, and you are in none of them."
+    for groups, expected in [({"guests"}, [said]), ({"domain users"}, []), (set(), []), ({"root"}, [])]:
+        facts = Facts(0.0, partitions, groups=frozenset(groups))
+        assert [doubt.text for doubt in doubts_about(facts, {})] == expected
+    # One of two nodes is not shown: the other one may be larger.
+    hidden = Facts(0.0, partitions, (Node("n1", cpus=4, memory=1 << 34, partitions=("p",)),))
+    assert doubts_about(hidden, {"cpus-per-task": "99", "mem": "9T", "gpus": "9", "nodes": "9"}) == []
+    # A site that chooses the partition: only one that was named is compared.
+    moved = Facts(
+        0.0,
+        (*partitions, *parse_partitions(b"PartitionName=q State=UP MaxTime=UNLIMITED")),
+        config={"JobSubmitPlugins": "lua"},
+    )
+    assert doubts_about(moved, {"time": "2:00:00"}) == []
+    assert doubts_about(moved, {"time": "2:00:00", "reservation": "r", "partition": "p"})[-1].text.startswith(
+        "--time=2:00"
+    )
+    assert doubts_about(Facts(0.0, partitions), {"nodelist": "./hosts/p", "reservation": "r"})[0].is_about_names
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
