@@ -12,6 +12,7 @@ from jupyter_slurm.agent.presence import Presence, UsersLike
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
 from jupyter_slurm.errors import AgentBusy
+from jupyter_slurm.transport.peers import peer_pid
 
 __all__ = ["CAPABILITIES", "CoreLike", "Routes"]
 
@@ -239,6 +240,7 @@ class Routes:
             "dry_run": False,
             "context": {},
             **call.body,
+            "process": peer_pid(call.exchange.stream.socket),
         }
         answer = await self._core.submit(call.path["cluster"], submission)
         return Reply(answer, status=200 if submission["dry_run"] else 201)

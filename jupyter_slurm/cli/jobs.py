@@ -73,6 +73,7 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
 
 def _row(job: dict[str, Any]) -> list[str]:
     from jupyter_slurm.handles.card import tally
+    from jupyter_slurm.handles.held import name_of
 
     state = str(job["state"]) + ("" if job["known"] else "?")
     submitted = _when(job["submit_time"]) if job.get("submit_time") else ""
@@ -80,7 +81,7 @@ def _row(job: dict[str, Any]) -> list[str]:
         job["id"] or job["key"],
         state,
         tally(job),
-        job.get("name"),
+        name_of(job),
         job.get("partition"),
         job.get("nodes"),
         submitted,

@@ -13,9 +13,9 @@ from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.handles import array, waiting
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.follow import Follower
-from jupyter_slurm.handles.held import time_left
+from jupyter_slurm.handles.held import is_released, time_left
 from jupyter_slurm.handles.job import Job
-from jupyter_slurm.handles.joblist import JobList
+from jupyter_slurm.handles.joblist import AllocationList, JobList
 from jupyter_slurm.handles.submitting import Submission, say_doubts
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
@@ -55,6 +55,16 @@ class Allocation(_Unrepeatable):
         return self._data.get("label")
 
     @property
+    def keep(self) -> bool:
+        """Whether it outlives the kernel that asked for it."""
+        return bool(self._data.get("keep"))
+
+    @property
+    def lease(self) -> float | None:
+        """Seconds without a step or a kernel after which it ends; None: it ends with its first step."""
+        return self._data.get("lease")
+
+    @property
     def gpus(self) -> int | None:
         """How many GPUs it has; None while it has not begun."""
         return self.data.get("gpus")
@@ -67,7 +77,8 @@ class Allocation(_Unrepeatable):
     @property
     def is_open(self) -> bool:
         """Whether steps can be started in it; those that come before it has begun wait."""
-        return not self.is_finished and self.state not in ENDING_STATES  # what is completing is over
+        # What is completing is over, and what is given back is about to be.
+        return not self.is_finished and self.state not in ENDING_STATES and not is_released(self._data)
 
     @property
     def steps(self) -> JobList[Step]:
@@ -247,12 +258,12 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
     return (Step if process is None else RemoteCell)(cluster, data, from_start=True)
 
 
-def allocations() -> JobList[Allocation]:
+def allocations() -> AllocationList[Allocation]:
     """Return your allocations that are not over, whichever kernel asked for them, the latest first.
 
     Those that ``%srun`` asked for, for one step, are among them.
     """
-    return JobList(_open(current()))
+    return AllocationList(_open(current()))
 
 
 def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> Allocation | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jupyter_slurm.domain.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
-from jupyter_slurm.handles.held import held_facts, held_notes
+from jupyter_slurm.handles.held import held_facts, held_notes, is_released
 from jupyter_slurm.handles.ranks import fold
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import plain, printable, to_html
@@ -112,8 +112,8 @@ def facts(data: Mapping[str, Any]) -> list[str]:
     now, start, end, submitted = time.time(), data.get("start_time"), data.get("end_time"), data.get("submit_time")
     if is_finished(data):
         if start and end and has_run(data):
-            said.append(f"ran {duration(end - start)}")
-        said += _end(data)
+            said.append(_used(data, end - start))
+        said += [] if is_released(data) else _end(data)
     elif start and data.get("state") != "PENDING":
         said.append(f"running for {duration(now - start)}")
     elif submitted:
@@ -126,6 +126,14 @@ def facts(data: Mapping[str, Any]) -> list[str]:
     if data.get("tasks"):
         said.append("tasks: " + tally(data))
     return said
+
+
+def _used(data: Mapping[str, Any], seconds: float) -> str:
+    """Return how long something ran; of an allocation, how much of its time that is."""
+    if data.get("kind") != "allocation":
+        return f"ran {duration(seconds)}"
+    limit = data.get("time_limit")
+    return f"used {duration(seconds)}" + (f" of {duration(limit)}" if limit else "")
 
 
 def tally(data: Mapping[str, Any]) -> str:
@@ -143,7 +151,14 @@ def _end(data: Mapping[str, Any]) -> list[str]:
 
 def headline(data: Mapping[str, Any]) -> str:
     """Return a job in one line."""
-    return printable(f"{title(data)}: " + ", ".join([str(data.get("state")), *facts(data)])).replace("\n", "\\n")
+    return printable(f"{title(data)}: " + ", ".join([_state(data), *facts(data)])).replace("\n", "\\n")
+
+
+def _state(data: Mapping[str, Any]) -> str:
+    """Return the state, in Slurm's word; what was given back is CANCELLED for Slurm, which looks like a failure."""
+    if is_released(data):
+        return "given back" if is_finished(data) else "being given back"
+    return str(data.get("state"))
 
 
 def advice(data: Mapping[str, Any], *, printed: bool) -> str:
@@ -156,12 +171,12 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
     """Return what else there is to say: why it waits or failed, what to do next, warnings."""
     said = [f"Warning: {text}" for text in data.get("warnings") or []]
     reason, words = data.get("reason"), data.get("reason_text")
-    if reason and data.get("state") != "COMPLETED" and reason != "None":
+    if reason and data.get("state") != "COMPLETED" and reason != "None" and not is_released(data):
         # The words of what is over tell its end, the reason may be why it waited.
         said.append(str(words if is_finished(data) and words else f"{reason}: {words}" if words else reason))
     if data.get("state") in ("FAILED", "OUT_OF_MEMORY"):
         said.append(explain_ranks(data.get("ranks")))
-    if data.get("state") not in ("RUNNING", "COMPLETED"):
+    if data.get("state") not in ("RUNNING", "COMPLETED") and not is_released(data):
         said.append(advice(data, printed=printed))
     error, submitting = data.get("error") or {}, data.get("state") == "SUBMITTING"
     if submitting:
@@ -217,7 +232,7 @@ def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *
         '<div class="jupyter-slurm-job" style="line-height:1.4">',
         f"<div><b>{escape(title(data))}</b> ",
         f'<span style="color:var(--jp-{color},{_FALLBACK[color]});font-weight:bold">',
-        escape(str(data.get("state"))) + "</span>",
+        escape(_state(data)) + "</span>",
         f'<span style="color:var(--jp-ui-font-color2,GrayText)"> {escape(" · ".join(facts(data)))}</span></div>',
     ]
     parts += [
@@ -248,4 +263,6 @@ def _pre(stream: str, text: str) -> str:
 def _color(data: Mapping[str, Any]) -> str:
     if not is_finished(data):
         return _BUSY if data.get("state") != "PENDING" else _CALM
+    if is_released(data):
+        return _CALM
     return _GOOD if data.get("state") == "COMPLETED" else _BAD

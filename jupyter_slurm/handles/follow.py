@@ -75,6 +75,13 @@ class Follower:
                 self.started = True
                 background.spawn(self._run(), contextvars.copy_context())
 
+    def know(self, data: Mapping[str, Any]) -> None:
+        """Take in what the agent has just answered about the job."""
+        with self.lock:
+            if not self.ended.is_set():
+                self.data = dict(data)
+        self._tell()
+
     def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False) -> None:
         """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end.
 

@@ -6,9 +6,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["held_facts", "held_notes", "time_left"]
+__all__ = ["held_facts", "held_notes", "is_released", "name_of", "time_left"]
 
 _WARNING = 600.0  # seconds before the time limit, or a tenth of it where that is less
+
+
+def is_released(data: Mapping[str, Any]) -> bool:
+    """Tell whether an allocation was given back, or is about to be; False for one that ended otherwise before that."""
+    return bool(data.get("released")) and (not data.get("finished") or data.get("state") == "CANCELLED")
+
+
+def name_of(data: Mapping[str, Any]) -> str:
+    """Return the name of a job; of an allocation the one that ``as=`` gave it, if it did."""
+    if data.get("kind") == "allocation" and data.get("label"):
+        return f"{data['label']} (allocation)"
+    return str(data.get("name") or data.get("label") or "")
 
 
 def time_left(data: Mapping[str, Any]) -> float | None:
@@ -21,7 +33,7 @@ def time_left(data: Mapping[str, Any]) -> float | None:
 
 def held_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
     """Return what an allocation has, and for how long yet."""
-    if data.get("finished") or data.get("kind") != "allocation":
+    if data.get("finished") or data.get("kind") != "allocation" or is_released(data):
         return []
     said, left = [], time_left(data)
     if data.get("gpus"):
@@ -33,7 +45,9 @@ def held_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> lis
 
 def held_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
     """Return when it may start, that it ends soon, and what ends it without anybody."""
-    if data.get("finished"):
+    if is_released(data) and data.get("released") == "forgotten":
+        return ["Its kernel was killed, and nobody came back for it."]
+    if data.get("finished") or is_released(data):
         return []
     said, start, left = [], data.get("estimated_start"), time_left(data)
     if data.get("state") == "PENDING" and start and start > time.time():
@@ -44,5 +58,6 @@ def held_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> lis
     if left is not None and left <= min(_WARNING, data["time_limit"] / 10):
         said.append(f"Warning: it ends in {duration(left)}, with all that runs in it.")
     if data.get("lease"):
-        said.append(f"Used by %srun and %%srun. It ends after {duration(data['lease'])} without a step or a kernel.")
+        ends = "It ends " if data.get("keep") else "It ends with its kernel, and "
+        said.append(f"Used by %srun and %%srun. {ends}after {duration(data['lease'])} without a step or a kernel.")
     return said

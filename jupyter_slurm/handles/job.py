@@ -231,6 +231,8 @@ class Job(Recorded):
         body = {"signal": None if signal is None else str(signal).upper()}
         self._data = self._cluster.client.post(self._path("cancel"), json=body)
         self._asked = time.monotonic()
+        if self._follower is not None:
+            self._follower.know(self._data)
         return self
 
     def tail(self, lines: int = 10, stream: str = "stdout") -> str:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from jupyter_slurm.handles.card import tally
+from jupyter_slurm.handles.card import duration, tally
+from jupyter_slurm.handles.held import name_of, time_left
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.table import Table, escape
 from jupyter_slurm.handles.terminal import printable
 
-__all__ = ["JobList"]
+__all__ = ["AllocationList", "JobList"]
 
 
 _J = TypeVar("_J", bound=Job)
@@ -55,11 +56,35 @@ class JobList(list[_J]):
         return self.table().to_pandas()
 
 
+class AllocationList(JobList[_J]):
+    """Allocations, as a table of what they have, how long yet, and what ends them."""
+
+    def table(self) -> Table:
+        """Return what is known of each; a lease is the time without use after which it ends."""
+        columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "GPUS", "LEFT", "LEASE", "KEEP"]
+        return Table(columns, [_held_row(job._data) for job in self])
+
+
+def _held_row(data: Mapping[str, Any]) -> list[str]:
+    left, lease = time_left(data), data.get("lease")
+    return [
+        str(data.get("id") or "-"),
+        str(data.get("label") or ""),
+        str(data.get("state") or ""),
+        str(data.get("partition") or ""),
+        str(data.get("nodes") or ""),
+        str(data.get("gpus") or ""),
+        "" if left is None else duration(left),
+        duration(lease) if lease else "one step",
+        "keep" if data.get("keep") else "",
+    ]
+
+
 def _row(data: Mapping[str, Any]) -> list[str]:
     submitted = data.get("submit_time")
     return [
         str(data.get("id") or "-"),
-        str(data.get("name") or data.get("label") or ""),
+        name_of(data),
         str(data.get("state") or ""),
         str(data.get("partition") or ""),
         str(data.get("nodes") or ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import time
@@ -25,6 +26,7 @@ from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.services.parts import check_task, shared_folder, task_of
 from jupyter_slurm.services.passing import pass_through
 from jupyter_slurm.services.recorded import recorded
+from jupyter_slurm.services.releasing import Releases
 from jupyter_slurm.services.reporting import report_of
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
@@ -85,6 +87,7 @@ class Cluster:
         self.settler = Settler(self.tracker, self.client, self.watcher, settings.submit_timeout)
         self.shelf = Shelf(self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry))
         self.steps = Steps(self.client, self.tracker, self.shelf, settings.submit_timeout)
+        self.releases = Releases(self.tracker, self.cancel)
         self.signs = Signs(self.tracker, self.shelf, self.steps.learn)
         self._facts = FactsKeeper(self.client, where.user, clock)
         self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)
@@ -159,7 +162,9 @@ class Cluster:
         UsageError, SubmitRefused
             Nothing was submitted.
         """
-        return await self._intake.submit(asked)
+        told = await self._intake.submit(asked)
+        self.releases.asked_for(asked)
+        return told
 
     # -- jobs
 
@@ -181,9 +186,7 @@ class Cluster:
     async def job(self, reference: str) -> dict[str, Any]:
         """Return one job, or one task of an array (``12_3``)."""
         entry = await self.entry(reference)
-        if (
-            entry.is_finished and not entry.is_step
-        ):  # nobody looks at the queue for its sake any more, and it may have been requeued
+        if entry.is_finished and not entry.is_step:  # nobody looks at the queue for its sake; it may be requeued
             await self._glance()
         return job_dict(self.task_of(reference, entry))
 
@@ -289,9 +292,11 @@ class Cluster:
                 raise SubmissionUnknown(
                     f"{entry.key} has no id yet: no signal can be sent to it", hint="Wait a moment."
                 )
+            self.releases.note(entry, signal)
             self.settler.give_up(entry)
         elif not entry.is_finished:
             await self.settler.scancel(entry, target, signal)
+            self.releases.note(entry, signal)
             # In a loop over many jobs the next look at the queue tells.
             if entry.id is not None and not entry.is_finished and self.client.singles.is_ready():
                 await self.tracker.see(entry, await self.client.describe(entry.id))
@@ -341,15 +346,12 @@ class Cluster:
         positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
         with self.tracker.listening(entry) as changed:
             self.watcher.wake()
-            follow = output.follow(
-                self._transport,
-                self._tails,
-                lambda: self.task_of(reference, self.tracker.find(reference) or entry),
-                positions,
-                changed,
-                lambda: self._has_begun(entry),
-            )
-            async for event in follow:
+
+            def look() -> Entry:
+                return self.task_of(reference, self.tracker.find(reference) or entry)
+
+            begun = functools.partial(self._has_begun, entry)
+            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun):
                 yield event
 
     def _has_begun(self, entry: Entry) -> None:
@@ -388,5 +390,6 @@ class Cluster:
                 try:
                     await self.signs.read()
                     await self.steps.tend()
+                    await self.releases.tend()
                 except (SlurmError, OSError):
                     log.exception("the events folder of %s could not be worked off", self.id)

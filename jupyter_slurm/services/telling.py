@@ -17,6 +17,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     record, latest = entry.record or {}, entry.latest
     reason = latest.reason if latest and latest.reason != "None" else ""
     told = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
+    lease = record.get("lease") or {}
     words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
     return {
         "key": entry.key,
@@ -40,7 +41,9 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "allocation": entry.allocation,
         "process": process_of(entry),
         "gpus": (record.get("granted") or {}).get("gpus"),
-        "lease": None if (record.get("lease") or {}).get("once") else (record.get("lease") or {}).get("seconds"),
+        "lease": None if lease.get("once") else lease.get("seconds"),
+        "keep": bool(lease.get("keep")) if lease else None,
+        "released": record.get("released"),
         # Before the first look at the queue, and where that tells none: what was asked for.
         "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
         "restarts": entry.restarts,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -177,7 +178,7 @@ def test_too_large_a_body_is_refused(http: httpx.Client, core: Any) -> None:
     assert core.calls == []
 
 
-def test_a_submission_arrives_as_it_was_sent(http: httpx.Client, core: Any) -> None:
+def test_a_submission_arrives_as_it_was_sent(http: httpx.Client, core: Any, settings: Any) -> None:
     """Names and values that are no UTF-8 (PEP 383) included; what is not said has its default."""
     context = {"cwd": "/tmp/\udcff", "env": {"A": "\udc80b\n", "Ü": ""}, "umask": 18, "limits": {"n": "unlimited"}}
     body = {**SUBMISSION, "options": ["-p", "a b;$(x)\n"], "context": context}
@@ -187,6 +188,8 @@ def test_a_submission_arrives_as_it_was_sent(http: httpx.Client, core: Any) -> N
     _, _, arrived = core.calls[0]
     assert {name: arrived[name] for name in body} == body
     assert (arrived["args"], arrived["python"], arrived["label"], arrived["dry_run"]) == ([], None, None, False)
+    assert arrived["process"] == (os.getpid() if settings.agent_socket == "unix" else None)  # the system's word
+    assert http.post(JOBS, json={**body, "options": [], "context": {}, "process": 1}).status_code == 400
 
 
 def test_numbers_that_are_whole_are_whole(http: httpx.Client, core: Any) -> None:

@@ -22,7 +22,7 @@ def test_what_pends_says_when_it_could_start_and_what_runs_how_long_yet() -> Non
     assert "on dgx01" in running
     assert "2 GPUs" in running
     assert "58:5" in running
-    assert "ends after 30:00 without a step or a kernel" in running
+    assert "after 30:00 without a step or a kernel" in running
     assert "Warning" not in running
 
 
@@ -34,6 +34,27 @@ def test_its_end_is_told_before_it_comes_and_nothing_after() -> None:
     over = as_text(_held(state="TIMEOUT", finished=True, start_time=1.0, end_time=3601.0), [])
     assert " left" not in over
     assert "Used by" not in over
+
+
+def test_what_was_given_back_looks_like_no_failure() -> None:
+    given = _held(start_time=time.time() - 90, released="asked")
+    for shown in (as_text(given, []), as_html(given, [])):
+        assert "being given back" in shown
+        assert "RUNNING" not in shown
+        assert "Used by" not in shown
+    over = {"finished": True, "released": "asked", "start_time": 1000.0, "end_time": 1750.0, "signal": 15}
+    told = {"reason": "CANCELLED", "reason_text": "The job was cancelled.", "next_step": "Look why."}
+    text = as_text(_held(**over, **told, state="CANCELLED"), [])
+    assert text == "Allocation 12 (gpu): given back, on dgx01, used 12:30 of 1:00:00"
+    assert "error-color" not in as_html(_held(**over, **told, state="CANCELLED"), [])
+    late = as_text(_held(**over, **told, state="TIMEOUT"), [])
+    assert "TIMEOUT" in late
+    assert "Look why." in late
+    forgotten = as_text(_held(**{**over, "released": "forgotten"}, state="CANCELLED"), [])
+    assert forgotten.endswith("Its kernel was killed, and nobody came back for it.")
+    never = _held(**{**over, "start_time": 5.0, "end_time": 5.0, "signal": None}, state="CANCELLED", nodes=None)
+    assert as_text(never, []) == "Allocation 12 (gpu): given back"
+    assert "error-color" in as_html(_held(state="CANCELLED", finished=True, released=None), [])
 
 
 def test_a_step_is_called_one() -> None:

@@ -40,7 +40,7 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     wait_for(lambda: "2 GPUs" in kernel.text(held), "its GPUs")
     assert re.search(r"Allocation \d+ \(gpu\): RUNNING, on \w+, ", kernel.text(held))
     assert re.search(r"59:\d\d left", kernel.text(held))
-    assert "ends after 30:00 without a step or a kernel" in kernel.text(held)
+    assert "after 30:00 without a step or a kernel" in kernel.text(held)
     ran = kernel.ok("%srun wait as=step hostname")  # the latest of this kernel
     assert re.search(r"Allocation \d+ \(other\)", ran.stdout)
     stop = gate("stop")
@@ -52,8 +52,14 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     wait_for(lambda: "COMPLETED" in kernel.text(first.display), "its end")
     ran = kernel.run("%salloc -p arandu as=gpu")
     assert "is an allocation already" in ran.traceback
-    kernel.ok("%salloc release on=gpu")
-    wait_for(lambda: "CANCELLED" in kernel.text(held), "its end, drawn")
+    listed = kernel.ok("import jupyter_slurm\njupyter_slurm.allocations()").result["text/plain"]
+    assert re.search(r"\d+ +gpu +RUNNING +arandu +\w+ +2 +59:\d\d +30:00\n", listed + "\n"), listed
+    shown = kernel.ok("%salloc release on=gpu").display
+    assert "given back" in kernel.text(shown)
+    wait_for(
+        lambda: re.search(r"\(gpu\): given back, .* used \d:\d\d of 1:00:00$", kernel.text(held)), "its end, drawn"
+    )
+    assert kernel.value("(gpu.state, gpu.is_open)") == "('CANCELLED', False)"
     ran = kernel.run("%srun on=gpu true")
     assert "no such allocation" in ran.traceback, ran.stdout
 

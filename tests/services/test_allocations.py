@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.errors import JobError, OptionError, TransportError, UsageError
-from jupyter_slurm.services import steps
+from jupyter_slurm.services import releasing, steps
 from jupyter_slurm.services.signs import Signs
 
 pytestmark = pytest.mark.slurm
@@ -27,9 +28,12 @@ class Bench:
         self.desk = desk
         self.held: list[str] = []
 
-    async def allocate(self, *options: str, lease: float = 600.0, once: bool = False) -> dict[str, Any]:
+    async def allocate(
+        self, *options: str, lease: float = 600.0, once: bool = False, keep: bool = False, process: int | None = None
+    ) -> dict[str, Any]:
+        asked = {"seconds": lease, "once": once, "keep": keep}
         job = await self.desk.submit(
-            "", *options, kind="allocation", python=sys.executable, lease={"seconds": lease, "once": once}
+            "", *options, kind="allocation", python=sys.executable, lease=asked, process=process
         )
         self.held.append(job["key"])
         return dict(job)
@@ -175,6 +179,36 @@ async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: 
     assert (await following)["state"] == "CANCELLED"
     ended = await bench.desk.finished(step["key"])
     assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "Its allocation ended.")
+
+
+async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or_kept(
+    bench: Bench, marks: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releasing, "_GRACE", 1.0)
+    desk = bench.desk
+    with subprocess.Popen(["sleep", "1000"]) as kernel:
+        forgotten, used, kept, pending = [
+            await bench.allocate("-p", "arandu", "--time=10", *options, keep=keep, process=kernel.pid)
+            for keep, options in ((False, []), (False, []), (True, []), (False, ["--hold"]))
+        ]
+        mine = await bench.allocate("-p", "arandu", process=os.getpid())
+        step = await bench.start(used, text=f"#!/bin/sh\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\n")
+        for job in (forgotten, step, kept):
+            await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
+        assert {job["released"] for job in await desk.core.jobs(desk.id, active=True)} == {None}
+        kernel.kill()
+    async with desk.core.bus.subscribe():  # somebody looks: then it does, too
+        for job in (forgotten, pending):
+            over = await desk.until(job["key"], lambda job: job["finished"])
+            assert (over["state"], over["released"]) == ("CANCELLED", "forgotten")
+    record = json.loads(Path(desk.root, forgotten["key"], "job.json").read_text())
+    assert record["released"] == "forgotten"
+    marks("go").touch()
+    assert (await desk.finished(step["key"]))["state"] == "COMPLETED"
+    for job in (used, kept, mine):
+        assert (await desk.job(job["key"]))["state"] == "RUNNING"
+    asked = await desk.core.cancel(desk.id, used["key"])
+    assert asked["released"] == "asked"
 
 
 async def test_another_agent_finds_steps_again_and_those_that_went_on_without_it(
