@@ -46,7 +46,7 @@ _STATES: Final = {
     "DEADLINE": ("The job was ended at its deadline.", "Submit it with a later --deadline or a shorter --time."),
     "NODE_FAIL": (
         "A node of the job failed.",
-        "Submit the job again, without that node if it keeps failing: --exclude=NODE. A Python cell with `resume` goes "
+        "Submit the job again, without that node if it keeps failing: --exclude=NODE. A job with `resume` goes "
         "on by itself.",
     ),
     "OUT_OF_MEMORY": (
@@ -56,7 +56,7 @@ _STATES: Final = {
     "PREEMPTED": (
         "A job of higher priority took the nodes.",
         "Submit it again under a QOS that is not preempted, or with --requeue, so that Slurm does that by itself; a "
-        "Python cell with `resume` also goes on from where it was.",
+        "job with `resume` also goes on from where it was.",
     ),
     "REVOKED": ("Another cluster of the federation runs the job.", "Look for it there: squeue --federation."),
 }
@@ -101,7 +101,7 @@ def explain_end(record: JobRecord) -> tuple[str, str]:
         limit = f" of {format_time_limit(record.time_limit)}" if record.time_limit else ""
         return (
             f"The job reached its time limit{limit}.",
-            "Submit it with a longer --time; a Python cell with `resume` saves and goes on by itself.",
+            "Submit it with a longer --time; a job with `resume` saves and goes on by itself.",
         )
     if record.signal == _OUTPUT_FAILED and state.name == "FAILED":
         where = f" ({record.stdout})" if record.stdout else ""

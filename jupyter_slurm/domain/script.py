@@ -21,6 +21,7 @@ __all__ = [
     "header_lines",
     "header_options",
     "ignored_headers",
+    "interpreter_of",
     "job_script",
     "quote_argv",
 ]
@@ -130,6 +131,11 @@ def header_options(text: str) -> list[str]:
 def header_lines(text: str) -> list[str]:
     """Return the ``#SBATCH`` lines that count, to be taken over by another script."""
     return [f"#SBATCH{line}" for _, line in _header_lines(text)]
+
+
+def interpreter_of(text: str) -> list[str]:
+    """Return what the first line of a script names: a program, with one argument at most, as the kernel reads it."""
+    return text.split("\n", 1)[0][2:].strip().split(None, 1) or ["/bin/sh"]
 
 
 def ignored_headers(text: str) -> list[int]:

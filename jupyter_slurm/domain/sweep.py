@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jupyter_slurm.domain.ids import TaskRange
-from jupyter_slurm.domain.script import header_lines, quote_argv
+from jupyter_slurm.domain.script import header_lines, interpreter_of, quote_argv
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.sweep import INDEX, value_of
 
@@ -224,8 +224,7 @@ def task_script(text: str, *, script: str, variables: str | None = None, offset:
     offset : int
         What the index of a task is larger by than Slurm's.
     """
-    interpreter = text.split("\n", 1)[0][2:].strip().split(None, 1)  # as the kernel does: one argument at most
-    words = quote_argv([*(interpreter or ["/bin/sh"]), script])
+    words = quote_argv([*interpreter_of(text), script])
     lines = ["#!/bin/sh", *header_lines(text), f"{INDEX}=$((SLURM_ARRAY_TASK_ID + {offset}))", f"export {INDEX}"]
     if variables is not None:
         lines.append(f". {quote_argv([variables])} || exit")

@@ -97,7 +97,7 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
             hint="job.script and job.source have the text.",
         )
     is_python = record["kind"] == "python"
-    has_source = is_python or bool(record.get("sweep") or record.get("part"))
+    has_source = is_python or bool(record.get("sweep") or record.get("part") or record.get("resume"))
     raw, _ = cluster.client.get_bytes(path("source" if has_source else "script"))
     text = raw.decode("utf-8", "surrogateescape")
     return Submission(

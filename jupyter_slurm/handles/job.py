@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.errors import JobOutputMissing, SlurmError
+from jupyter_slurm.errors import JobOutputMissing, SlurmError, UsageError
 from jupyter_slurm.handles import view, waiting
 from jupyter_slurm.handles.again import Recorded
 from jupyter_slurm.handles.card import headline, is_finished, title
@@ -167,10 +167,11 @@ class Job(Recorded):
 
     @property
     def source(self) -> str | None:
-        """What was typed, where Slurm has another script: a Python cell, a sweep, an array in parts; else None."""
-        if self._data.get("kind") != "python" and not (self._data.get("sweep") or self._data.get("parts")):
+        """What was typed, where Slurm has another script: a cell, a sweep, an array in parts, `resume`; else None."""
+        try:
+            content, _ = self._cluster.client.get_bytes(self._path("source"))
+        except UsageError:
             return None
-        content, _ = self._cluster.client.get_bytes(self._path("source"))
         return CommandText(content.decode("utf-8", "surrogateescape"))
 
     @property

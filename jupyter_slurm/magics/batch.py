@@ -46,6 +46,7 @@ FILE_WORDS = {
     "afterany": True,
     "as": True,
     "env": True,
+    "resume": None,
     "show": False,
     "sweep": True,
     "wait": False,
@@ -53,7 +54,7 @@ FILE_WORDS = {
 }
 """Our words of ``%sbatch``, and whether each takes a value."""
 
-CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "resume": None, "launcher": True}
+CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "launcher": True}
 """Our words of ``%%sbatch``."""
 
 _RESTARTS = 20  # of `resume` without a number
@@ -86,11 +87,10 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         check(parsed)
     kind = classify(cell, as_python)
     header_options(cell)  # a quote left open is refused here, not by the node
-    if kind == "script" and "python" in parsed.words:
+    if kind == "script" and "python" in parsed.words and "resume" not in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
-    if kind == "script" and (both := [word for word in ("in", "out", "resume", "launcher") if word in parsed.words]):
-        hints = {"resume": "--requeue and --open-mode=append do it.", "launcher": "Say srun, or torchrun, in it."}
-        hint = hints.get(both[0], "Give it arguments: -- {x}")
+    if kind == "script" and (both := [word for word in ("in", "out", "launcher") if word in parsed.words]):
+        hint = "Say srun, or torchrun, in it." if both[0] == "launcher" else "Give it arguments: -- {x}"
         raise UsageError(f"{both[0]} is for Python cells; this one is a script.", hint=hint)
     _warn_of_ignored(cell, kind)
     if kind == "python" and "launcher" not in parsed.words:
@@ -101,12 +101,11 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         cell,
         options_of(parsed),
         parsed.args,
-        **(_pythons(parsed, cluster) if kind == "python" else {}),
+        **{**(_pythons(parsed, cluster) if kind == "python" else {}), **_resumed(parsed, cluster, kind)},
         env=parsed.words.get("env"),
         filename=cell_name(shell) if kind == "python" else None,
         values=parcel_of(parsed, namespace),
         sweep=_sweep(parsed, namespace),
-        resume=_restarts(parsed) if "resume" in parsed.words else None,
         launcher=launcher_of(parsed),
     )
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
@@ -119,6 +118,13 @@ def _sweep(parsed: MagicLine, namespace: Mapping[str, Any]) -> Sweep | None:
     from jupyter_slurm.handles.sweeping import sweep_of  # few cells have one
 
     return sweep_of(parsed.words, namespace)
+
+
+def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> dict[str, Any]:
+    """Return what ``resume`` asks for; for a script, with the Python that watches over it on the node."""
+    if "resume" not in parsed.words:
+        return {}
+    return {"resume": _restarts(parsed), **({"python": python_of(parsed, cluster)} if kind == "script" else {})}
 
 
 def _restarts(parsed: MagicLine) -> int:
@@ -140,7 +146,8 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
-    sweep, env = _sweep(parsed, namespace), parsed.words.get("env")
+    more: dict[str, Any] = {"sweep": _sweep(parsed, namespace), "env": parsed.words.get("env")}
+    more |= _resumed(parsed, cluster, "script")
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
@@ -148,7 +155,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
                 f"--wrap is the script already; {parsed.rest[0]!r} would be another one.", hint="Leave one out."
             )
         text = _WRAPPER.format(wrapped[-1])
-        submission = Submission("script", text, options_of(parsed), script_name="wrap", sweep=sweep, env=env)
+        submission = Submission("script", text, options_of(parsed), script_name="wrap", **more)
     elif not parsed.rest:
         raise UsageError("There is no script.", hint="%sbatch [options] job.sh [arguments]; for a cell: %%sbatch")
     else:
@@ -156,8 +163,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         text = _read(path)
         _warn_of_ignored(text, "script")
         name = os.path.basename(path)
-        options = options_of(parsed)
-        submission = Submission("script", text, options, parsed.rest[1:], script_name=name, sweep=sweep, env=env)
+        submission = Submission("script", text, options_of(parsed), parsed.rest[1:], script_name=name, **more)
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 

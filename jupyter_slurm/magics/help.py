@@ -22,8 +22,9 @@ Words (ours have no dashes, Slurm's have):
     show          show the exact command line and script, submit nothing
     in=x,f        send variables, functions and classes along with a Python cell
     out=y         bring variables back, with `wait` or job.wait(); job.result() and job.outputs give them, too
-    resume        begin a Python cell anew after preemption, time limit, node failure, at most 20 times (resume=50: 50);
-                  in it, interrupted() and checkpoint_dir() of the module jupyter_slurm_job
+    resume        begin a cell or a script anew after preemption, time limit, node failure, at most 20 times (resume=50:
+                  50); in it, interrupted() and checkpoint_dir() of the module jupyter_slurm_job; a script gets SIGUSR1
+                  where it has a trap for it, and has $JUPYTER_SLURM_CHECKPOINT_DIR, $JUPYTER_SLURM_INTERRUPTED
     launcher=srun run a Python cell once for each task (-N 2 --ntasks-per-node 4) with RANK, WORLD_SIZE, LOCAL_RANK,
                   MASTER_ADDR, MASTER_PORT … set; `[RANK] ` begins each line. launcher=torchrun: torchrun on each
                   node, a process for each of its tasks, or GPUs. launcher=mpi: srun with the cluster's support of MPI

@@ -1,10 +1,13 @@
-"""Run a Python cell so that it survives preemption and time limits: ``python -u resume.py JOBDIR [args]``.
+"""Run a cell or a script so that it survives preemption and time limits: ``python -u resume.py JOBDIR [args]``.
 
 It starts the cell (``cell.py``) as a child and listens for what announces the end of this run: the signal of
 ``--signal``, which Slurm sends to the batch script alone, and SIGTERM at a preemption with GraceTime, which Slurm sends
 to the steps of a job alone; so there is a step that does nothing but wait for it. The cell hears of it through a
 file (``job.py``). A cell that ends then, or that has not by a moment before the run does, is requeued from here:
 Slurm by itself requeues a job whose nodes were taken or failed, and none at its time limit.
+
+A script (``run`` of the record) hears of it by SIGUSR1, if it has a trap for that, and by the file that
+JUPYTER_SLURM_INTERRUPTED names; what it starts may import ``jupyter_slurm_job``, too.
 
 In ``resume`` (``resume.TASK`` for an array task) of the job directory: ``warned.N`` (of the N-th restart; says why),
 ``told.N`` (the cell was told), ``python`` (for the Pythons that the cell starts). Python 3.8+, standard library only.
@@ -137,6 +140,9 @@ class Run:
         self.begun = time.monotonic()
         self.deadline: float | None = None  # by the monotonic clock
         self.last_words = ""  # of srun
+        self.what = "script" if "run" in place.job else "cell"
+        self.warning = os.path.join(self.folder, f"warned.{restarts}")
+        self.child: Any = None
         self.events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         for folder in (self.folder, os.path.join(self.folder, "python")):
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -150,9 +156,33 @@ class Run:
         paths = [path for path in (os.environ.get("PYTHONPATH"), library) if path]
         env = {**os.environ, "JUPYTER_SLURM_RESUME_DIR": self.folder, "PYTHONPATH": os.pathsep.join(paths)}
         started = "launch.py" if self.place.job.get("launcher") else "cell.py"
-        argv = [sys.executable, "-u", cell_path()[: -len("cell.py")] + started, self.place.folder, *args]
-        child = subprocess.Popen(argv, env=env)
-        self._tell_end("cell", child)
+        argv = [sys.executable, "-u", cell_path()[: -len("cell.py")] + started, self.place.folder]
+        if self.what == "script":
+            argv = self.place.job["run"]
+            env["JUPYTER_SLURM_CHECKPOINT_DIR"] = os.path.join(self.place.folder, f"checkpoint{self.place.suffix}")
+            env["JUPYTER_SLURM_INTERRUPTED"] = self.warning
+            os.makedirs(env["JUPYTER_SLURM_CHECKPOINT_DIR"], mode=0o700, exist_ok=True)
+            self.place.tell("started")
+        try:
+            self.child = subprocess.Popen([*argv, *args], env=env)
+        except OSError as error:
+            say(f"{argv[0]} cannot be run: {error.strerror}")
+            self.events.put(("cell", 127))
+            return
+        self._tell_end("cell", self.child)
+
+    def knock(self) -> None:
+        """Send a script the signal for which it has a trap; one without would be ended by it."""
+        if self.what == "cell":
+            return
+        try:
+            with open(f"/proc/{self.child.pid}/status", encoding="ascii", errors="replace") as file:
+                caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
+            if caught >> (signal.SIGUSR1 - 1) & 1:
+                self.place.write(os.path.join(self.folder, f"told.{self.restarts}"), "")
+                self.child.send_signal(signal.SIGUSR1)
+        except (OSError, StopIteration, ValueError) as error:
+            say(f"the script could not be told: {error}")
 
     def start_listener(self) -> Any:
         """Start the step that hears of a preemption; ``cat`` ends with us, or by the signal."""
@@ -193,7 +223,7 @@ class Run:
             except queue.Empty:
                 self.deadline = None
                 if self.restarts < self.most:
-                    say("the cell goes on, and this run is at its end: it is requeued as it is")
+                    say(f"the {self.what} goes on, and this run is at its end: it is requeued as it is")
                     if self.requeue():
                         return None
                 continue
@@ -217,12 +247,12 @@ class Run:
         if left < float("inf"):
             end = time.monotonic() + max(left - _MARGIN, left / 2)
             self.deadline = end if self.deadline is None else min(end, self.deadline)
-        path = os.path.join(self.folder, f"warned.{self.restarts}")
-        if not os.path.exists(path):
+        if not os.path.exists(self.warning):
             why = "preempted" if state and state.preempted else "time limit" if whom == "signal" else "signal"
             say(f"this run is to end: {_WORDS[why]}" + (f"; {left:.0f} s are left" if self.deadline else ""))
             with contextlib.suppress(OSError):
-                self.place.write(path, why)
+                self.place.write(self.warning, why)
+            self.knock()
         return True
 
     def ended(self, code: int) -> int | None:
@@ -236,9 +266,9 @@ class Run:
         if not was_told or code:
             return code
         if self.restarts >= self.most:
-            say(f"the cell was interrupted, and has been restarted {self.most} times already: resume=N allows more")
+            say(f"the {self.what} was interrupted, and was restarted {self.most} times already: resume=N allows more")
             return 1
-        say("the cell has ended for the time being; the job is requeued")
+        say(f"the {self.what} has ended for the time being; the job is requeued")
         return None if self.requeue() else 1
 
     def requeue(self) -> bool:
@@ -291,7 +321,7 @@ def main() -> int:
         return 1
     for number in _SIGNALS:
         signal.signal(number, lambda got, _: run.events.put(("signal", got)))
-    step = run.start_listener()
+    step = run.start_listener() if place.job.get("preemptible", True) else None
     run.start_cell(sys.argv[2:])
     code = run.follow()
     if code is not None:

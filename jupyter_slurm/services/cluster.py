@@ -313,8 +313,9 @@ class Cluster:
         """Return what was typed, where that is another thing than the batch script."""
         entry = await self.entry(reference)
         cell, folder = (entry.record or {}).get("cell"), shared_folder(entry)
-        if cell is None and folder is not None and (entry.part or (entry.record or {}).get("sweep")):
-            return await self._transport.read(folder.file(sweeping.SCRIPT))
+        if cell is None and folder is not None:
+            with contextlib.suppress(FileNotFoundError):
+                return await self._transport.read(folder.file(sweeping.SCRIPT))
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return str(cell["source"]).encode("utf-8", "surrogateescape")

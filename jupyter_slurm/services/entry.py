@@ -146,7 +146,7 @@ class Entry:
     @property
     def gives_signs(self) -> bool:
         """Whether a runner of ours tells its start and its end."""
-        return self.is_step or self.kind in ("python", "allocation")
+        return self.is_step or self.kind in ("python", "allocation") or "run" in (self.record or {})
 
     @property
     def script_path(self) -> str | None:

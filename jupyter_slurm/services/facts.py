@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 
 from jupyter_slurm.domain import associations
 from jupyter_slurm.domain.cluster import (
-    config_argv,
     nodes_argv,
-    parse_config,
     parse_nodes,
     parse_partitions,
     partitions_argv,
@@ -149,7 +147,7 @@ class FactsKeeper:
         partitions = parse_partitions(await ask(partitions_argv()))
         nodes = parse_nodes(await ask(nodes_argv(mark)), mark)
         reservations = associations.parse_reservations(await ask(associations.reservations_argv()))
-        config = parse_config(await ask(config_argv()))
+        config = await self._client.configuration()
         is_grouped = any(one.fields.get("AllowGroups", _ALL) != _ALL for one in partitions)
         groups = await self._groups() if is_grouped else frozenset[str]()
         return Facts(taken, tuple(partitions), tuple(nodes), tuple(reservations), config, groups=groups)

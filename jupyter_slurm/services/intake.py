@@ -113,10 +113,13 @@ class Intake:
             prepared = await self._environments.prepare(asked, context)
             context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
         now = self._tracker.clock()
+        preempting = (await self._client.known_configuration()).get("PreemptMode") if asked.get("resume") else None
 
         def make(part: Part | None) -> Plan:
             plan = submission.make_plan(self._folder, runner, table, asked, context, now, version, prepared, part)
             plan.record["user"] = self._where.user
+            if preempting == "OFF":
+                plan.record["preemptible"] = False
             return plan
 
         plan = make(None)

@@ -14,6 +14,7 @@
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended, which rank failed first
     ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/values.py)
     ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/sweep.py); sweep.sh, sweep.script for scripts
+                                         (also of ``resume``; sweep.task is what that runs then for a task)
                                          (of an array in parts, services/parts.py: these and in.values of the first)
     ROOT/CLUSTER/KEY/tasks.json          how the tasks of an array ended (services/tasks.py)
     ROOT/CLUSTER/KEY/display*.jsonl      of the runner: what a Python cell shows beside text

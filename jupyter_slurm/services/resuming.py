@@ -1,4 +1,4 @@
-"""What a Python cell with ``resume`` is submitted with, so that it begins anew after preemption and time limit."""
+"""What a job with ``resume`` is submitted with, so that it begins anew after preemption and time limit."""
 
 from __future__ import annotations
 

@@ -153,7 +153,10 @@ def make_plan(
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
     chosen = _chosen(table, options, header, context.env or {})
-    sweep = sweeping.plan(asked, folder.job(asked["key"]), chosen, part)
+    watcher = []
+    if asked["kind"] == "script" and asked.get("resume"):
+        watcher = [asked.get("python") or "python3", "-u", launching.runner(runner, asked), job.path]
+    sweep = sweeping.plan(asked, folder.job(asked["key"]), chosen, part, watcher)
     script = sweep.script or script
     of_part = part.options(chosen) if part else []
     defaults, outputs = _outputs(job, chosen)
@@ -201,9 +204,9 @@ def make_plan(
             "filename": asked.get("filename") or "<cell>",
             "python": interpreter,
         }
-        record |= {name: asked[name] for name in ("launcher", "resume") if asked.get(name)}
         if asked.get("values"):
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
+    record |= {name: asked[name] for name in ("launcher", "resume") if asked.get(name) and (python or watcher)}
     record |= sweep.record
     wrapper: tuple[str, ...] = ()
     if prepared:

@@ -1,11 +1,13 @@
-"""What a sweep, or an array in parts, adds to a submission: its tasks, the table, and for a script the way into it."""
+"""What a sweep, an array in parts or ``resume`` adds to a submission: tasks, table, for a script the way into it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jupyter_slurm.domain.script import interpreter_of, job_script
 from jupyter_slurm.domain.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.sweep import FILE, value_of
@@ -15,9 +17,10 @@ from jupyter_slurm.services.parts import Part
 __all__ = ["SCRIPT", "Addition", "plan"]
 
 SCRIPT = "sweep.script"
-"""The person's own script, in the job directory: the one that Slurm has sets the variables of its task first."""
+"""The person's own script, in the job directory, where Slurm has one that does something else first."""
 
 _VARIABLES = "sweep.sh"
+_TASK = "sweep.task"
 
 
 @dataclass
@@ -30,7 +33,13 @@ class Addition:
     script: str | None = None
 
 
-def plan(asked: Mapping[str, Any], job: JobFolder, chosen: dict[str, str | None], part: Part | None = None) -> Addition:
+def plan(
+    asked: Mapping[str, Any],
+    job: JobFolder,
+    chosen: dict[str, str | None],
+    part: Part | None = None,
+    watcher: Sequence[str] = (),
+) -> Addition:
     """Return what is added to a submission.
 
     Parameters
@@ -43,6 +52,8 @@ def plan(asked: Mapping[str, Any], job: JobFolder, chosen: dict[str, str | None]
         The options in force, by their long names; they get the tasks, if it is a sweep.
     part : Part, optional
         Which part of an array it is.
+    watcher : sequence of str
+        Of a script with ``resume``: what runs it; the last word is the job directory.
 
     Raises
     ------
@@ -53,18 +64,36 @@ def plan(asked: Mapping[str, Any], job: JobFolder, chosen: dict[str, str | None]
     sweep = _read(asked["sweep"]) if asked.get("sweep") else None
     if sweep is not None:
         _add_table(added, sweep, chosen)
-    if asked["kind"] == "script" and (sweep is not None or part is not None):
-        script, variables = job.file(SCRIPT), job.file(_VARIABLES) if sweep is not None else None
-        added.files[SCRIPT] = asked["text"].encode("utf-8", "surrogateescape")
-        if sweep is not None:
-            added.files[_VARIABLES] = sweep.as_shell().encode("utf-8", "surrogateescape")
-        offset = part.offset if part else 0
-        added.script = task_script(asked["text"], script=script, variables=variables, offset=offset)
+    own: dict[str, bytes] = {}
+    if asked["kind"] == "script" and (sweep is not None or part is not None or watcher):
+        own = _add_script(added, asked["text"], job, sweep, part, watcher)
     if part is not None:
         added.record["part"] = part.as_record()
         if part.key != part.of:
             added.files = {}  # they are in the folder of the first
+    added.files |= own
     return added
+
+
+def _add_script(
+    added: Addition, text: str, job: JobFolder, sweep: Sweep | None, part: Part | None, watcher: Sequence[str]
+) -> dict[str, bytes]:
+    """Put the person's script beside the one that Slurm has; return files that each part of an array has itself."""
+    script, variables, task = job.file(SCRIPT), job.file(_VARIABLES) if sweep is not None else None, None
+    added.files[SCRIPT] = text.encode("utf-8", "surrogateescape")
+    if sweep is not None:
+        added.files[_VARIABLES] = sweep.as_shell().encode("utf-8", "surrogateescape")
+    if sweep is not None or part is not None:
+        task = task_script(text, script=script, variables=variables, offset=part.offset if part else 0)
+    if not watcher:
+        added.script = task
+        return {}
+    added.script = job_script(watcher, header=text)
+    if task is None:
+        added.record["run"] = [*interpreter_of(text), script]
+        return {}
+    added.record["run"] = ["/bin/sh", posixpath.join(watcher[-1], _TASK)]
+    return {_TASK: task.encode("utf-8", "surrogateescape")}
 
 
 def _add_table(added: Addition, sweep: Sweep, chosen: dict[str, str | None]) -> None:

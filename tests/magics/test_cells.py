@@ -412,7 +412,7 @@ def test_who_reads_a_long_log_is_told_how_far_it_has_come(kernel: Any) -> None:
     assert not kernel.ok("text = long.tail(1)").stderr
 
 
-def test_resume_is_for_python_cells_and_says_how_often(kernel: Any) -> None:
+def test_resume_is_for_cells_and_scripts_and_says_how_often(kernel: Any) -> None:
     shown = kernel.ok("%%sbatch show resume\n1").result["text/plain"]
     assert "--requeue" in shown
     assert "--signal=B:USR1@120" in shown
@@ -420,7 +420,10 @@ def test_resume_is_for_python_cells_and_says_how_often(kernel: Any) -> None:
     kernel.ok("%%sbatch show resume=1000\n1")
     for number in ("0", "1001", "-1", "1.5", "often"):
         assert "that is no number of restarts" in kernel.run(f"%%sbatch show resume={number}\n1").traceback
-    assert "resume is for Python cells" in kernel.run("%%sbatch show resume\n#!/bin/sh\ntrue").traceback
+    for script in ("%%sbatch show resume python=/usr/bin/python3\n#!/bin/sh\ntrue", "%sbatch show resume --wrap true"):
+        shown = kernel.ok(script).result["text/plain"]
+        assert "resume.py" in shown
+        assert "--requeue" in shown
 
 
 def test_a_report_of_a_cell(kernel: Any) -> None:

@@ -27,6 +27,11 @@ SCRIPT = """%%sbatch -n1 --array=3-10:2%1 as=script -J named -- argument
 echo "$task_index $SLURM_ARRAY_TASK_ID $1"
 [ "$task_index" != 7 ]
 """
+RESUMED = """%%sbatch -n1 sweep=n:a,b,c,d,e,f --array=3-5 resume as=resumed python={python} -- argument
+#!/bin/sh
+echo "$task_index $n $SLURM_ARRAY_TASK_ID $1"
+[ -d "$JUPYTER_SLURM_CHECKPOINT_DIR" ]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,8 @@ def done(kernel: Any) -> Any:
     kernel.ok("import jupyter_slurm\nten = 10")
     kernel.ok(CELL.format(words=PLAIN))
     kernel.ok(SCRIPT)
-    kernel.ok("fit.wait(check=False), script.wait(check=False)")
+    kernel.ok(RESUMED.format(python=sys.executable))
+    kernel.ok("fit.wait(check=False), script.wait(check=False), resumed.wait()")
     return kernel
 
 
@@ -82,6 +88,13 @@ def test_scripts_find_their_number_in_a_variable(done: Any) -> None:
     assert json.loads(begun) == sorted(json.loads(begun))
     argv = done.ok("print(*jupyter_slurm.job(script.numbers[1] + '_1').record['argv'])").stdout
     assert f"--array=1-3:2%1 --dependency=afterany:{done.value('script.numbers[0]')} " in argv
+
+
+def test_each_part_is_watched_over(done: Any) -> None:
+    assert done.value("[task.stdout for task in resumed]") == str(
+        ["3 d 3 argument\n", "4 e 0 argument\n", "5 f 1 argument\n"]
+    )
+    assert done.value("resumed.source.startswith('#!/bin/sh'), 'resume.py' in resumed.script") == "True True"
 
 
 def test_one_row_in_the_list_and_found_by_any_of_its_numbers(done: Any) -> None:

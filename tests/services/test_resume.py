@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -36,6 +37,19 @@ for epoch in range(int(saved.read_text()) if saved.exists() else 0, 6):
         break
 else:
     print("all done")
+"""
+
+
+SCRIPT = """#!/bin/bash
+{trap}
+cd "$JUPYTER_SLURM_CHECKPOINT_DIR" || exit
+for ((epoch = $(cat epoch || echo 0); epoch < 6; epoch++)); do
+    while [ $epoch = 3 ] && [ ! -e {go} ] && [ ! "$told" ]; do sleep 0.05; done
+    echo "epoch $epoch"
+    echo $((epoch + 1)) > new && mv new epoch
+    [ ! "$told" ] || {{ [ -e "$JUPYTER_SLURM_INTERRUPTED" ]; exit; }}
+done
+echo "all done" "$@"
 """
 
 
@@ -92,7 +106,7 @@ async def preempt(desk: Any, cluster: EmbeddedCluster, job: dict[str, Any], node
 
 async def preempted(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for: Any, node: str, asks: bool) -> str:
     """Run a loop that has to make room; return what was said beside it."""
-    options = ["-p", "low", "-w", node, "--exclusive", "-t", "10"]
+    options = ["-p", "low", "-w", node, "-c1", "--mem=200", "-t", "10"]
     job = await desk.submit(LOOP.format(go=str(go), asks=asks), *options, resume=5)
     await asyncio.to_thread(wait_for, begun(job), "the fourth epoch")
     cluster.run("sbatch", "-p", "high", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
@@ -103,6 +117,18 @@ async def preempted(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for: Any
     return await ended_well(desk, job)
 
 
+async def script_goes_on(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for: Any, *options: str, trap: str) -> str:
+    """Run a script whose node or time others take; return what was said beside it."""
+    text = SCRIPT.format(go=go, trap=trap)
+    job = await desk.submit(text, *options, resume=5, python=sys.executable)
+    waits = await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING", timeout=120)
+    assert not waits["finished"]
+    go.touch()
+    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
+    assert (await desk.core.source(desk.id, job["key"])).decode() == text
+    return await ended_well(desk, job)
+
+
 async def test_preempted_it_goes_on_whether_or_not_it_asks(preempting, open_desk, tmp_path, wait_for):
     async with open_desk(preempting, tmp_path) as desk:
         saves = preempted(desk, preempting, tmp_path / "go1", wait_for, "c4aiscw1", asks=True)
@@ -110,9 +136,17 @@ async def test_preempted_it_goes_on_whether_or_not_it_asks(preempting, open_desk
             await saves
             return
         goes_on = preempted(desk, preempting, tmp_path / "go2", wait_for, "c4aiscw2", asks=False)
+        few = ["-p", "low", "-c1", "--mem=200", "-t", "10"]
+        trap = script_goes_on(desk, preempting, tmp_path / "go3", wait_for, *few, "-wc4aiscw1", trap="trap told=1 USR1")
+        deaf = script_goes_on(desk, preempting, tmp_path / "go4", wait_for, *few, "-wc4aiscw2", trap="")
         for said, words in zip(
-            await asyncio.gather(saves, goes_on),
-            ("ended for the time being", "goes on, and this run is at its end"),
+            await asyncio.gather(saves, goes_on, trap, deaf),
+            (
+                "the cell has ended for the time being",
+                "the cell goes on, and this run is at its end",
+                "the script has ended for the time being",
+                "the script goes on, and this run is at its end",
+            ),
             strict=True,
         ):
             assert "this run is to end: a job of higher priority takes the nodes; " in said
@@ -121,7 +155,7 @@ async def test_preempted_it_goes_on_whether_or_not_it_asks(preempting, open_desk
 
 
 async def at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
-    options = ["-t", "1", "--signal=B:USR1@59", "-p", "high", "-w", "c4aiscw2"]
+    options = ["-t", "1", "--signal=B:USR1@59", "-p", "high", "-w", "c4aiscw2", "-c1", "--mem=200"]
     job = await desk.submit(LOOP.format(go=str(folder / "go1"), asks=True), *options, resume=5)
     await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING", timeout=120)
     (folder / "go1").touch()
@@ -129,6 +163,12 @@ async def at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, w
     said = await ended_well(desk, job)
     assert "this run is to end: the time limit is near; " in said
     assert "ended for the time being" in said
+
+
+async def script_at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
+    options = ["-t", "1", "--signal=B:USR2@59", "-p", "high", "-w", "c4aiscw2", "-c1", "--mem=200"]
+    said = await script_goes_on(desk, cluster, folder / "go5", wait_for, *options, trap="trap told=1 USR1")
+    assert "this run is to end: the time limit is near; " in said
 
 
 async def on_a_node_that_fails(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
@@ -152,6 +192,7 @@ async def test_it_outlives_its_time_limit_and_its_node(preempting, open_desk, tm
         await asyncio.gather(
             at_its_time_limit(desk, preempting, tmp_path, wait_for),
             on_a_node_that_fails(desk, preempting, tmp_path, wait_for),
+            script_at_its_time_limit(desk, preempting, tmp_path, wait_for),
         )
 
 
@@ -163,6 +204,10 @@ async def test_what_fails_or_is_cancelled_stays_so(desk, tmp_path, wait_for):
     job = await desk.submit("import time\nprint('here')\ntime.sleep(1000)", resume=5)
     output = Path(job["folder"], "stdout")
     await asyncio.to_thread(wait_for, lambda: output.exists() and output.read_text(), "the cell to run")
+    # No job of this cluster makes room for another: no step of the job listens for that.
+    argv = ["squeue", "-h", "-s", "-j", job["id"], "-o", "%i"]
+    steps = subprocess.run(argv, env={**os.environ, **desk.env}, capture_output=True, text=True, check=True).stdout
+    assert {step.partition(".")[2] for step in steps.split()} == {"batch"}
     await desk.core.cancel(desk.id, job["key"], None)
     ended = await desk.finished(job["key"])
     assert (ended["state"], ended["restarts"]) == ("CANCELLED", 0)
