@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -147,6 +148,45 @@ async def test_what_is_let_go_is_found_again_and_ends_when_that_is_said(login_no
     assert masters(folder) == [master]
     again.close()
     await gone(folder)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folder, monkeypatch, ends):
+    way = await way_to(login_node.name, config_file=str(login_node.ssh_config))
+    target = Target(login_node.name, (), str(login_node.ssh_config))
+    link = OpenSshLink(target, way, Person(), folder)
+    master = link.new_connection()
+    log_in = Login.run
+
+    def run(login):
+        log_in(login)
+        (master.close if ends else master.leave)()  # from another thread, in this moment
+
+    monkeypatch.setattr(Login, "run", run)
+    await asyncio.to_thread(master.open)
+    assert not master.is_alive
+    open_ones = [one for one in os.listdir("/proc/self/fd") if _leads_to(one, folder)]
+    assert open_ones == []
+    if ends:
+        await gone(folder)
+    await asyncio.to_thread(end_kept, target, way, folder)
+    link.close()
+
+
+def _leads_to(number, folder):
+    """Whether a file of ours is a socket with its other end in a folder."""
+    try:
+        copy = os.dup(int(number))
+    except OSError:
+        return False
+    try:
+        end = socket.socket(fileno=copy)
+    except OSError:  # no socket
+        os.close(copy)
+        return False
+    with end, contextlib.suppress(OSError):  # no other end
+        return str(end.getpeername()).startswith(folder)
+    return False
 
 
 async def test_the_age_of_a_log_in_counts_over_restarts(login_node, folder, log_in):

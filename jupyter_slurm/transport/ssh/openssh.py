@@ -69,7 +69,8 @@ class Master:
     ) -> None:
         self._target, self._way, self._asker, self._max_age = target, tuple(way), asker, max_age
         self._own, self._heard = os.path.join(folder, _stem(target, way)), heard
-        self._path, self._process, self._is_closed = "", 0, False
+        self._path, self._process = "", 0
+        self._is_closed = self._is_given_up = False
         self._hops = Hops(target, way, folder, lambda to, hosts: Master(to, hosts, asker, folder, max_age))
         self._login: Login | None = None
         self._watch: Control | None = None
@@ -117,6 +118,13 @@ class Master:
         SlurmError
             It cannot be; LinkLost when it may be better in a moment.
         """
+        self._reach()
+        if self._is_given_up:  # while it could not be closed yet
+            self.close()
+        elif self._is_closed:
+            self.leave()
+
+    def _reach(self) -> None:
         theirs = self._way[-1].control_path
         if theirs and theirs.lower() != "none" and self._find(theirs):
             return
@@ -143,6 +151,7 @@ class Master:
 
     def close(self) -> None:
         """Give it up: one of ours ends, the person's is left alone."""
+        self._is_given_up = True
         if self._login is not None:
             self._login.close()
         self._hops.close(keep=False)
