@@ -7,7 +7,8 @@ frames, a line each and short enough that Slurm passes them on whole::
 
 STREAM is ``o`` or ``e`` (standard output and error), ``d`` (a message of ``display.py``) or ``x`` (how the rank ended,
 as JSON). KIND says what follows the content: ``n`` a line end, ``r`` a carriage return, ``-`` the rest of it, ``p``
-nothing for the time being. What is no frame was printed by whoever started the ranks.
+nothing for the time being, ``l`` a line end, and line ends in it are written as \x1d. What is no frame was printed by
+whoever started the ranks.
 
 Who has the pipe (``launch.py``) writes each piece with the label of its rank: ``[3] text\n``, ``[3] text\r``. What
 comes after a carriage return begins with ``\x1b[K``, which clears what another rank drew there. A line of more than
@@ -27,7 +28,8 @@ _LONGEST = 65536  # bytes of a line
 _DRAWN = 4096  # bytes of a line that is shown before it ends
 _CUT = re.compile(rb"\r?\n|\r(?!\Z)")  # whether a line end follows the last carriage return is still to be seen
 _MOVE = re.compile(rb"\x1b(?!\[[0-9;]*[mK])")  # drawn twice, it would move twice
-_FRAME = re.compile(rb"\x1e(\d{1,9})([oedx])([nrp-])(.*)", re.DOTALL)
+_FRAME = re.compile(rb"\x1e(\d{1,9})([oedx])([lnrp-])(.*)", re.DOTALL)
+_PACKED = b"\x1d"  # a line end among several
 
 
 class Sender:
@@ -55,7 +57,9 @@ class Sender:
     def feed(self, stream: bytes, data: bytes) -> None:
         """Send what was printed, as far as its end is known."""
         data, at = self._open[stream] + data, 0
-        for cut in _CUT.finditer(data):
+        if stream != b"d" and not (b"\r" in data or _PACKED in data):
+            at = self._pack(stream, data)
+        for cut in _CUT.finditer(data, at):
             self._frame(stream, b"n" if cut[0].endswith(b"\n") else b"r", data[at : cut.start()])
             at = cut.end()
         rest = data[at:]
@@ -66,6 +70,20 @@ class Sender:
         if stream in self._has_more:
             self._has_more[stream] = bool(rest)
         self.flush()
+
+    def _pack(self, stream: bytes, data: bytes) -> int:
+        """Send whole lines, many at once; return where the rest begins."""
+        at = 0
+        while True:
+            end = data.rfind(b"\n", at, at + _CONTENT + 1)
+            if end >= 0:
+                self._frame(stream, b"l", data[at:end].replace(b"\n", _PACKED))
+                at = end + 1
+            elif len(data) - at > _CONTENT:
+                self._frame(stream, b"-", data[at : at + _CONTENT])
+                at += _CONTENT
+            else:
+                return at
 
     def show(self) -> None:
         """Send what has no end, to be shown as it is now."""
@@ -165,7 +183,10 @@ class Gatherer:
             return
         rank, stream, kind = int(frame[1]), frame[2], frame[3]
         place = rank, stream
-        content = self._lines.pop(place, b"") + frame[4]
+        begun, content = self._lines.pop(place, b""), frame[4]
+        if kind == b"l":
+            content, kind = content.replace(_PACKED, b"\n[%d] " % rank), b"n"
+        content = begun + content
         if stream in (b"d", b"x"):
             if kind == b"-":
                 self._lines[place] = content
@@ -177,7 +198,9 @@ class Gatherer:
             return
         drawn = self._drawn.pop(place, b"")
         if kind == b"n":
-            self._put(stream, b"[%d] %s\n" % (rank, content or drawn))
+            if not content or content.startswith(b"\n"):  # the line end of what was drawn
+                content = drawn + content
+            self._put(stream, b"[%d] %s\n" % (rank, content))
         elif content:
             self._drawn[place] = content
             if content != drawn:

@@ -20,7 +20,8 @@ from typing import Any
 _UNFINISHED = 0.2  # seconds after which a line without an end is shown
 _LAST_WORDS = 1.0  # seconds in which ranks that fail together can say so, before the first one's end ends the others
 _PIECE = 65536
-_PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # Slurm sends them to the child as well
+_PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+_DECIDES = 10.0  # seconds in which a job with resume finds out whether it is preempted: then the cell is not ended yet
 
 
 def load_cell() -> Any:
@@ -105,20 +106,35 @@ def check_mpi(ranks: int) -> None:
 class Pump:
     """Sends what the child prints, until it is over."""
 
-    def __init__(self, sender: Any, pipes: dict[int, bytes], child: int) -> None:
+    def __init__(self, sender: Any, pipes: dict[int, bytes], child: int, warning: str | None) -> None:
         self._sender, self._pipes, self._child = sender, pipes, child
+        self._warning = warning  # a file that is there when this run is only interrupted
+        self._ends_at = 0.0
         self._wake, wake = os.pipe()
         for end in (self._wake, wake, *pipes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in _PASSED_ON:
-            signal.signal(number, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._end)
+        for number in _PASSED_ON:  # Slurm and torchrun send them to the task alone, and that is us
+            signal.signal(number, self._pass_on)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def _end(self, *_: Any) -> None:
+    def _pass_on(self, number: int, _: Any) -> None:
+        if number == signal.SIGTERM and self._warning:
+            self._ends_at = self._ends_at or time.monotonic() + _DECIDES
+        else:
+            self._send(number)
+
+    def _send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._child, signal.SIGTERM)  # torchrun ends its own child only, and that is us
+            os.kill(self._child, number)
+
+    def _decide(self) -> None:
+        """End the cell of a job with resume that is to be over for good."""
+        if self._ends_at and self._warning and os.path.exists(self._warning):
+            self._ends_at = 0.0
+        elif self._ends_at and time.monotonic() > self._ends_at:
+            self._send(signal.SIGTERM)
+            self._ends_at = 0.0
 
     def run(self) -> tuple[int, Any]:
         """Return the exit code that a shell would see, and what the child has used (resource(3))."""
@@ -127,6 +143,7 @@ class Pump:
             if pid:
                 break
             ready, _, _ = select.select([self._wake, *self._pipes], [], [], self._patience())
+            self._decide()
             if not ready:
                 self._sender.show()
             for end, stream in list(self._pipes.items()):  # what was printed goes before what was shown
@@ -140,7 +157,7 @@ class Pump:
         return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), used
 
     def _patience(self) -> float | None:
-        return _UNFINISHED if self._sender.is_waiting else None
+        return _UNFINISHED if self._sender.is_waiting or self._ends_at else None
 
     def _read(self, end: int, stream: bytes) -> bool:
         try:
@@ -152,6 +169,12 @@ class Pump:
             return False
         self._sender.feed(stream, data)
         return True
+
+
+def warning_of(place: Any) -> str | None:
+    """Return the file by which a job with resume tells this run that it is interrupted (``resume.py``)."""
+    folder = os.environ.get("JUPYTER_SLURM_RESUME_DIR") if place.job.get("resume") else None
+    return os.path.join(folder, f"warned.{os.environ.get('SLURM_RESTART_COUNT') or 0}") if folder else None
 
 
 def write_all(data: bytes) -> None:
@@ -180,7 +203,8 @@ def main() -> int:
     for pair in ends.values():
         os.close(pair[1])
     sender = cell.beside("frames").Sender(rank, write_all)
-    code, used = Pump(sender, {pair[0]: stream for stream, pair in ends.items()}, child).run()
+    pipes = {pair[0]: stream for stream, pair in ends.items()}
+    code, used = Pump(sender, pipes, child, warning_of(place)).run()
     told = {"exit_code": code, "node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename}
     told["ranks"] = int(os.environ["WORLD_SIZE"])
     sender.end({**told, "cpu": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024})

@@ -27,6 +27,9 @@ said = st.sampled_from(
         b"\x1b[K",
         b"\xff\xfe",
         b"\0",
+        b"\x1d",
+        b"two\nlines\n",
+        b"y" * 950 + b"\n" + b"z" * 20 + b"\n",
         b"x" * 3000,
     ]
 )

@@ -15,12 +15,13 @@ pytestmark = pytest.mark.slurm
 WaitFor = Callable[..., Any]
 
 GRID = "-p devwork -N 2 --ntasks-per-node 2 --mem-per-cpu 100M"
+PLAIN = "python=/usr/bin/python3"  # it begins sooner, without IPython
 
 
 def test_each_task_is_a_rank_with_its_variables_values_and_label(kernel: Any) -> None:
     kernel.ok("rate = 0.5")
     ran = kernel.ok(
-        f"%%sbatch {GRID} launcher=srun wait in=rate out=total as=grid -- 'an argument'\n"
+        f"%%sbatch {GRID} launcher=srun wait in=rate out=total as=grid {PLAIN} -- 'an argument'\n"
         "import json, os, socket, sys\n"
         "names = ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT', 'SLURMD_NODENAME')\n"
         "print(json.dumps({name: os.environ[name] for name in names}), sys.argv[1])\n"
@@ -49,8 +50,8 @@ def test_each_task_is_a_rank_with_its_variables_values_and_label(kernel: Any) ->
 
 def test_a_rank_that_fails_ends_the_others_and_is_named(kernel: Any) -> None:
     ran = kernel.run(
-        f"%%sbatch {GRID} launcher=srun wait as=bad\n"
-        "import os, time\nrank = int(os.environ['RANK'])\nprint('begin', flush=True)\n"
+        f"%%sbatch {GRID} launcher=srun wait as=bad {PLAIN}\n"
+        "import os, time\nrank = int(os.environ['RANK'])\nprint('begin')\n"
         "if rank == 2:\n    raise ValueError('of rank 2')\n"
         "time.sleep(600)\n"
     )
@@ -61,6 +62,34 @@ def test_a_rank_that_fails_ends_the_others_and_is_named(kernel: Any) -> None:
     assert "STEP" not in ran.traceback  # what srun says of the others is no news
     assert kernel.value("bad.exit_code") == "1"
     assert sorted(kernel.value("bad.stdout").splitlines()) == [f"[{rank}] begin" for rank in range(4)]
+
+
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_a_signal_reaches_the_cell_and_its_last_words_are_heard(kernel: Any, wait_for: WaitFor) -> None:
+    kernel.ok(
+        f"%%sbatch -p devwork -n 2 --mem-per-cpu 100M launcher=srun as=stopped {PLAIN}\n"
+        "import os, time\nprint('begun ' * 3)\n"
+        "try:\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    print('last words', end='')\n    os._exit(9)\n"
+    )
+    wait_for(lambda: kernel.value("stopped.stdout").count("begun begun begun") >= 2, "both ranks")
+    kernel.ok("stopped.cancel('INT')")
+    assert kernel.run("stopped.wait()").error == "JobFailed"
+    assert kernel.value("(stopped.exit_code, stopped.data['ranks']['also'])") == "(9, 1)"
+    assert kernel.value("stopped.stdout").count("last words") >= 2
+
+
+@pytest.mark.here_only("nothing is submitted")
+def test_words_that_mean_nothing_are_refused_and_several_tasks_are_hinted_at_once(kernel: Any) -> None:
+    hint = "This cell runs once, on the first node; launcher=srun runs it in each task"
+    assert hint not in kernel.ok("%%sbatch -n 1 show\n1").stderr
+    assert hint not in kernel.ok("%%sbatch -n 2 show\n#!/bin/sh\n").stderr
+    assert hint not in kernel.ok("%%sbatch -n 2 launcher=mpi show\n1").stderr
+    assert hint in kernel.ok("%%sbatch show\n#SBATCH -N 2\n1").stderr
+    assert hint not in kernel.ok("%%sbatch -n 4 show\n1").stderr
+    assert "Did you mean launcher=srun?" in kernel.run("%%sbatch -n 2 launcher=srum\n1").traceback
+    refused = kernel.run("%%sbatch -n 2 launcher=srun\n#!/bin/sh\n").traceback
+    assert "launcher is for Python cells; this one is a script." in refused
+    assert "Say srun, or torchrun, in it." in refused
 
 
 @pytest.mark.here_only("what runs in the job is the same over SSH")
