@@ -206,7 +206,8 @@ def make_plan(
         }
         if asked.get("values"):
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
-    record |= {name: asked[name] for name in ("launcher", "resume") if asked.get(name) and (python or watcher)}
+    names = ("launcher", "resume") if python else ("resume",) if watcher else ()
+    record |= {name: asked[name] for name in names if asked.get(name)}
     record |= sweep.record
     wrapper: tuple[str, ...] = ()
     if prepared:
