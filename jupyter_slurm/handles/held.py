@@ -58,6 +58,6 @@ def held_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> lis
     if left is not None and left <= min(_WARNING, data["time_limit"] / 10):
         said.append(f"Warning: it ends in {duration(left)}, with all that runs in it.")
     if data.get("lease"):
-        ends = "It ends " if data.get("keep") else "It ends with its kernel, and "
-        said.append(f"Used by %srun and %%srun. {ends}after {duration(data['lease'])} without a step or a kernel.")
+        ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration(data["lease"])
+        said.append(f"Used by %srun, %%srun and %%remote. {ends}after {unused} without a step or a kernel.")
     return said

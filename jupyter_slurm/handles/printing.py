@@ -29,6 +29,7 @@ class _Text:
         self.waiting = bytearray()
         self.done = 0  # bytes
         self.shown = 0  # characters
+        self.is_full = False  # nothing more of it is put out, until it is cleared
         self._held = b""
         self._filter = IncrementalFilter()
 
@@ -41,10 +42,13 @@ class _Text:
         self._held, at = _half(data), 0
         data = data[: len(data) - len(self._held)]
         for found in _CLEAR.finditer(data):
-            yield self._filter.feed(data[at : found.start()])
+            yield self._text(data[at : found.start()])
             yield found[0] == _CLEARS[1]
             at = found.end()
-        yield self._filter.feed(data[at:])
+        yield self._text(data[at:])
+
+    def _text(self, data: bytes) -> str:
+        return "" if self.is_full else self._filter.feed(data)
 
 
 def _half(data: bytes) -> bytes:
@@ -133,18 +137,19 @@ class Printer:
                 self._write(stream, part)
             elif stream == STREAMS[0]:  # all are cleared at once; one of them says so
                 for text in self._texts.values():
-                    text.shown = 0
+                    text.shown, text.is_full = 0, False
                 self._publisher.clear_output(wait=part)
 
     def _write(self, stream: str, text: str) -> None:
         shown = self._texts[stream].shown
-        if not text or shown > self._limit:
+        if not text:
             return
         self._texts[stream].shown += len(text)
         target = sys.stderr if stream == "stderr" else sys.stdout
         target.write(text[: self._limit - shown])
         target.flush()
         if shown + len(text) > self._limit:
+            self._texts[stream].is_full = True
             path = self._follower.data.get(stream)
             sys.stderr.write(f"\n… the rest of {stream} is not shown here; all of it is in {path}\n")
 

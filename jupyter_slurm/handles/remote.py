@@ -149,9 +149,12 @@ def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
 
 
 def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
-    if reason := follower.data.get("reason_text"):
-        return f"its allocation: {reason}"
-    for step in cell.allocation.steps:
+    allocation = cell.allocation
+    if allocation.state != "RUNNING":
+        return (
+            f"its allocation ({allocation.state}): {follower.data.get('reason_text') or allocation.reason_text or ''}"
+        )
+    for step in allocation.steps:
         if step.key == cell.key:
             break
         if step._data.get("process") == cell._data["process"] and not step._data.get("finished"):
@@ -162,6 +165,8 @@ def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
 def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitInterrupted:
     """Interrupt a cell, and say whether that helped."""
     try:
+        if (told := cell.refresh()._data)["finished"]:
+            return WaitInterrupted(f"{cell.title} is over; the rest of its output is in {told['stdout']}.")
         cell.interrupt()
         deadline = time.monotonic() + _LISTENS_WITHIN
         while not follower.ended.is_set() and time.monotonic() < deadline:

@@ -90,7 +90,7 @@ class Step:
         with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
             lines = file.read().decode("utf-8", "replace").split("\n")
-        said = [line[:300] for line in lines if line.startswith(("srun: ", "slurmstepd: "))]
+        said = [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
         return "; ".join(said[-2:]) or ("exit()" if code == 0 else f"exit code {code}")
 
     def _open(self, name: str) -> Any:

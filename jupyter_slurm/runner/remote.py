@@ -28,6 +28,10 @@ class Leave(SystemExit):
     """``exit()`` in a cell: it ends the process, as it ends a kernel."""
 
 
+def _ignore(*_: Any) -> None:
+    """Do nothing about a signal. SIG_IGN would be inherited by what the next cells start."""
+
+
 def _leave(*_: Any) -> None:
     raise Leave(0)
 
@@ -54,7 +58,7 @@ class Process:
         self._running: str | None = None
         self._pid = os.getpid()
         self._stopped = ""  # what was to be interrupted
-        self._is_open = self._is_over = False  # whether an interrupt is for the cell; whether nothing more will come
+        self._is_over = False
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._news = asyncio.Event()  # of the loop that was just set, in old Pythons
@@ -74,7 +78,7 @@ class Process:
 
     def serve(self, requests: int) -> int:
         """Run what is asked for on a file descriptor, until the process is to end."""
-        signal.signal(signal.SIGINT, self._interrupted)
+        signal.signal(signal.SIGINT, _ignore)
         threading.Thread(target=self._listen, args=(requests,), daemon=True, name="requests").start()
         while True:
             self._finish(self._wait())
@@ -131,10 +135,6 @@ class Process:
         else:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    def _interrupted(self, *_: Any) -> None:
-        if self._is_open:
-            raise KeyboardInterrupt
-
     # -- one cell
 
     def _run(self, key: str) -> bool:
@@ -144,7 +144,8 @@ class Process:
             self._step.redirect(folder)
             code = self._run_in(self._cell.Place(folder), key)
         except KeyboardInterrupt:  # before the cell's first line, or after its last one
-            self._is_open, code = False, 130
+            code = 130
+            signal.signal(signal.SIGINT, _ignore)
         except Leave:
             if os.getpid() != self._pid:
                 os._exit(0)
@@ -168,8 +169,7 @@ class Process:
         self._step.tell_start(place)
         self._record.close()
         self._record = place.display()
-        signal.signal(signal.SIGINT, self._interrupted)  # a cell before may have had another one
-        self._is_open = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on an interrupt is for the cell
         try:
             if self._stopped == key:
                 raise KeyboardInterrupt
@@ -178,7 +178,7 @@ class Process:
                 if isinstance(error, Leave):
                     raise error
         finally:
-            self._is_open = False
+            signal.signal(signal.SIGINT, _ignore)
         return int(self._cell.exit_code(error))
 
     def _run_source(self, source: str, filename: str) -> BaseException | None:

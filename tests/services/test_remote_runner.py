@@ -146,6 +146,7 @@ def test_an_interrupt_is_for_the_cell_that_is_meant(process: Process) -> None:
     process.tell(f"{first} INT")
     assert process.end(first) == 130
     assert "KeyboardInterrupt" in process.text(first, "stderr")
+    assert "remote.py" not in process.text(first, "stderr")  # none of our own lines
     assert process.end(third) == 0
     process.tell(f"{first} INT")  # it is over, and nobody else is meant
     assert process.ran("kept") == "11\n"
