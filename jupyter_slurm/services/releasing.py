@@ -55,7 +55,8 @@ class Releases:
     async def tend(self) -> None:
         """Give back what belonged to a process that is gone, unless somebody else uses it."""
         now, active = self._tracker.clock(), self._tracker.active()
-        busy = {entry.allocation for entry in active if entry.is_step}
+        # A process without a cell does nothing for anybody.
+        busy = {entry.allocation for entry in active if entry.is_step and entry.kind != "process"}
         held = {entry.key: entry for entry in active if entry.key in self._processes}
         self._processes = {key: process for key, process in self._processes.items() if key in held}
         for key, process in list(self._processes.items()):

@@ -140,6 +140,28 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert "has no place here: a process is one task" in held.run("%%remote -n 4\n1").traceback
 
 
+@pytest.mark.here_only("the front end is the same either way")
+def test_progress_figures_and_what_is_cleared(held: Any) -> None:
+    ran = held.ok(
+        "%%remote on=gpu\nfrom IPython.display import clear_output\nimport sys\nfor n in range(3):\n"
+        "    clear_output(wait=True)\n    print(n)\nprint('\\x1b[31mred\\x1b[0m', file=sys.stderr)\n"
+        "import matplotlib.pyplot as plt\nprint('before')\nplt.plot([1, 2])\nplt.show()\nprint('after')"
+    )
+    shown = _shown(ran)
+    assert [part for part in shown if part[0] == "clear_output"][-1:] == [("clear_output", "")]
+    kinds = [kind for kind, _ in shown[-3:]]
+    assert (kinds, shown[-3][1], shown[-1][1]) == (
+        ["stdout", "display_data", "stdout"],
+        "2\nbefore\n",
+        "after\n",
+    )
+    assert "\x1b[31mred\x1b[0m" in ran.stderr
+    assert any("image/png" in message["content"].get("data", {}) for message in ran.messages)
+    ran = held.ok("%%remote on=gpu\nfor n in range(40_000): print('0123456789')")
+    assert len(ran.stdout) == 262_144
+    assert "the rest of stdout is not shown here; all of it is in /" in ran.stderr
+
+
 @pytest.mark.here_only("what a kernel finds again, its agent has")
 def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
     held: Any, gate: Callable[[str], Path], wait_for: WaitFor
@@ -166,25 +188,3 @@ def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
     assert (
         held.value("seen.process == kept.steps[0], jupyter_slurm.job(kept.steps[0].id) == kept.steps[0]") == "True True"
     )
-
-
-@pytest.mark.here_only("the front end is the same either way")
-def test_progress_figures_and_what_is_cleared(held: Any) -> None:
-    ran = held.ok(
-        "%%remote on=gpu\nfrom IPython.display import clear_output\nimport sys\nfor n in range(3):\n"
-        "    clear_output(wait=True)\n    print(n)\nprint('\\x1b[31mred\\x1b[0m', file=sys.stderr)\n"
-        "import matplotlib.pyplot as plt\nprint('before')\nplt.plot([1, 2])\nplt.show()\nprint('after')"
-    )
-    shown = _shown(ran)
-    assert [part for part in shown if part[0] == "clear_output"][-1:] == [("clear_output", "")]
-    kinds = [kind for kind, _ in shown[-3:]]
-    assert (kinds, shown[-3][1], shown[-1][1]) == (
-        ["stdout", "display_data", "stdout"],
-        "2\nbefore\n",
-        "after\n",
-    )
-    assert "\x1b[31mred\x1b[0m" in ran.stderr
-    assert any("image/png" in message["content"].get("data", {}) for message in ran.messages)
-    ran = held.ok("%%remote on=gpu\nfor n in range(40_000): print('0123456789')")
-    assert len(ran.stdout) == 262_144
-    assert "the rest of stdout is not shown here; all of it is in /" in ran.stderr
