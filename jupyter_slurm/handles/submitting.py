@@ -155,7 +155,9 @@ class Preview:
     source : str or None
         The Python cell that it runs; None where the script is all.
     warnings : list of str
-        What speaks against it.
+        What speaks against it here.
+    doubts : list of str
+        Why the cluster would refuse it, or never run it.
     """
 
     def __init__(self, data: Mapping[str, Any], source: str | None = None) -> None:
@@ -163,9 +165,10 @@ class Preview:
         self.script: str = data["script"]
         self.source = source
         self.warnings: list[str] = list(data.get("warnings") or [])
+        self.doubts: list[str] = list(data.get("doubts") or [])
 
     def __repr__(self) -> str:
-        warnings = [f"# Warning: {text}" for text in self.warnings]
+        warnings = [f"# Warning: {text}" for text in (*self.warnings, *self.doubts)]
         cell = [] if self.source is None else ["", "# The cell that it runs:", self.source.rstrip("\n")]
         return printable("\n".join([*warnings, shlex.join(self.argv), "", self.script.rstrip("\n"), *cell]))
 

@@ -130,11 +130,11 @@ class Intake:
         warnings += said_of(parts)
         doubts = self._facts.doubts(plan.chosen)
         if asked.get("dry_run"):
-            warnings = [*warnings, *filter(None, [doubts.refused])]
             told: dict[str, Any] = {
                 "argv": [*plan.wrapper, *plan.argv],
                 "script": printable(plan.script.decode("utf-8", "surrogateescape")),
                 "warnings": warnings,
+                "doubts": [doubts.refused] if doubts.refused else [],
             }
             if asked.get("test_only"):
                 longest = self._settings.submit_timeout

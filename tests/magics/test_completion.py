@@ -186,6 +186,9 @@ def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> Non
     refused = kernel.run("%%sbatch -p arndu\n#!/bin/sh\ntrue")
     assert (refused.error, refused.stderr) == ("SubmitRefused", "")
     assert refused.traceback.count("There is no partition arndu. Did you mean arandu?") == 1
+    python = kernel.run("%%sbatch -p arandu --gres gpu:a100:9 python=/usr/bin/python3\nprint()")  # asked about before
+    assert (python.error, python.stderr) == ("SubmitRefused", "")
+    assert python.traceback.count("at most 8 a100 GPUs") == 1
     assert "facts as of" not in kernel.ok("%%sbatch --hold -n 64\n#!/bin/sh\ntrue").stderr
     for line in ("%salloc -p arandu --gres gpu:a100:9", "%srun -p arandu --gres gpu:a100:9 hostname"):
         assert "at most 8 a100 GPUs" in kernel.run(line).traceback

@@ -142,7 +142,7 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
     assert "--time=1-0 is more than partition arandu allows (02:00:00). It would fit: -p devwork" in job["doubts"][0]
     assert (await desk.submit(header, "--hold", "-t", "60"))["doubts"] == []
     shown = await desk.submit(header, dry_run=True)
-    assert any("more than partition arandu" in text for text in shown["warnings"])
+    assert any("more than partition arandu" in text for text in shown["doubts"])
     job = await desk.submit(SCRIPT, "--hold", context={"env": {**desk.env, "SBATCH_TIMELIMIT": "40-0"}})
     assert "--time=40-0 is more than partition devwork" in job["doubts"][0]
     holder = await desk.submit(
