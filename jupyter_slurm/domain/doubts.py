@@ -54,7 +54,7 @@ def doubts_about(facts: Facts, chosen: Mapping[str, str | None]) -> list[Doubt]:
     found = list(unknown)
     found += _about_accounts(facts, request)
     found += _about_reservations(facts, request)
-    found += _about_nodes(facts, request)
+    found += _about_nodes(facts, request, [] if _is_moved(facts, request) else partitions)
     if partitions and not unknown:
         found += _about_access(facts, request, partitions)
         found += _about_time(facts, request, partitions)
@@ -128,7 +128,8 @@ def _about_reservations(facts: Facts, request: Request) -> Iterator[Doubt]:
             yield Doubt(f"There is no reservation {name}.{nearest(name, known)}", True)
 
 
-def _about_nodes(facts: Facts, request: Request) -> Iterator[Doubt]:
+def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
+    """Look for nodes that were asked for by name: whether they are there, and in a partition of the job."""
     known, text = facts.node_names, request.chosen.get("nodelist") or ""
     try:
         asked = expand_hosts(text, 1000) if known and "/" not in text else []  # a path is that of a file
@@ -136,22 +137,42 @@ def _about_nodes(facts: Facts, request: Request) -> Iterator[Doubt]:
         return
     if wrong := [name for name in asked if name not in known]:
         yield Doubt(f"There is no node {wrong[0]}.{nearest(wrong[0], known)}", True)
+        return
+    homes = {node.name: node.partitions for node in facts.nodes if node.name in asked} if asked else {}
+    outside = [[name for name, home in homes.items() if one.name not in home] for one in partitions]
+    if outside and all(outside):
+        name = outside[0][0]
+        where = f"partition {partitions[0].name}" if len(partitions) == 1 else some([one.name for one in partitions])
+        there = f" It is in: {some(homes[name])}." if homes[name] else ""
+        yield Doubt(f"Node {name} is not in {where}.{there}")
 
 
 def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
-    """Say why no partition takes the job; each of them must have a reason."""
+    """Say why no partition takes the job, or not all of them where all have to."""
     if _is_moved(facts, request):
         return
-    reasons = [_refused_by(facts, request, one) for one in partitions]
-    if all(reasons):
+    reasons = [reason for one in partitions if (reason := _refused_by(facts, request, one))]
+    if _is_out(facts, reasons, partitions):
         others = [one.name for one in facts.partitions if _would_take(facts, request, one)]
         instead = f" Partitions that take it: {some(others)}." if others else ""
         yield Doubt(" ".join(dict.fromkeys(reasons)) + instead)
 
 
+def _is_out(facts: Facts, against: Sequence[object], partitions: Sequence[Partition]) -> bool:
+    """Whether a job is refused that so many of its partitions do not take."""
+    needs_all = facts.config.get("EnforcePartLimits", "").upper() == "ALL"
+    return bool(against) and (needs_all or len(against) == len(partitions))
+
+
 def _would_take(facts: Facts, request: Request, partition: Partition) -> bool:
-    """Whether nothing is known against a job in a partition."""
-    seconds = request.time[1] if request.time else 0
+    """Whether a partition is open to the person, and nothing is known against the job there."""
+    seconds, fields = request.time[1] if request.time else 0, partition.fields
+    account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
+    if partition.is_hidden or fields.get("RootOnly") == "YES" or fields.get("AllowGroups", "ALL") != "ALL":
+        return False
+    for asked, allowed in ((account, partition.allow_accounts), (qos, partition.allow_qos)):
+        if allowed is not None and (asked is None or asked.lower() not in map(str.lower, allowed)):
+            return False
     is_short = partition.max_time is None or seconds <= partition.max_time
     return is_short and not _refused_by(facts, request, partition) and not size_doubts(facts, request, [partition])
 
@@ -193,14 +214,17 @@ def _not_allowed(partition: str, noun: str, asked: str | None, allowed: tuple[st
 
 
 def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
-    if request.time is None:
+    # Where partitions are held to at once, --time-min does not get round them.
+    is_strict = facts.config.get("EnforcePartLimits", "").upper() in ("ALL", "ANY", "YES")
+    asked_time = request.time if is_strict else request.least_time
+    if asked_time is None:
         return
-    written, seconds = request.time
+    written, seconds = asked_time
     qos = _possible_qos(facts, request, partitions)
     if qos is not None and not any("partitiontimelimit" in one.flags for one in qos):
-        limits = [one.max_time for one in partitions]
-        if all(limit is not None and seconds > limit for limit in limits):
-            yield Doubt(f"{written} is more than {_limits(partitions)}.{_longer(facts, request, partitions)}")
+        short = [one for one in partitions if one.max_time is not None and seconds > one.max_time]
+        if _is_out(facts, short, partitions):
+            yield Doubt(f"{written} is more than {_limits(short)}.{_longer(facts, request, partitions)}")
     asked = request.chosen.get("qos")
     mine = next((one for one in facts.qos or () if asked and one.name.lower() == asked.lower()), None)
     has_other = any(one.fields.get("QoS", "N/A") not in _NONE for one in partitions)

@@ -117,7 +117,7 @@ class Facts:
         return self._told[kind]
 
     def _named_partition(self) -> Iterator[Named]:
-        for one in self.partitions:
+        for one in (one for one in self.partitions if not one.is_hidden):
             said = ["default" if one.is_default else "", "" if one.state == "UP" else one.state]
             said += [_many(one.node_count, "node"), *_gpus(self.shapes_in[one.name])]
             said.append("no time limit" if one.max_time is None else f"at most {format_time_limit(one.max_time)}")

@@ -47,16 +47,21 @@ class Request:
 
     @cached_property
     def time(self) -> tuple[str, float] | None:
-        """The time that it needs at least: as it was written, and in seconds."""
-        text = self.chosen.get("time-min") or self.chosen.get("time")
+        """The time limit: as it was written, and in seconds."""
+        return self._time("time")
+
+    @cached_property
+    def least_time(self) -> tuple[str, float] | None:
+        """The time limit that would do."""
+        return self._time("time-min" if self.chosen.get("time-min") else "time")
+
+    def _time(self, option: str) -> tuple[str, float] | None:
+        text = self.chosen.get(option)
         try:
             seconds = parse_time_limit(text) if text else 0
         except UsageError:
             return None
-        if not text:
-            return None
-        option = "--time-min" if self.chosen.get("time-min") else "--time"
-        return f"{option}={text}", seconds or float("inf")  # zero is no limit, too
+        return (f"--{option}={text}", seconds or float("inf")) if text else None  # zero is no limit, too
 
     @cached_property
     def nodes(self) -> tuple[int, int | None] | None:
