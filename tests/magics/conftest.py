@@ -131,6 +131,13 @@ class Kernel:
         assert ran.status == "ok", ran.traceback
         return ran
 
+    def complete(self, code: str) -> tuple[list[str], list[str]]:
+        """Return what Tab offers at the end of the code's first line, and what it says of each."""
+        at = len(code.partition("\n")[0])
+        reply = self.client.complete(code, at, reply=True, timeout=60)["content"]
+        said = reply["metadata"].get("_jupyter_types_experimental") or []
+        return list(reply["matches"]), [one["type"] for one in said]
+
     def value(self, expression: str) -> str:
         """Return what an expression prints."""
         return self.ok(f"print({expression})").stdout.removesuffix("\n")

@@ -17,22 +17,9 @@ pytestmark = pytest.mark.slurm
 
 
 @pytest.fixture(scope="module")
-def ask(kernel: Any) -> Callable[[str], tuple[list[str], list[str]]]:
-    """``ask(code)``: what the kernel offers at the end of the code's first line, and what it says of each."""
-
-    def complete(code: str) -> tuple[list[str], list[str]]:
-        at = len(code.partition("\n")[0])
-        reply = kernel.client.complete(code, at, reply=True, timeout=60)["content"]
-        said = reply["metadata"].get("_jupyter_types_experimental") or []
-        return list(reply["matches"]), [one["type"] for one in said]
-
-    return complete
-
-
-@pytest.fixture(scope="module")
-def offered(ask: Callable[[str], tuple[list[str], list[str]]]) -> Callable[[str], list[str]]:
+def offered(kernel: Any) -> Callable[[str], list[str]]:
     """``offered(code)``: what the kernel offers at the end of the code's first line."""
-    return lambda code: ask(code)[0]
+    return lambda code: list(kernel.complete(code)[0])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +44,7 @@ def test_nothing_of_ours_where_others_know_better(offered: Callable[[str], list[
 
 
 @pytest.fixture(scope="module")
-def known(kernel: Any, wait_for: Callable[..., Any], ask: Callable[..., Any]) -> dict[str, str]:
+def known(kernel: Any, wait_for: Callable[..., Any]) -> dict[str, str]:
     """What there is to offer: the cluster's own names, a job, variables. ``{held}`` stands for the job's number."""
     kernel.ok("%sinfo -h")  # nobody is asked to log in for the sake of the Tab key
     kernel.ok("%%sbatch --hold as=held -J train\n#!/bin/sh\ntrue")
@@ -67,8 +54,8 @@ def known(kernel: Any, wait_for: Callable[..., Any], ask: Callable[..., Any]) ->
     )
     number = kernel.value("held.id")
     for kind in ("-p ", "-w ", "-C ", "--gres ", "-G ", f"-d afterok:{number[:-1]}"):
-        wait_for(lambda kind=kind: ask(f"%%sbatch {kind}")[0], f"names for {kind}")
-    wait_for(lambda: "expected start" in ask("%squeue --start")[1][0], "the help of squeue")
+        wait_for(lambda kind=kind: kernel.complete(f"%%sbatch {kind}")[0], f"names for {kind}")
+    wait_for(lambda: "expected start" in kernel.complete("%squeue --start")[1][0], "the help of squeue")
     return {"held": number}
 
 
@@ -118,9 +105,9 @@ def test_names_of_the_cluster_and_of_the_notebook_are_offered(
     assert not wrong
 
 
-def test_what_is_offered_says_what_it_is(known: dict[str, str], ask: Callable[[str], Any]) -> None:
+def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> None:
     def said(line: str) -> list[str]:
-        return list(ask(line)[1])
+        return list(kernel.complete(line)[1])
 
     assert said("%%sbatch -p dev") == ["default, 4 nodes, 1 GPU a node, no time limit"]
     assert said(f"%scancel {known['held']}") == ["train, PENDING"]
@@ -211,7 +198,7 @@ def test_the_older_way_to_ask_says_the_same(
 
 def test_unloading_takes_it_away(bare_kernel: Any) -> None:
     def offered() -> list[str]:
-        return list(bare_kernel.client.complete("%%sbatch --par", reply=True, timeout=60)["content"]["matches"])
+        return list(bare_kernel.complete("%%sbatch --par")[0])
 
     bare_kernel.ok("%load_ext jupyter_slurm\n%reload_ext jupyter_slurm")
     assert sorted(offered()) == ["--parsable", "--partition"]

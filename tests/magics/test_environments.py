@@ -197,7 +197,8 @@ def test_a_module_that_is_not_there_is_said_before_submission(kernel: Any, cell:
     assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
 
 
-def test_what_is_not_there_is_said_before_submission(kernel: Any, made: Path) -> None:
+def test_what_is_not_there_is_said_before_submission(kernel: Any, made: Path, wait_for: Callable[..., Any]) -> None:
+    wait_for(lambda: kernel.complete("%%sbatch env=oth") == (["other"], ["venv"]), "the environment, offered")
     ran = kernel.run("%%sbatch env=othr\n1")
     assert "There is no environment 'othr'. Did you mean other?" in ran.traceback
     ran = kernel.run("%%sbatch env=lost\n#!/bin/sh\ntrue")
