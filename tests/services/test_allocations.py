@@ -193,6 +193,8 @@ async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or
         ]
         mine = await bench.allocate("-p", "arandu", process=os.getpid())
         step = await bench.start(used, text=f"#!/bin/sh\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\n")
+        idle = {**bench.asked(text="1"), "kind": "process", "text": ""}  # nobody uses it
+        await desk.core.start_step(desk.id, forgotten["key"], idle)
         for job in (forgotten, step, kept):
             await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
         assert {job["released"] for job in await desk.core.jobs(desk.id, active=True)} == {None}
