@@ -133,10 +133,10 @@ What does that process do?                             %remote [status] [on=NAME
 Interrupt its cell, end it, begin a new one:           %remote interrupt|stop|restart [on=NAME]
 
 The first %%remote in an allocation starts the process, later ones use it: variables, imports and functions stay. It is
-a step with one task (also where the allocation has several) and with what the allocation has; options of srun (-c 4,
---gpus 1) and python= are for its start. The cell waits for its end and looks as if it had run here: text, figures,
-updates of displays, errors; an interrupt is one in the process, whose variables stay. Cells of several notebooks run
-one after the other. Nobody can be asked: input() is an error.
+a step with one task, also where the allocation has several, and has the CPUs and GPUs of all of them on its node;
+options of srun (-c 4, --gpus 1) and python= are for its start. The cell waits for its end and looks as if it had run
+here: text, figures, updates of displays, errors; an interrupt is one in the process, whose variables stay. Cells of
+several notebooks run one after the other. Nobody can be asked: input() is an error.
 
 It is the allocation named by on=NAME, else the latest that this kernel asked for, else the only one that is open. The
 process outlives the kernel if the allocation does (%salloc … keep), and other notebooks find it. When it ends (exit(),

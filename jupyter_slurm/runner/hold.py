@@ -100,19 +100,23 @@ class Step:
     def _argv(self) -> list[str]:
         cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
         argv = ["srun", "--disable-status"]  # so that one SIGINT is passed on
-        if cpus and not self.asked["has_cpus"]:
+        if cpus and not self.asked["has_cpus"] and not self.is_process:
             argv.append(f"--cpus-per-task={cpus}")
+        gpus = os.environ.get("SLURM_GPUS_ON_NODE")
+        if self.is_process and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.asked["has_gpus"]:
+            argv.append(f"--gpus={gpus}")  # else it has those of one task
         python = self.asked.get("python") or sys.executable
         task = __file__[: -len("hold.py")] + "step.py"
         return [*argv, *self.asked["options"], python, "-u", task, self.place.folder, *self.asked["args"]]
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of the cell, with what Slurm has set here."""
-        given = self.asked.get("env")
-        if given is None:
-            return dict(os.environ)
-        own = {k: v for k, v in os.environ.items() if k.startswith("SLURM") or k in _NODES_OWN}
-        return {**given, **own}
+        given, own = self.asked.get("env"), dict(os.environ)
+        if given is not None:
+            own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODES_OWN}
+        if self.is_process:  # one task is to have all that the allocation has for its tasks on this node
+            own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
+        return {**(given or {}), **own}
 
     def send(self, name: str) -> None:
         """Interrupt what runs, or end the step."""

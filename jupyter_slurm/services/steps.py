@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
+_GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
 _ONE_TASK = ("--nodes=1", "--ntasks=1")
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
 
@@ -160,6 +161,7 @@ class Steps:
             "args": list(asked.get("args") or []),
             "python": asked.get("python"),
             "has_cpus": "cpus-per-task" in names,
+            "has_gpus": bool(names & _GPUS),
             "has_output": bool(names & {"output", "error"}),
             "cwd": context.get("cwd") or (allocation.record or {}).get("work_dir"),
             "env": None if env is None else submission_environment(env),

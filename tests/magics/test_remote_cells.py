@@ -21,7 +21,7 @@ WaitFor = Callable[..., Any]
 @pytest.fixture(scope="module")
 def held(kernel: Any) -> Iterator[Any]:
     """A kernel with an allocation of two tasks."""
-    kernel.ok("%salloc -p arandu -n2 as=gpu wait")
+    kernel.ok("%salloc -p arandu -n2 -c1 --gpus-per-task=1 as=gpu wait")
     yield kernel
     kernel.ok("import jupyter_slurm\nfor one in jupyter_slurm.allocations(): one.release()")
 
@@ -50,8 +50,10 @@ def test_state_stays_and_it_looks_as_if_it_had_run_here(held: Any) -> None:
     assert re.search(r"Allocation \d+ \(gpu\)", ran.stdout)
     assert ran.stderr.endswith("one\n")
     ran = held.ok("y = 22\n")
-    ran = held.ok("%%remote in=y out=z\nz = f(y)\nos.environ['SLURM_NTASKS'], len(os.sched_getaffinity(0))")
-    assert ran.stdout.startswith("('1', ")
+    ran = held.ok(
+        "%%remote in=y out=z\nz = f(y)\n[os.environ[f'SLURM_{n}'] for n in ('NTASKS', 'CPUS_ON_NODE', 'GPUS_ON_NODE')]"
+    )
+    assert ran.stdout == "['1', '2', '2']\n"  # one task, with what the two have
     assert held.value("z") == "42"
     ran = held.ok(
         "%%remote\nfrom IPython.display import HTML, display, clear_output\nprint('a')\n"
