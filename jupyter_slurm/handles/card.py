@@ -37,6 +37,7 @@ _PRE = (
     # A reversed column keeps its end in sight when the content is replaced.
     "display:flex;flex-direction:column-reverse"
 )
+_CALMLY = ' style="color:var(--jp-ui-font-color2,GrayText)"'
 _STREAM = {
     "stdout": "border-left:3px solid var(--jp-border-color2,#ccc)",
     "stderr": "border-left:3px solid var(--jp-warn-color1,#f57c00)",
@@ -233,12 +234,9 @@ def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *
         f"<div><b>{escape(title(data))}</b> ",
         f'<span style="color:var(--jp-{color},{_FALLBACK[color]});font-weight:bold">',
         escape(_state(data)) + "</span>",
-        f'<span style="color:var(--jp-ui-font-color2,GrayText)"> {escape(" · ".join(facts(data)))}</span></div>',
+        f"<span{_CALMLY}> {escape(' · '.join(facts(data)))}</span></div>",
     ]
-    parts += [
-        f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(note)}</div>'
-        for note in notes(data, trouble, printed=printed or bool(panes))
-    ]
+    parts += [f"<div{_CALMLY}>{escape(note)}</div>" for note in notes(data, trouble, printed=printed or bool(panes))]
     return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
 
 
@@ -250,10 +248,10 @@ def output_as_html(panes: Sequence[Pane]) -> str:
 def _pane_as_html(pane: Pane) -> str:
     note = ""
     if pane.shortened:
-        note = f'<div style="color:var(--jp-ui-font-color2,GrayText)">{escape(pane.note())}</div>'
+        note = f"<div{_CALMLY}>{escape(pane.note())}</div>"
     text, told, folded = (pane.text, "", "") if pane.rank is None else fold(pane.text, pane.rank)
-    more = f"<details><summary>{escape(told)}</summary>{_pre(pane.stream, folded)}</details>" if told else ""
-    return f"{note}{_pre(pane.stream, text)}{more}"
+    more = f"<summary{_CALMLY}>{escape(told)}</summary>{_pre(pane.stream, folded)}" if told else ""
+    return f"{note}{_pre(pane.stream, text)}" + (f"<details>{more}</details>" if more else "")
 
 
 def _pre(stream: str, text: str) -> str:

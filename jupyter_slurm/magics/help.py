@@ -124,7 +124,8 @@ Examples:
     %%srun on=gpu wait out=loss
     loss = 0.1
 
-The value is a Step, which has all that a Job has. Of several tasks all print, and the first one shows figures.
+The value is a Step, which has all that a Job has. Of several tasks all print, and the first one shows figures; there
+is no launcher= here, since a step runs once in each task anyway (-l labels what they print).
 """
 
 _REMOTE = """\

@@ -85,11 +85,12 @@ def environment(launcher: str) -> dict[str, str]:
     if launcher == "torchrun":
         left_out |= {f"SLURM_{name}" for name in (*_OF_A_TASK, *_OF_TASKS)} | {"SRUN_CPUS_PER_TASK"}
     env = {name: value for name, value in os.environ.items() if name not in left_out}
+    if launcher == "torchrun":
+        env["JUPYTER_SLURM_TASKS_PER_NODE"] = os.environ.get("SLURM_TASKS_PER_NODE", "1")
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         env.pop(name, None)
     # Without a name rank.py takes the address from which Slurm says that it was started.
     env["MASTER_ADDR"] = first_node(env) or ("127.0.0.1" if env.get("SLURM_JOB_NUM_NODES") == "1" else "")
-    env["JUPYTER_SLURM_TASKS_PER_NODE"] = os.environ.get("SLURM_TASKS_PER_NODE", "1")
     env["MASTER_PORT"] = str(free_port(int(env.get("SLURM_JOB_ID") or 0)))
     return env
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from jupyter_slurm.domain.ranks import Labelled, explain_ranks, several_tasks
 from jupyter_slurm.handles.terminal import Screen
-from jupyter_slurm.runner import frames
+from jupyter_slurm.runner import frames, launch, torchrun
+from jupyter_slurm.runner.rank import set_variables
 
 # What a rank may print: text, half lines, progress bars, what looks like labels and frames, and bytes that are no text.
 said = st.sampled_from(
@@ -167,3 +169,23 @@ def test_the_first_rank_that_failed_is_named() -> None:
     killed = {"first": {"rank": 0, "node": "n1", "exit_code": 137}, "also": 0, "ended": 0}
     assert explain_ranks(killed) == "Rank 0 on n1 failed first (it was ended by signal 9)."
     assert explain_ranks(None) == ""
+
+
+def test_ranks_of_nodes_with_different_tasks() -> None:
+    asked = {"JUPYTER_SLURM_TASKS_PER_NODE": "4(x2),1", "SLURM_GPUS_ON_NODE": "8"}
+    assert [torchrun.processes({**asked, "SLURM_NODEID": str(node)}) for node in range(3)] == [4, 4, 8]
+    assert torchrun.processes({}) == 1
+    env = {"SLURM_PROCID": "8", "SLURM_LOCALID": "0", "SLURM_NODEID": "2", "SLURM_STEP_NUM_TASKS": "9"}
+    env |= {"SLURM_STEP_TASKS_PER_NODE": "4(x2),1", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1", "MASTER_ADDR": ""}
+    set_variables(env)
+    assert (env["RANK"], env["WORLD_SIZE"], env["LOCAL_RANK"], env["LOCAL_WORLD_SIZE"]) == ("8", "9", "0", "1")
+    assert env["MASTER_ADDR"] == "10.0.0.1"
+
+
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    first = launch.free_port(4242)
+    with socket.socket() as taken:
+        taken.bind(("", first))
+        taken.listen()
+        assert launch.free_port(4242) > first
+    assert launch.free_port(first - 12000 + 1) != first  # of the next job

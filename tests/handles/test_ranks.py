@@ -56,7 +56,7 @@ def test_the_card_folds_without_scripts_and_escapes() -> None:
     (panes,) = timeline.blocks(10_000, JOB)
     assert isinstance(panes, tuple)
     html = as_html(JOB, panes)
-    seen, _, folded = html.partition("<details><summary>[1] 1 line</summary>")
+    seen, _, folded = html.partition("[1] 1 line</summary>")
     assert "[0] &lt;b&gt;zero" in seen
     assert "[1] &lt;script&gt;" in folded
     assert as_text(JOB, panes).endswith("[0] <b>zero</b>\n… and [1] 1 line")
