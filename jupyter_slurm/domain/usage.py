@@ -53,6 +53,8 @@ class Usage:
     cpus : int, optional
     tres : str
         What was allocated.
+    memory_asked : int, optional
+        Bytes, where ``tres`` does not say it.
     """
 
     cpu: float | None = None
@@ -61,10 +63,11 @@ class Usage:
     time_limit: int | None = None
     cpus: int | None = None
     tres: str = ""
+    memory_asked: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers, with what they are of what there was: 0 to 1, or more where more was used."""
-        asked = parse_tres(self.tres).get("mem")
+        asked = parse_tres(self.tres).get("mem", self.memory_asked)
         had = (self.elapsed or 0) * (self.cpus or 0)
         return {
             "elapsed": self.elapsed,

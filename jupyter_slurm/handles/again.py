@@ -96,6 +96,8 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
             "An older version of jupyter_slurm submitted this job, and did not record what it takes to do that again.",
             hint="job.script and job.source have the text.",
         )
+    if not {"d", "dependency"} & changes.keys():
+        changes = {**_dependency(cluster, record["options"]), **changes}
     is_python = record["kind"] == "python"
     has_source = is_python or bool(record.get("sweep") or record.get("part") or record.get("resume"))
     raw, _ = cluster.client.get_bytes(path("source" if has_source else "script"))
@@ -116,6 +118,19 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
         again=record["key"],
         cwd=record.get("cwd"),
     )
+
+
+def _dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, str | None]:
+    """Return what is to be changed of a dependency, since some of what it names is over by now."""
+    if not any(option.startswith(("-d", "--d")) for option in options):
+        return {}
+    from jupyter_slurm.handles.dependencies import checked
+    from jupyter_slurm.handles.options import option_table
+
+    found = [option for option in option_table(cluster, "sbatch").split(options).options if option.name == "dependency"]
+    if len(found) != 1 or found[0].value is None or (now := checked(cluster, found[0].value)) == found[0].value:
+        return {}
+    return {"dependency": now}
 
 
 def changed(cluster: Cluster, options: Sequence[str], text: str, changes: Mapping[str, Any]) -> list[str]:

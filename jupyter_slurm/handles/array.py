@@ -138,6 +138,7 @@ class ArrayJob(Job):
 
     def tasks(self) -> TaskList:
         """Return all tasks, as they are now."""
+        _ = self.data  # what the rows do not tell, as the partition, is that of the array: as it is now
         rows = _Rows(self._cluster, self._reference)
         return TaskList(self, (self._with_row(row) for row in rows.rows))
 

@@ -9,18 +9,19 @@ from typing import Any, Final
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.script import header_options
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import JobNotFound, UsageError
 from jupyter_slurm.handles.array import ArrayJob, handle
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.naming import meant
 
-__all__ = ["KINDS", "dependency_options"]
+__all__ = ["KINDS", "checked", "dependency_options"]
 
 KINDS: Final = {"after": "afterok", "afterany": "afterany", "afternotok": "afternotok", "aftercorr": "aftercorr"}
 """Our words and what they are called by sbatch(1)."""
 
 _ITEM = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{1,10})\])?|(?P<id>\d{1,10}(?:_\d{1,10})?)")
+_LEAVE_OUT = "job.resubmit(dependency=None) does not wait for it."
 _MET = {"afterok": True, "afterany": None, "afternotok": False}  # by a job that ended well: True, otherwise: False
 
 
@@ -51,6 +52,32 @@ def dependency_options(
         left = list(dict.fromkeys(number for job in jobs if not _is_met(word, job) for number in _numbers(word, job)))
         conditions += [":".join([KINDS[word], *left])] if left else []
     return [f"--dependency={','.join(conditions)}"] if conditions else []
+
+
+def checked(cluster: Cluster, value: str) -> str | None:
+    """Return a --dependency that was given before as it has to be said now; None where nothing of it is left.
+
+    Of jobs that are over Slurm may not know any more, so that what is met already falls away.
+
+    Raises
+    ------
+    UsageError
+        It can never be met any more.
+    """
+    conditions = []
+    for condition in value.split(","):
+        kind, *numbers = condition.split(":")
+        if kind not in _MET or not all(re.fullmatch(r"\d{1,10}(_\d{1,10})?", number) for number in numbers):
+            conditions.append(condition)  # sbatch says what it thinks of it
+            continue
+        try:
+            left = [number for number in numbers if not _is_met(kind, _known(cluster, number))]
+        except JobNotFound as error:
+            raise UsageError(f"--dependency={value}: {error.message}.", hint=_LEAVE_OUT) from None
+        except UsageError as error:
+            raise UsageError(error.message, hint=_LEAVE_OUT) from None
+        conditions += [":".join([kind, *left])] if left else []
+    return ",".join(conditions) or None
 
 
 def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) -> Iterator[Job]:
@@ -112,7 +139,7 @@ def _is_met(word: str, job: Job) -> bool:
     UsageError
         It can never be met.
     """
-    kind = KINDS[word]
+    kind = KINDS.get(word, word)
     if not job.is_finished or kind not in _MET:
         return False
     wanted, is_well = _MET[kind], job.state == "COMPLETED"

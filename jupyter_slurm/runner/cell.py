@@ -17,6 +17,7 @@ import io
 import json
 import linecache
 import os
+import re
 import sys
 import time
 import traceback
@@ -125,7 +126,8 @@ class Place:
 def used() -> dict[str, float]:
     """Return what this process and its children have used: seconds of CPU time and of time, bytes of memory.
 
-    The peak is that of the control group where there is one, else that of the largest process.
+    The peak is that of the control group where there is one, else that of the largest process. What the job
+    was given is 0 where Slurm does not say it.
     """
     import resource
 
@@ -133,8 +135,25 @@ def used() -> dict[str, float]:
     return {
         "cpu": sum(one.ru_utime + one.ru_stime for one in both),
         "memory": _group_peak() or max(one.ru_maxrss for one in both) * 1024,
+        "memory_asked": _memory_asked(),
+        "cpus": _cpus(),
         "elapsed": time.monotonic() - _BEGUN,
     }
+
+
+def _cpus() -> int:
+    """Return how many CPUs the job has on its nodes: sbatch(1) tells them as ``2(x3),4``; 0: not known."""
+    found = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    return sum(int(cpus) * int(nodes or 1) for cpus, nodes in found)
+
+
+def _memory_asked() -> int:
+    """Return the bytes of memory that the job has on its nodes, as sbatch(1) tells them; 0: not known."""
+    with contextlib.suppress(KeyError, ValueError):
+        return int(os.environ["SLURM_MEM_PER_NODE"]) * int(os.environ["SLURM_JOB_NUM_NODES"]) << 20
+    with contextlib.suppress(KeyError, ValueError):
+        return int(os.environ["SLURM_MEM_PER_CPU"]) * _cpus() << 20
+    return 0
 
 
 def _group_peak() -> int:

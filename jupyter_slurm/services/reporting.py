@@ -88,14 +88,16 @@ async def _marker(client: SlurmClient, entry: Entry) -> Usage | None:
         if not await is_own(client.transport, entry.folder.path):
             return None
         used = json.loads(await client.transport.read(entry.folder.end_marker(entry.id.task)))["used"]
-        return Usage(cpu=float(used["cpu"]), memory=int(used["memory"]), elapsed=float(used["elapsed"]))
+        measured = Usage(cpu=float(used["cpu"]), memory=int(used["memory"]), elapsed=float(used["elapsed"]))
+        given = {name: int(used.get(name) or 0) or None for name in ("cpus", "memory_asked")}
+        return replace(measured, cpus=given["cpus"], memory_asked=given["memory_asked"])
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 async def _allocated(client: SlurmClient, entry: Entry, found: Usage, now: float) -> Usage:
     """Add what was allocated, from what the controller says, where accounting has not told it."""
-    latest = entry.latest
+    latest, at_end = entry.latest, (entry.record or {}).get("end") or {}
     if not found.tres and entry.id is not None:
         told = [record for record in await client.look_up(entry.id) if record.id == entry.id]
         latest = told[0] if told and entry.is_shown_by(told) else latest
@@ -104,8 +106,10 @@ async def _allocated(client: SlurmClient, entry: Entry, found: Usage, now: float
     return replace(
         found,
         elapsed=found.elapsed if found.elapsed is not None else lasted,
-        time_limit=found.time_limit if found.time_limit is not None else (latest.time_limit if latest else None),
-        cpus=found.cpus if found.cpus is not None else (latest.cpus if latest else None),
+        time_limit=found.time_limit
+        if found.time_limit is not None
+        else (latest and latest.time_limit) or at_end.get("time_limit"),
+        cpus=found.cpus if found.cpus is not None else (latest and latest.cpus) or at_end.get("cpus"),
         tres=found.tres or (latest.tres if latest else ""),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,9 @@ from jupyter_slurm.services.processes import process_of
 
 __all__ = ["job_dict"]
 
+_NOT_FOUND = 127
+_PYTHON = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
+
 
 def job_dict(entry: Entry) -> dict[str, Any]:
     """Return the job as the API tells it."""
@@ -19,6 +23,8 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     told = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
     lease = record.get("lease") or {}
     words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
+    if entry.kind == "python" and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
+        words, step = f"The node has no {record['cell'].get('python')}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
     return {
         "key": entry.key,
         "cluster": entry.cluster,
@@ -55,7 +61,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "end_time": entry.end_time,
         "exit_code": entry.exit_code,
         "signal": entry.signal,
-        "tasks": entry.counts() or None,
+        "tasks": _tally(entry),
         "components": entry.components(),
         "array": str(entry.all_tasks or "") if entry.is_array and (entry.id is None or entry.id.task is None) else None,
         "task": entry.id.task + entry.offset if entry.id and entry.id.task is not None else None,
@@ -69,6 +75,15 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "warnings": list(entry.warnings),
         "error": entry.error.to_problem() if entry.error else None,
     }
+
+
+def _tally(entry: Entry) -> dict[str, int] | None:
+    """Return the tasks of an array by state, also of one whose tasks were not read again since they ended."""
+    counts = Counter(entry.counts())
+    for part in [part for _, part in entry.members] or [entry]:
+        if part is not None and not part.tasks and not part.rest:
+            counts.update(((part.record or {}).get("end") or {}).get("tasks") or {})
+    return dict(counts) if counts and (entry.id is None or entry.id.task is None) else None
 
 
 def _part(offset: int, part: Entry | None) -> dict[str, Any]:

@@ -167,6 +167,13 @@ def test_jobs_on_a_real_cluster(
     assert "by-hand" in shown.stdout
     assert json.loads(cli("show", number, "--json", env=env).stdout)["id"] == number
     assert cli("show", number, "--script", env=env).stdout == script
+    wait_for(lambda: " RUNNING " in cli("jobs", env=env).stdout, "it runs")
+    report = cli("report", number, env=env)
+    assert (report.returncode, f"{number}, RUNNING" in report.stdout) == (0, True), report
+    told = json.loads(cli("report", number, "--json", env=env).stdout)
+    assert (told["id"], told["state"], told["cpus"] >= 1) == (number, "RUNNING", True)
+    nobody = cli("report", "999999", env=env)
+    assert (nobody.returncode, nobody.stdout, "999999" in nobody.stderr) == (1, "", True)
     cancelled = cli("cancel", number, env=env)
     assert (cancelled.returncode, number in cancelled.stdout) == (0, True), cancelled.stderr
     over = f"{number} was over already: CANCELLED\n"

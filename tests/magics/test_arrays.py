@@ -57,6 +57,7 @@ def test_a_sweep_of_a_script_sets_variables(done: Any) -> None:
     assert done.value("[task.stdout for task in script]") == str(
         ["0|two words|1|argument\n", "1|$HOME|2.5|argument\n", "2|'|None|argument\n"]
     )
+    assert done.value("[row['PARTITION'] != '' for row in script.failed().table()]") == "[True]"
     assert done.value("script.state, [task.index for task in script.failed()], script[1].exit_code") == "FAILED [1] 1"
     assert done.value("script.table()['a'] == [row['a'] for row in grid], script.table()['exit_code']") == (
         "True [0, 1, 0]"

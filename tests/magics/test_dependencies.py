@@ -85,3 +85,18 @@ def test_what_is_no_job_is_said(kernel: Any) -> None:
         said = kernel.run(f"%%sbatch {typed}\n#!/bin/sh\ntrue").traceback
         assert f"Did you mean {not_meant}?" not in said, "what Python and IPython put there is no job and no table"
     assert "say two things" in kernel.run("%%sbatch after=train\n#!/bin/sh\n#SBATCH -d singleton\ntrue").traceback
+
+
+def test_what_a_job_waited_for_is_looked_at_again_when_it_is_submitted_again(kernel: Any) -> None:
+    kernel.ok("%%sbatch --hold as=first\n#!/bin/sh\ntrue\n")
+    for word, name in (("after", "second"), ("afterany", "third")):
+        kernel.ok(f"%%sbatch {word}=first as={name} --begin=now+1hour\n#!/bin/sh\ntrue\n")
+        assert kernel.value(f"f'{word}ok:{{first}}'.replace('anyok', 'any') in str({name}.data['argv'])") == "True"
+    kernel.ok("first.cancel()\nfirst.wait(check=False)")
+    said = kernel.run("second.resubmit()").traceback
+    assert "ended as CANCELLED, so this job would never start" in said
+    assert "job.resubmit(dependency=None) does not wait for it" in said
+    kernel.ok("again = [second.resubmit(dependency=None), third.resubmit()]")
+    assert kernel.value("any('--dependency' in word for job in again for word in job.data['argv'])") == "False"
+    assert kernel.value("[len(job.record['options']) for job in again]") == "[1, 1]"
+    kernel.ok("for job in [second, third, *again]:\n    job.cancel()")

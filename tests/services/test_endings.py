@@ -35,7 +35,7 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
 ):
     cluster, accounting = forgetful
     async with open_desk(cluster, tmp_path) as desk:
-        cell = await desk.submit("import sys; sys.exit(4)")
+        cell = await desk.submit("import sys; sys.exit(4)", "-n2", "--mem=300M")
         script = await desk.submit("#!/bin/sh\necho here\nexit 5\n")
     for job in (cell, script):
         wait_for(lambda job=job: Path(job["folder"], "stdout").exists(), "the job started")
@@ -49,6 +49,10 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
     async with open_desk(cluster, tmp_path) as desk:
         ended = await desk.finished(cell["key"])
         assert (ended["state"], ended["exit_code"]) == ("FAILED", 4)
+        report = await desk.core.report(desk.id, cell["key"])  # what it had is known, too
+        assert (report["source"], report["cpus"]) == ("sacct" if accounting else "runner", 2)
+        assert report["memory_asked"] == 300 << 20
+        assert report["cpu_efficiency"] is not None
         ended = await desk.finished(script["key"])
         assert (ended["state"], ended["exit_code"]) == (("FAILED", 5) if accounting else ("UNKNOWN", None))
         assert await desk.text(script["key"]) == "here\n"

@@ -64,6 +64,8 @@ async def test_missing_python_is_told_by_the_job(desk):
     job = await desk.submit("print(1)", python="/no/such/python")
     ended = await desk.finished(job["key"])
     assert ended["exit_code"] == 127
+    assert ended["reason_text"] == "The node has no /no/such/python, as it seems (exit code 127)."
+    assert "python=PATH" in ended["next_step"]
     assert "/no/such/python" in await desk.text(job["key"], "stderr")
 
 

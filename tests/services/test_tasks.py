@@ -96,6 +96,8 @@ async def _ten_thousand(desk, job, asked):
 
 async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell):
     async with open_desk(cluster, tmp_path) as desk:
+        listed = {job["key"]: job["tasks"] for job in await desk.core.jobs(desk.id, active=False)}
+        assert [listed[key] for key in told] == [{"COMPLETED": 2, "FAILED": 1}] * 2
         for key, before in told.items():
             assert await desk.core.tasks(desk.id, key, parameters=True) == before
         values = await desk.core.values(desk.id, cell, 0)
