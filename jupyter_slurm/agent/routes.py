@@ -242,6 +242,7 @@ class Routes:
             **call.body,
             "process": peer_pid(call.exchange.stream.socket),
         }
+        submission["dry_run"] |= submission.get("test_only", False)
         answer = await self._core.submit(call.path["cluster"], submission)
         return Reply(answer, status=200 if submission["dry_run"] else 201)
 

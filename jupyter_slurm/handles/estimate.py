@@ -74,7 +74,7 @@ def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:
         It could not be submitted.
     """
     with submission.body(cluster) as body:
-        data = cluster.client.post(cluster.path("jobs"), json={**body, **more, "dry_run": True, "test_only": True})
+        data = cluster.client.post(cluster.path("jobs"), json={**body, **more, "test_only": True})
     return Estimate(data["estimate"])
 
 

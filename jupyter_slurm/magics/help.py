@@ -196,6 +196,16 @@ _TEXTS = {
 }
 
 
+_SLURM = """\
+Choose the cluster of this notebook:  %slurm use CLUSTER
+End a log-in, for everybody; jobs go on:  %slurm disconnect CLUSTER
+Clusters, log-ins, who uses them, tunnels:  %slurm list
+
+CLUSTER is the name of a site profile (`jupyter slurm init` in a terminal writes one), or `local`: the cluster that the
+Slurm commands of this machine reach. What hosts ask during a log-in (a password, a code, whether an unknown key is
+theirs) is asked below the cell. Tab offers the clusters, and how it stands with their log-ins.
+"""
+
 _SUBMITTING = {
     "sbatch": (_SBATCH, "sbatch"),
     "salloc": (_SALLOC, "sbatch"),
@@ -210,6 +220,8 @@ def help_for(magic: str) -> str:
         text, command = _SUBMITTING[magic]
         options = "\n".join(_line(spec) for spec in OptionTable.for_command(command).specs)
         return f"{text}\nOptions of {command} in all its versions (man {command} explains them):\n{options}\n"
+    if magic == "slurm":
+        return _SLURM
     title, examples = _TEXTS[magic]
     shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
     return (

@@ -116,6 +116,7 @@ def test_they_run(kernel: Any, command: str) -> None:
     [
         ("%%sbatch", ["as=NAME", "wait", "--gpus", "Examples", "--cpus-per-task"]),
         ("%sbatch", ["--wrap"]),
+        ("%slurm", ["%slurm use CLUSTER", "disconnect", "site profile"]),
         ("%squeue", ["%squeue --me", "to_pandas"]),
         ("%sacctmgr", ["show associations"]),
     ],
