@@ -11,6 +11,7 @@ from typing import Any
 from jupyter_slurm.domain.states import ENDING_STATES
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.handles import array, waiting
+from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.held import is_released, time_left
@@ -150,9 +151,11 @@ class Step(_Unrepeatable):
 
     def _interrupted(self, follower: Follower) -> WaitInterrupted:
         """Interrupt the step; a second interrupt ends it."""
+        self._data = follower.data  # with its number
         try:
             try:
-                self.interrupt()
+                answers_within = _LAST_WORDS if follower.trouble else _DIES_WITHIN
+                self._cluster.client.post(self._path("cancel"), json={"signal": "INT"}, timeout=answers_within)
                 if follower.ended.wait(_DIES_WITHIN):
                     return WaitInterrupted(f"{self.title} was interrupted; {self._stays}.")
             except KeyboardInterrupt:
@@ -162,7 +165,10 @@ class Step(_Unrepeatable):
         except KeyboardInterrupt:
             pass
         except SlurmError as error:
-            return WaitInterrupted(f"{self.title} could NOT be interrupted and may go on: {error}")
+            why = sentences(follower.trouble or error.message)
+            return WaitInterrupted(
+                f"{self.title} could NOT be interrupted and may go on. {why} .interrupt() tries again."
+            )
         return WaitInterrupted(f"{self.title} was interrupted and has not ended yet; {self._in_any_case}.")
 
 

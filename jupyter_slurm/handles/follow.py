@@ -102,13 +102,15 @@ class Follower:
             await asyncio.sleep(_SETTLES)
         had_another = False  # agent, which took the log-ins with it when it ended
         while not self.ended.is_set():
+            is_back = False
             try:
                 if self._offsets is None:
                     self._offsets = await asyncio.to_thread(self._places)
                 async for event, data in self._cluster.client.astream(
                     self._cluster.path("jobs", self._reference, "stream"), dict(self._offsets)
                 ):
-                    pause, self.trouble = _SHORTEST, ""
+                    if not is_back:
+                        pause, self.trouble, is_back = _SHORTEST, "", True
                     self._take(event, data)
                     if event == "end":
                         break
@@ -149,6 +151,9 @@ class Follower:
         elif event == "job":
             with self.lock:
                 self.data = data
+            self._tell()
+        elif event == "trouble":
+            self.trouble = data["detail"]
             self._tell()
         elif event == "end":
             self.ended.set()

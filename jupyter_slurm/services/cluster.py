@@ -352,8 +352,15 @@ class Cluster:
                 return self.task_of(reference, self.tracker.find(reference) or entry)
 
             begun = functools.partial(self._has_begun, entry)
-            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun):
+            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, self.lost):
                 yield event
+
+    def lost(self) -> str:
+        """Return why nothing comes from there now; empty where the way is open."""
+        connection = self.reached().get("connection") or {}
+        return (
+            f"The connection to {self.id} is lost: {connection['message']}" if connection.get("state") == "lost" else ""
+        )
 
     def _has_begun(self, entry: Entry) -> None:
         """Take output in the job directory of a job that never ran before for the sign that it does."""

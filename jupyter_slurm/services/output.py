@@ -54,12 +54,13 @@ async def follow(
     offsets: dict[str, int],
     changed: asyncio.Event,
     printed: Callable[[], None],
+    lost: Callable[[], str],
 ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
     """Yield what a job prints and becomes, until it is over and everything has been said.
 
     ``offsets`` says how much of each stream the listener has already; one that is not in it is not sent. A negative one
     asks for the end only: the first event says where that begins. ``changed`` is set when the job becomes something
-    else; ``printed`` is called when there was something.
+    else; ``printed`` is called when there was something; ``lost`` says that there is no way there now.
 
     Raises
     ------
@@ -67,10 +68,14 @@ async def follow(
         The job is over, and how much it printed cannot be found out now: ask again from where this ended.
     """
     told: dict[str, Any] | None = None
+    trouble = ""
     with tails.watching(changed) as watch:
         while True:
             changed.clear()  # first: what happens from here on is heard
             entry = look()
+            if (said := lost()) != trouble:
+                trouble = said
+                yield "trouble", {"detail": trouble}
             finished = entry.is_finished  # before the output is looked at: what it printed last is read too
             paths = _paths(entry, offsets)
             tails.want(watch, paths.values())
