@@ -102,11 +102,18 @@ def commands(launcher: str, folder: str, args: list[str]) -> list[list[str]]:
     if launcher == "torchrun":
         nodes = env.get("SLURM_JOB_NUM_NODES", "1")
         each = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none"]
-        return [[*srun, *each, sys.executable, "-u", f"{here}torchrun.py", folder, *args]]
+        return [[*srun, *each, *all_gpus(env), sys.executable, "-u", f"{here}torchrun.py", folder, *args]]
     cpus = env.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
     each = [f"--cpus-per-task={cpus}"] if cpus else []
     rank = [sys.executable, "-u", f"{here}rank.py", folder, *args]
     return [[*srun, *each, *more, *rank] for more in (mpi_types(env) if launcher == "mpi" else [[]])]
+
+
+def all_gpus(env: Any) -> list[str]:
+    """Return the option that gives the one task of a node all its GPUs, where each task of the job was to have some."""
+    gpus, is_even = env.get("SLURM_GPUS_ON_NODE"), "," not in env.get("SLURM_TASKS_PER_NODE", "")
+    has_own = any(env.get(f"SLURM_{name}") for name in ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU"))
+    return [f"--gres=gpu:{gpus}"] if gpus and has_own and is_even else []
 
 
 def mpi_types(env: Any) -> list[list[str]]:

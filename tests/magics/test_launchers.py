@@ -162,20 +162,18 @@ def test_torchrun_has_a_process_for_each_gpu_of_each_node(kernel: Any, tmp_path:
     for place in (folder.parent, folder):
         (place / "__init__.py").touch()
     (folder / "run.py").write_text(TORCHRUN)
-    kernel.ok(
-        f"%%sbatch -p arandu --gpus 3 -c 2 launcher=torchrun wait as=gpus --export=ALL,PYTHONPATH={tmp_path}\n"
-        "import os\nprint(*(os.environ[name] for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'CUDA_VISIBLE_DEVICES')))\n"
-        "print(len(os.sched_getaffinity(0)) > 0)\n"
-    )
-    lines = sorted(kernel.value("gpus.stdout").splitlines())
-    assert [line for line in lines if "True" not in line] == [f"[{rank}] {rank} 3 {rank} 0,1,2" for rank in range(3)]
-    kernel.ok(
-        f"%%sbatch {GRID} launcher=torchrun as=tasks --export=ALL,PYTHONPATH={tmp_path}\n"
-        "import os\nprint(*(os.environ[name] for name in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK')))\n"
-    )
+    found = f"launcher=torchrun --export=ALL,PYTHONPATH={tmp_path} {PLAIN}"
+    names = "('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'CUDA_VISIBLE_DEVICES')"
+    cell = f"import os\nprint(*(os.environ.get(name, '-') for name in {names}))\n"
+    kernel.ok(f"%%sbatch -p arandu --gpus 3 -c 2 as=gpus {found}\n{cell}")
+    kernel.ok(f"%%sbatch -p arandu -n 3 --gpus-per-task 1 --mem-per-cpu 100M as=own {found}\n{cell}")
+    kernel.ok(f"%%sbatch {GRID} as=tasks {found}\n{cell}")
     missing = kernel.run(f"%%sbatch {GRID} launcher=torchrun wait python=/usr/bin/python3\nprint(1)\n")
     assert missing.error == "JobFailed"
     assert re.search("/usr/bin/python3 on .* has no torch, .* python=PATH or env=NAME chooses one", missing.traceback)
     assert "exit code 1" in missing.traceback
+    for job in ("gpus", "own"):  # all GPUs of the node, of which LOCAL_RANK names one
+        lines = sorted(kernel.value(f"{job}.wait().stdout").splitlines())
+        assert [re.sub(r"\d,\d,\d$", "three", line) for line in lines] == [f"[{r}] {r} 3 {r} three" for r in range(3)]
     lines = sorted(kernel.value("tasks.wait().stdout").splitlines())
-    assert lines == [f"[{rank}] {rank} 4 {rank % 2}" for rank in range(4)]
+    assert lines == [f"[{rank}] {rank} 4 {rank % 2} -" for rank in range(4)]
