@@ -89,6 +89,8 @@ PLACES = [
     ("%%sbatch after={held}", ["{held}"]),
     ("%%sbatch sweep=", ["rates", "weights"]),
     ("%%sbatch launcher=", ["srun", "torchrun", "mpi"]),
+    ("%%remote in=held,resc", ["rescale"]),
+    ("%remote re", ["restart"]),
     ("%%sbatch out=lo\nloss = 1\nfor row in []: lowest = [long for long in row]", ["loss", "lowest"]),
 ]
 
@@ -115,6 +117,7 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
     assert said("%%sbatch sho") == ["show the exact command line and script, submit nothing"]
     assert said("%%sbatch after=hel") == [f"Job {known['held']} (train)"]
     assert said("%slurm use loc") == ["this machine"]
+    assert said("%%remote now") == ["do not wait: the cell's output appears below it while other cells run"]
 
 
 def test_a_key_press_asks_slurm_nothing(
