@@ -27,7 +27,7 @@ from jupyter_slurm.magics.suggesting import Offer, values_of_word
 __all__ = ["complete"]
 
 _MOST = 500  # more than a front end shows
-_LONGEST = 100  # characters that are said beside a name
+_LONGEST = 60  # characters that are said beside a name
 
 #: Our words where they may stand anywhere, and where they come first.
 _ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
@@ -111,7 +111,9 @@ def _escaped(text: str, quote: str) -> str | None:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    """Return what is said beside a name: front ends show it as the name's type, on one line."""
+    shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return shown.replace(" ", "\N{NO-BREAK SPACE}") or "word"
 
 
 def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:

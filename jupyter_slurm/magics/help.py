@@ -237,9 +237,13 @@ def help_for(magic: str) -> str:
 
 
 def about_words(magic: str) -> dict[str, str]:
-    """Return what the help of a magic says of our words, a line of each."""
-    text = _SUBMITTING[magic][0].partition("Words (")[2].partition("\n\n")[0]
-    return dict(re.findall(r"^ {4}(\w+)(?:=\S+)?(?: {2,}|\n {8,})(\S.*)$", text, re.MULTILINE))
+    """Return what the help of a magic says of our words, a line of each; else what that of ``%%sbatch`` says."""
+    found: dict[str, str] = {}
+    for text in (_SBATCH, _SUBMITTING[magic][0]):
+        words = text.partition("Words (")[2].partition("\n\n")[0]
+        found |= re.findall(r"^ {4}(\w+)(?:=\S+)?(?: +|\n {8,})(?!\w+=)(\S.*)$", words, re.MULTILINE)
+        found |= re.findall(r"(after\w+)=\s+\(([^)]*)\)", " ".join(words.split()))
+    return found
 
 
 def _line(spec: OptionSpec) -> str:

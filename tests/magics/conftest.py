@@ -136,7 +136,7 @@ class Kernel:
         at = len(code.partition("\n")[0])
         reply = self.client.complete(code, at, reply=True, timeout=60)["content"]
         said = reply["metadata"].get("_jupyter_types_experimental") or []
-        return list(reply["matches"]), [one["type"] for one in said]
+        return list(reply["matches"]), [one["type"].replace("\N{NO-BREAK SPACE}", " ") for one in said]
 
     def value(self, expression: str) -> str:
         """Return what an expression prints."""
