@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 RICH = """%%sbatch -p devwork as=job
-import os, struct, time, zlib
+import os, struct, sys, time, zlib
 from IPython.display import HTML, Image, clear_output, display
 
 def png(width, height):
@@ -23,7 +23,10 @@ def png(width, height):
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\\x89PNG\\r\\n\\x1a\\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
+print("above the picture")
 display(Image(png(160, 90)))
+print("below the picture")
+print("and a warning", file=sys.stderr)
 display(HTML("<table class='made-there'><tr><td>a table</td></tr></table>"))
 shown = display("before", display_id=True)
 print("\\033[31mred\\033[0m")
@@ -60,6 +63,24 @@ def _output(page: Page, number: int) -> Locator:
     return page.locator(".jp-CodeCell").nth(number).locator(".jp-OutputArea").first
 
 
+def _expect_order(shown: Locator) -> None:
+    """Text and pictures from the top to the bottom, as they were made."""
+    parts = [shown.get_by_text("above the picture"), shown.locator("img"), shown.get_by_text("below the picture")]
+    parts += [
+        shown.get_by_text("and a warning"),
+        shown.locator("table.made-there"),
+        shown.get_by_text("red", exact=True),
+    ]
+    tops = []
+    for part in parts:
+        expect(part).to_be_visible()
+        box = part.bounding_box()
+        assert box is not None
+        tops.append(box["y"])
+    assert tops == sorted(tops)
+    assert len(set(tops)) == len(tops)
+
+
 def _expect_pictures(shown: Locator) -> None:
     picture = shown.locator("img")
     expect(picture).to_have_count(1)
@@ -84,6 +105,7 @@ def test_figures_and_tables_are_there_also_when_the_tab_was_closed(
     live = _output(page, 1)
     expect(live).to_contain_text("before", timeout=90_000)  # as it is made: the job goes on
     _expect_pictures(live)
+    _expect_order(live)
     page.goto("about:blank")
     go.touch()
     _open(page, url)
@@ -95,4 +117,5 @@ def test_figures_and_tables_are_there_also_when_the_tab_was_closed(
     expect(again).to_contain_text("{'last': 'value'}")
     expect(again.locator("span", has_text="red").first).to_be_visible()
     _expect_pictures(again)
+    _expect_order(again)
     screenshot(page, "rich")
