@@ -89,6 +89,7 @@ def test_slurm_says_when_a_job_could_start_and_nothing_is_submitted(kernel: Any,
         ("%sbatch -p arandu --test-only --wrap 'sleep 1'", "1 CPU"),
         ("%%sbatch -p arandu --test-only -c 2\nprint(1)", "2 CPUs"),
         ("%%sbatch -p arandu --test-only -- a b\n#!/bin/sh\n#SBATCH -c 4\ntrue", "4 CPUs"),
+        ("%%sbatch -p arandu --test-only sweep=a:1,2;b:3 after=held\nprint(a)", "1 CPU"),
         ("%salloc -p arandu --test-only -n 2", "2 CPUs"),
         ("%srun --test-only -p arandu hostname", "1 CPU"),
     ]:

@@ -102,7 +102,15 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
         await _while_the_controller_sleeps(desk, limited)
         names = (await desk.core.names(desk.id, "partition", 60.0))["names"]
         assert {one["name"] for one in names} == {"arandu", "devwork", "others", "closed"}
-        assert (await desk.core.names(desk.id, "account", 60.0))["names"]
+        for kind, expected in {
+            "account": {"c4ai": "default, QOS normal, urgent"},
+            "qos": {"normal": "", "urgent": "at most 01:00:00"},
+            "reservation": {"night": "inactive, c4aiscw2"},
+            "cluster": {"arandu": "this one"},
+            "feature": {"dgx": "1 node", "workstation": "2 nodes"},
+        }.items():
+            told = (await desk.core.names(desk.id, kind, 60.0))["names"]
+            assert expected.items() <= {one["name"]: one["about"] for one in told}.items(), kind
         wrong = {}
         for options, said in [*SAID, *((options, "") for options in FINE)]:
             told, is_refused = await _told(desk, options)
