@@ -27,7 +27,7 @@ from jupyter_slurm.magics.suggesting import Offer, values_of_word
 __all__ = ["complete"]
 
 _MOST = 500  # more than a front end shows
-_LONGEST = 60  # characters that are said beside a name
+_LONGEST = 72  # characters that are said beside a name
 
 #: Our words where they may stand anywhere, and where they come first.
 _ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
