@@ -157,6 +157,8 @@ class Step(_Unrepeatable):
                 answers_within = _LAST_WORDS if follower.trouble else _DIES_WITHIN
                 self._cluster.client.post(self._path("cancel"), json={"signal": "INT"}, timeout=answers_within)
                 if follower.ended.wait(_DIES_WITHIN):
+                    if follower.data.get("id") is None:
+                        return WaitInterrupted(f"{self.title} was given up before it began, as srun does.")
                     return WaitInterrupted(f"{self.title} was interrupted; {self._stays}.")
             except KeyboardInterrupt:
                 self.cancel()

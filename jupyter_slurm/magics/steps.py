@@ -146,7 +146,8 @@ def _in_one_of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submissi
     holder, rest = _holder(cluster, parsed, submission)
     allocation = allocate(cluster, holder, lease=settings().allocation_lease, once=True)
     try:
-        sys.stdout.write("No allocation is open: it gets one of its own, as with srun.\n")
+        number = f", {allocation.id}" if allocation.id else ""
+        sys.stdout.write(f"No allocation is open: it gets one of its own{number}, as with srun.\n")
         return start_step(cluster, allocation, replace(submission, options=rest))
     except BaseException:  # an interrupt too: nobody else would ever use it
         try:

@@ -274,7 +274,7 @@ class Cluster:
         """Cancel a job or send it a signal; what then became of it is asked for at once."""
         entry = await self.entry(reference)
         if entry.is_step:
-            return await self.steps.send(entry, signal)
+            return await self.steps.send(entry, signal, self.cancel)
         task = task_of(reference, entry)
         if entry.part is None or task is not None:
             target = reference if entry.part is None and reference != entry.key else str(entry.of_task(task).id)
@@ -352,15 +352,9 @@ class Cluster:
                 return self.task_of(reference, self.tracker.find(reference) or entry)
 
             begun = functools.partial(self._has_begun, entry)
-            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, self.lost):
+            lost = functools.partial(output.why_lost, self.id, self.reached)
+            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, lost):
                 yield event
-
-    def lost(self) -> str:
-        """Return why nothing comes from there now; empty where the way is open."""
-        connection = self.reached().get("connection") or {}
-        return (
-            f"The connection to {self.id} is lost: {connection['message']}" if connection.get("state") == "lost" else ""
-        )
 
     def _has_begun(self, entry: Entry) -> None:
         """Take output in the job directory of a job that never ran before for the sign that it does."""

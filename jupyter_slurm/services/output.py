@@ -16,7 +16,7 @@ from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.base import LinkLost
 
-__all__ = ["DISPLAY", "STREAMS", "follow", "read_output"]
+__all__ = ["DISPLAY", "STREAMS", "follow", "read_output", "why_lost"]
 
 _CHUNK = 262_144
 _AGAIN = 5.0  # seconds after which what could not be read is tried again
@@ -45,6 +45,12 @@ async def read_output(
         ) from error
     start = max(0, size + offset) if offset < 0 else offset
     return (await transport.read(path, start, limit) if start < size else b""), size
+
+
+def why_lost(cluster: str, reached: Callable[[], Mapping[str, Any]]) -> str:
+    """Return why nothing comes from a cluster now; empty where the way there is open."""
+    connection = reached().get("connection") or {}
+    return f"The connection to {cluster} is lost: {connection['message']}" if connection.get("state") == "lost" else ""
 
 
 async def follow(

@@ -15,7 +15,7 @@ import logging
 import posixpath
 import secrets
 import shlex
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -226,8 +226,8 @@ class Steps:
         steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
         return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
 
-    async def send(self, step: Entry, signal: str | None) -> dict[str, Any]:
-        """Interrupt a step (INT), or end it.
+    async def send(self, step: Entry, signal: str | None, cancel: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
+        """Interrupt a step (INT), or end it; ``cancel`` ends an allocation that waits for this one alone.
 
         Raises
         ------
@@ -242,6 +242,9 @@ class Steps:
         if not step.is_finished and allocation is not None and allocation.folder is not None:
             name = f"{step.key}.{_SIGNALS[signal]}.{secrets.token_hex(4)}"
             await self._client.transport.make_dir(self._request(allocation, name))
+            is_alone = bool(((allocation.record or {}).get("lease") or {}).get("once"))
+            if is_alone and allocation.state.is_pending:
+                await cancel(allocation.key or "")
         return job_dict(step)
 
     # -- what goes on meanwhile

@@ -110,10 +110,15 @@ def test_an_interrupt_ends_the_step_and_not_the_allocation(
 def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: WaitFor) -> None:
     _none_is_open(kernel)
     ran = kernel.ok("%srun as=one wait -p arandu -n2 --label sh -c 'echo hello'")
-    assert "No allocation is open" in ran.stdout
+    assert re.search(r"No allocation is open: it gets one of its own, \d+, as with srun", ran.stdout)
     assert kernel.value("sorted(one.stdout.split('\\n'))") == "['', '0: hello', '1: hello']"
     wait_for(lambda: kernel.value("one.allocation.is_finished") == "True", "the end of its allocation")
     assert "no-such" in kernel.run("%srun -p no-such true").traceback
+    request = kernel.begin("%srun as=late wait -p arandu --begin=now+3600 true")
+    wait_for(lambda: kernel.pump() or "BeginTime" in str(kernel.under(request)), "why it pends")
+    kernel.manager.signal_kernel(signal.SIGINT)
+    assert "was given up before it began" in kernel.end(request).traceback
+    assert kernel.value("(late.state, late.allocation.state)") == "('CANCELLED', 'CANCELLED')"
 
 
 def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_listed(
