@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +12,9 @@ from typing import Any, NoReturn
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import JobNotFound, ParseError, SlurmError, UsageError
+from jupyter_slurm.handles.card import has_run, headline
 from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.table import Table
@@ -78,6 +81,11 @@ class Task(Job):
         self._ask_for_all()
         return super().raise_for_state()
 
+    def log(self) -> tuple[str, str | None]:
+        """Return the last lines of its log, and the stream that they are of; None where it has none."""
+        self._ask_for_all()
+        return self._written.log(ranks=self._data.get("ranks"))
+
     def _ask_for_all(self) -> None:
         """Ask for what a row of many does not tell."""
         if any(name not in self._data for name in _LATER):
@@ -129,6 +137,8 @@ class ArrayJob(Job):
             raise TypeError(f"a task of an array has a number, for example job[3]; not {index!r}")
         if self.id is None:
             raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
+        if index < 0:
+            raise JobNotFound(f"job {self.id} has no task {index}", hint="The last one is list(job)[-1].")
         data = self._cluster.client.get(self._cluster.path("jobs", f"{self.id}_{index}"))
         return Task(self._cluster, data, index, from_start=self._from_start, array=self)
 
@@ -153,6 +163,19 @@ class ArrayJob(Job):
     def failed(self) -> TaskList:
         """Return the tasks that are over and did not end well."""
         return TaskList(self, (task for task in self.tasks() if task.is_finished and task.state != "COMPLETED"))
+
+    def raise_for_state(self) -> Job:
+        """Raise JobFailed if it is over and did not end well: the first task that failed, and the end of its log."""
+        if self.is_finished and self.state != "COMPLETED":
+            text, path, whose = "", None, ""
+            with contextlib.suppress(SlurmError):
+                task = min(self.failed(), key=lambda task: (not has_run(task.data), task.index), default=None)
+                if task is not None:
+                    whose, (text, stream) = headline(task.data), task.log()
+                    path = task._data.get(stream or "stdout")
+            # Warnings were said when it was submitted.
+            raise failure({**self.data, "warnings": []}, text, path, whose=whose)
+        return self
 
     def table(self) -> Table:
         """Return a table with a row a task: parameters, state, exit code, elapsed seconds, and what came back.

@@ -12,7 +12,7 @@ from jupyter_slurm.handles.terminal import printable
 __all__ = ["failure", "is_in_vain", "refuse_in_vain"]
 
 
-def failure(data: Mapping[str, Any], log: str, path: str | None) -> JobFailed:
+def failure(data: Mapping[str, Any], log: str, path: str | None, *, whose: str = "") -> JobFailed:
     """Return the error for a job that ended otherwise than COMPLETED.
 
     Parameters
@@ -23,11 +23,15 @@ def failure(data: Mapping[str, Any], log: str, path: str | None) -> JobFailed:
         The last lines of its log, without colours.
     path : str or None
         Where that log is.
+    whose : str
+        Of an array, the task whose log it is.
     """
     lines = [headline(data)]
     printed = bool(log.strip())
     hint = advice(data, printed=printed)
     lines += [note for note in notes(data, printed=printed) if note != hint]
+    if whose:
+        lines.append(f"The first task that failed: {whose}")
     if printed:
         lines.append(f"Last lines of {path}:" if path else "Its last lines:")
         lines += ["    " + line for line in printable(log).rstrip("\n").split("\n")]

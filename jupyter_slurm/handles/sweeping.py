@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,7 +12,7 @@ from jupyter_slurm.domain.sweep import Sweep, literal_of
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.naming import meant
 
-__all__ = ["sweep_of"]
+__all__ = ["sweep_of", "warn_of_hidden"]
 
 _HINT = "sweep=NAME takes a list of dicts, a DataFrame, or a dict with the values of each parameter."
 
@@ -35,6 +38,13 @@ def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, Any]) -> S
             hint="Bring it back under another name.",
         )
     return sweep
+
+
+def warn_of_hidden(sweep: Sweep, cell: str) -> None:
+    """Say which functions of Python a cell calls that are parameters there."""
+    for name in sweep.names:
+        if hasattr(builtins, name) and re.search(rf"(?<![\w.]){name}\s*\(", cell):
+            sys.stderr.write(f"Warning: {name} is a parameter of the sweep: {name}(…) calls its value, not Python's.\n")
 
 
 def _named(text: str, namespace: Mapping[str, Any], *, zipped: bool) -> Sweep:

@@ -108,6 +108,10 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         sweep=_sweep(parsed, namespace),
         launcher=launcher_of(parsed),
     )
+    if kind == "python" and submission.sweep is not None:
+        from jupyter_slurm.handles.sweeping import warn_of_hidden
+
+        warn_of_hidden(submission.sweep, cell)
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 

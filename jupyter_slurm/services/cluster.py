@@ -14,15 +14,15 @@ from typing import Any
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError, SubmissionUnknown, UsageError
-from jupyter_slurm.services import output, sweeping
+from jupyter_slurm.errors import CommandError, JobNotFound, JobOutputMissing, SlurmError, SubmissionUnknown, UsageError
+from jupyter_slurm.services import output, sweeping, tasks
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
 from jupyter_slurm.services.names import Names
-from jupyter_slurm.services.ownership import is_own
+from jupyter_slurm.services.ownership import doubt, is_own
 from jupyter_slurm.services.parts import check_task, shared_folder, task_of
 from jupyter_slurm.services.passing import pass_through
 from jupyter_slurm.services.recorded import recorded
@@ -217,6 +217,8 @@ class Cluster:
         if entry is not None:
             check_task(reference, entry)
             await self._describe_once(entry)
+            if task_of(reference, entry) is not None:
+                await tasks.load(self._transport, entry)
             return entry
         try:
             job = JobId(JobId.parse(reference).job)
@@ -278,7 +280,7 @@ class Cluster:
         task = task_of(reference, entry)
         if entry.part is None or task is not None:
             target = reference if entry.part is None and reference != entry.key else str(entry.of_task(task).id)
-            await self._cancel_one(entry, target, signal)
+            await self._cancel_one(entry, target, signal, task)
         else:
             parts = self.tracker.parts(entry)
             parts[0].is_growing = False
@@ -286,7 +288,7 @@ class Cluster:
                 await self._cancel_one(part, str(part.id), signal)
         return job_dict(self.task_of(reference, entry))
 
-    async def _cancel_one(self, entry: Entry, target: str, signal: str | None) -> None:
+    async def _cancel_one(self, entry: Entry, target: str, signal: str | None, task: int | None = None) -> None:
         if entry.id is None and not entry.is_finished:
             if signal:
                 raise SubmissionUnknown(
@@ -297,6 +299,9 @@ class Cluster:
         elif not entry.is_finished:
             await self.settler.scancel(entry, target, signal)
             self.releases.note(entry, signal)
+            if task is not None and signal is None:
+                tasks.cancelled(entry, task, self._clock())
+                self.tracker.tell(entry)
             # In a loop over many jobs the next look at the queue tells.
             if entry.id is not None and not entry.is_finished and self.client.singles.is_ready():
                 await self.tracker.see(entry, await self.client.describe(entry.id))
@@ -334,8 +339,8 @@ class Cluster:
         """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
         entry = await self.entry(reference)
         path = entry.of_task(task_of(reference, entry)).path(stream)
-        own = stream in output.STREAMS or (entry.folder and await is_own(self._transport, entry.folder.path))
-        path = path if own else None
+        if entry.folder and stream not in output.STREAMS and (why := await doubt(self._transport, entry.folder.path)):
+            raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
         return await output.read_output(self._transport, path, offset, limit, finished=entry.is_finished)
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:

@@ -359,6 +359,15 @@ class Entry:
         rows = (record for record in self.rest if record.tasks is not None)
         return next((row for row in rows if row.tasks and (row.tasks.truncated or task in row.tasks)), None)
 
+    def state_of(self, row: JobRecord | None) -> JobState | None:
+        """Return the state of a task from the row that tells of it; None: nobody has told of any yet.
+
+        One that is not told of any more is over: Slurm forgets at once what is cancelled before it begins.
+        """
+        if row is not None and (not self.is_finished or row.state.is_finished or row.state.name in _ENDS):
+            return row.state
+        return UNKNOWN if self.is_finished or self.latest is not None else None
+
     def of_task(self, task: int | None) -> Entry:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
         if task is None or self.id is None:
@@ -368,7 +377,7 @@ class Entry:
         return replace(
             self,
             id=JobId(self.id.job, task),
-            state=latest.state if latest else UNKNOWN if self.is_finished else self.state,
+            state=self.state_of(latest) or self.state,
             latest=latest,
             tasks={},
             rest=[],

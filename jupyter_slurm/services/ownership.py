@@ -8,9 +8,9 @@ import stat
 
 from jupyter_slurm.errors import ConfigError, TransportError, UsageError
 from jupyter_slurm.services.slurm import printable
-from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.base import FileStat, Transport
 
-__all__ = ["is_own", "make_own", "read_own"]
+__all__ = ["doubt", "is_own", "make_own", "read_own"]
 
 # Every folder from there to the root, as it is named and as it is meant: symbolic links have owners as well.
 _SCRIPT = r"""umask 077
@@ -38,11 +38,24 @@ async def is_own(transport: Transport, folder: str) -> bool:
     On a far machine this is known: :func:`make_own` looked at what the directory lies in.
     """
     try:
-        found = await transport.stat(folder)
+        return not _doubt(folder, await transport.stat(folder))
     except (FileNotFoundError, TransportError):
         return False
+
+
+async def doubt(transport: Transport, folder: str) -> str:
+    """Return why what is in a job directory is not believed, as :func:`is_own` has it; empty: it is, or it is gone."""
+    try:
+        return _doubt(folder, await transport.stat(folder))
+    except FileNotFoundError:
+        return ""
+
+
+def _doubt(folder: str, found: FileStat) -> str:
+    if found.owner not in (None, os.geteuid()):
+        return printable(f"the job's folder {folder} belongs to another user (uid {found.owner})")
     shared = (found.mode or 0) & (stat.S_IWGRP | stat.S_IWOTH)
-    return found.owner in (None, os.geteuid()) and not shared
+    return printable(f"others can write to the job's folder {folder}") if shared else ""
 
 
 def read_own(path: str) -> bytes:

@@ -201,7 +201,7 @@ def check_task(reference: str, entry: Entry) -> None:
     task, tasks = _said(reference, entry), entry.all_tasks
     if task is not None and tasks is not None and _local(entry, task) is None:
         named = entry.part["tasks"] if entry.part else str(replace(tasks, limit=None))
-        raise JobNotFound(f"job {entry.id} has no task {task}", hint=f"Its tasks are {named}.")
+        raise JobNotFound(f"job {reference.partition('_')[0]} has no task {task}", hint=f"Its tasks are {named}.")
 
 
 def _said(reference: str, entry: Entry) -> int | None:

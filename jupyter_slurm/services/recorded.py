@@ -10,13 +10,14 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.sweep import FILE
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import JobFolder
-from jupyter_slurm.services.ownership import is_own
+from jupyter_slurm.services.ownership import doubt, is_own
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["recorded", "sweep_of", "values_of"]
 
 _SECRET = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+_OWN = "Whoever owns the folder can give it back (chown, chmod go-w); else run the cell again."
 _TAKEN = (
     "key",
     "kind",
@@ -39,7 +40,7 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
     Raises
     ------
     UsageError
-        It was not submitted here.
+        It was not submitted here, or somebody else can have changed what is recorded.
     """
     record = entry.record
     if record is None or entry.folder is None:
@@ -47,6 +48,8 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
             f"job {printable(reference)} was submitted in another way: nothing is recorded of it",
             hint="`job.script` is its script, `%sbatch` submits one again.",
         )
+    if why := await doubt(transport, entry.folder.path):
+        raise UsageError(f"what is recorded of job {printable(reference)} is not believed: {why}", hint=_OWN)
     asked, cell = record.get("asked") or {}, record.get("cell") or {}
     used = await _used(transport, entry)
     slurm = record.get("slurm_version")

@@ -14,6 +14,7 @@ import logging
 import re
 import tarfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId
@@ -26,7 +27,7 @@ from jupyter_slurm.services.jobdir import JobFolder
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["COLUMNS", "load", "save", "told", "values"]
+__all__ = ["COLUMNS", "cancelled", "load", "save", "told", "values"]
 
 log = logging.getLogger(__name__)
 
@@ -74,17 +75,24 @@ def _indices(entry: Entry) -> list[int]:
 
 def _row(entry: Entry, task: int, waiting: JobRecord | None = None) -> list[Any]:
     record = entry.tasks.get(task) or waiting
-    if record is not None and record.state.name == NOT_SUBMITTED.name:
-        return [task, NOT_SUBMITTED.name, None, None, None, None, "", ""]
-    if record is None or (entry.is_finished and not record.state.is_finished):
-        # Slurm forgets at once a task that is cancelled before it begins. One that it has not shown yet waits.
-        waits = entry.latest is None and not entry.is_finished
-        return [task, "PENDING" if waits else UNKNOWN.name, None, None, None, None, "", ""]
+    state = entry.state_of(record)
+    if record is None or state is None or state.name in (NOT_SUBMITTED.name, UNKNOWN.name):
+        return [task, state.name if state else "PENDING", None, None, None, None, "", ""]
     has_ended = record.state.is_finished
     begun = record.start_time if not record.state.is_pending else None
     end = record.end_time if has_ended else None
     code = [record.exit_code, record.signal or None] if has_ended else [None, None]
     return [task, record.state.name, *code, begun, end, record.nodes, record.reason]
+
+
+def cancelled(entry: Entry, task: int, now: float) -> None:
+    """Know that a task which had not begun was cancelled: Slurm, which forgets it at once, will not tell."""
+    row = entry.tasks.get(task) or entry.rest_of(task)
+    if entry.id is None or not (row.state.is_pending if row else entry.latest is None):
+        return
+    number = JobId(entry.id.job, task)
+    known = replace(row, id=number, tasks=None, reason="", start_time=None) if row else JobRecord(number, entry.state)
+    entry.tasks[task] = replace(known, state=JobState("CANCELLED"), end_time=int(now))
 
 
 async def save(transport: Transport, entry: Entry) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -64,6 +65,11 @@ def test_a_sweep_of_a_script_sets_variables(done: Any) -> None:
     )
     assert done.value("script.source.startswith('#!/bin/bash'), script.name") == "True named"
     assert "JobFailed" in done.run("script[1].wait()").traceback
+    failed = done.run("script.wait()")
+    assert failed.error == "JobFailed"
+    number = done.value("script.id")
+    assert f"The first task that failed: Job {number}_1 (named): FAILED" in failed.traceback
+    assert re.search(r"Last lines of \S*stdout\.1:\n    1\|\$HOME\|2.5\|argument", failed.traceback)
 
 
 def test_tasks_that_failed_run_again_and_no_others(done: Any, wait_for: Callable[..., Any]) -> None:
@@ -72,6 +78,24 @@ def test_tasks_that_failed_run_again_and_no_others(done: Any, wait_for: Callable
     wait_for(lambda: done.value("again[1].stdout.strip()") == "1|$HOME|2.5|argument", "the task that runs again")
     assert done.value("again[1].parameters, again.name") == "{'a': '$HOME', 'n': 2.5} named"
     assert done.run("sweep.failed().resubmit()").error == "UsageError"
+
+
+def test_a_task_that_waits_is_cancelled_at_once_and_once_for_all(
+    done: Any, cluster: Any, wait_for: Callable[..., Any]
+) -> None:
+    done.ok(f"%%sbatch --array=0-4 --begin=now+1hour as=held {PLAIN}\n1")
+    wait_for(lambda: done.value("held.data['tasks']") == "{'PENDING': 5}", "the tasks in the queue")
+    assert done.value("held[1].cancel().wait(check=False).state, held[1].is_finished") == "CANCELLED True"
+    assert done.value("held.data['tasks']") == "{'CANCELLED': 1, 'PENDING': 4}"
+    cluster.run("scancel", f"{done.value('held.id')}_2")  # elsewhere: Slurm does not tell of it any more
+    assert done.value("held[2].wait(check=False).state, held[2].is_finished") == "UNKNOWN True"
+    assert done.value("held.cancel().wait(check=False).data['tasks']") == "{'CANCELLED': 4}"
+    told = ["CANCELLED", "CANCELLED", "UNKNOWN", "CANCELLED", "CANCELLED"]
+    assert done.value("[task.state for task in held], held[1].state, held.table()['state'][1:3]") == (
+        f"{told} CANCELLED {told[1:3]}"
+    )
+    ran = done.run("held[-1]")
+    assert (ran.error, "list(job)[-1]" in ran.traceback) == ("JobNotFound", True)
 
 
 def test_the_index_of_an_array_is_in_the_cell(done: Any) -> None:
@@ -105,6 +129,9 @@ def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
     for words, said in cases.items():
         assert said in kernel.run(f"%%sbatch {words}\n1").traceback, words
     assert "--array=0-5" in kernel.ok("%%sbatch sweep=grid show\n1").result["text/plain"]
+    hidden = kernel.ok("%%sbatch sweep=print:1,2;max:3 show\nself.max(1)\nprint(max)").stderr
+    assert "print is a parameter of the sweep: print(…) calls its value" in hidden
+    assert "max(…)" not in hidden
 
 
 def test_nothing_of_it_is_lost_with_the_kernel(done: Any) -> None:

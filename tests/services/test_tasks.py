@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import JobOutputMissing, UsageError
 from jupyter_slurm.handles.card import as_text
 from jupyter_slurm.runner import values as file_of
 
@@ -108,6 +108,10 @@ async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell)
             folder = Path((await desk.job(cell))["folder"])
             folder.chmod(0o777)
             assert (await desk.core.values(desk.id, cell, 0))["values"] == []
+            with pytest.raises(UsageError, match=f"not believed: others can write to the job's folder {folder}"):
+                await desk.core.record(desk.id, cell)
+            with pytest.raises(JobOutputMissing, match=f"not read: others can write to the job's folder {folder}"):
+                await desk.core.output(desk.id, cell, "values", 0, 0)
             folder.chmod(0o700)
     for file in Path(tmp_path).rglob("tasks.json"):
         file.write_text("[" if file.parent.name == cell else '{"columns": 1}')
