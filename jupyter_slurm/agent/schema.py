@@ -88,7 +88,7 @@ class Operation:
         UsageError
             It is not JSON, is too deep, or is not what the document says; the hint names the place in it.
         """
-        value = parse_json(body) if body.strip() or self.needs_body else {}
+        value = parse_json(body) if body or self.needs_body else {}
         _check(self._body_validator, value, "the request body")
         return value
 

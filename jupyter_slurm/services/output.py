@@ -88,7 +88,8 @@ async def follow(
             sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
             quiet = True
             for stream, path in paths.items():
-                async for part in _news(transport, path, sizes.get(path), stream, offsets, is_last=finished):
+                size = sizes.get(path) if finished else await _size(tails, path, sizes.get(path), offsets[stream])
+                async for part in _news(transport, path, size, stream, offsets, is_last=finished):
                     quiet = False
                     yield "output", part
             if not quiet:
@@ -122,6 +123,16 @@ async def _last_sizes(tails: Tails, paths: Iterable[str]) -> Mapping[str, int]:
         raise
     except TransportError:
         return {}
+
+
+async def _size(tails: Tails, path: str, size: int | None, had: int) -> int | None:
+    """Return how large a file is that seems to have shrunk: what was seen of it may be older than what was read."""
+    if size is None or size >= had:
+        return size
+    try:
+        return (await tails.sizes([path])).get(path)
+    except TransportError:
+        return None
 
 
 async def _news(

@@ -72,9 +72,22 @@ async def test_many_silent_jobs_cost_a_question_a_second(desk, asked):
 
 
 async def test_output_comes_whole_from_a_job_that_prints_all_the_time(desk, asked):
-    script = "#!/bin/sh\nfor i in $(seq 3000); do echo line $i; [ $((i % 500)) != 0 ] || sleep 0.3; done\n"
+    script = "#!/bin/sh\nfor i in $(seq 3000); do echo line $i; [ $((i % 500)) != 0 ] || sleep 0.3; [ $i -lt 2000 ] || sleep 0.001; done\n"
     job, received = await desk.submit(script), bytearray()
-    await followed(desk, job, received)
+    tracker = desk.core._cluster(desk.id).tracker
+
+    async def tell() -> None:
+        """Have the listener look again and again, with sizes that are older than what it has read."""
+        while True:
+            for event in [event for events in tracker._listeners.values() for event in events]:
+                event.set()
+            await asyncio.sleep(0.002)
+
+    telling = asyncio.create_task(tell())
+    try:
+        await followed(desk, job, received)
+    finally:
+        telling.cancel()
     assert received == b"".join(b"line %d\n" % number for number in range(1, 3001))
 
 

@@ -594,3 +594,13 @@ def test_a_relay_that_is_there_is_not_taken_for_one_that_hangs(
     until(lambda: len(pings) >= 5)
     assert set(pings) == {relay.PING}
     assert multiplex.is_alive
+
+
+def test_a_hop_whose_way_has_broken_is_closed_in_silence() -> None:
+    class Broken:
+        """A channel of a connection that has ended: its goodbye reaches nobody."""
+
+        def close(self) -> None:
+            raise EOFError
+
+    OrderlyPacketizer(Broken()).close()

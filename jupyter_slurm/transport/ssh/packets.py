@@ -7,6 +7,7 @@ decided here, where each message has its place in the row. Source: RFC 4254, 5.3
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -39,6 +40,11 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         self._ahead, self._at = b"", 0
         self._order = threading.Lock()
         self._ended: set[int] = set()
+
+    def close(self) -> None:
+        """End it; the source may be a channel of a connection that has broken: there is nobody to tell then."""
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+            super().close()
 
     def send_message(self, data: paramiko.Message) -> None:
         """Send a message, unless its channel has ended."""
