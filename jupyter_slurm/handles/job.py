@@ -374,14 +374,14 @@ class Job(Recorded):
         self._bring_back()
         return self.raise_for_state() if check else self
 
-    def _bring_back(self) -> None:
-        """Hand over the variables that came back, once, and say which did not; of an array each task has its own."""
+    def _bring_back(self, heard: str = "") -> None:
+        """Hand over the variables that came back, once, and say which did not, unless it was heard; not of arrays."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None and not self._data.get("tasks"):
             with contextlib.suppress(JobOutputMissing):
                 wanted(dict(self.outputs))
-                for name, reason in self.outputs.errors.items():
-                    sys.stderr.write(printable(f"{name} did not come back: {reason}") + "\n")
+                for said in self.outputs.troubles(heard):
+                    sys.stderr.write(printable(said) + "\n")
 
     @property
     def _reference(self) -> str:

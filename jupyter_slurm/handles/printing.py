@@ -12,11 +12,12 @@ from typing import Any
 from jupyter_slurm.handles.displays import Messages, Shown, place_of
 from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.terminal import IncrementalFilter
-from jupyter_slurm.handles.timeline import DISPLAY, STREAMS
+from jupyter_slurm.handles.timeline import DISPLAY, STREAMS, not_shown
 from jupyter_slurm.runner.display import CLEAR, CLEAR_LATER
 
 __all__ = ["Printer"]
 
+_END = 1000  # characters of the end of what is too much
 _CLEARS = (CLEAR.encode("ascii"), CLEAR_LATER.encode("ascii"))
 _CLEAR = re.compile(b"|".join(map(re.escape, _CLEARS)))
 _published: set[str] = set()  # display ids that this kernel has shown something under
@@ -30,6 +31,7 @@ class _Text:
         self.done = 0  # bytes
         self.shown = 0  # characters
         self.is_full = False  # nothing more of it is put out, until it is cleared
+        self.left_out = 0  # characters, or bytes of what was not even read
         self._held = b""
         self._filter = IncrementalFilter()
 
@@ -48,7 +50,10 @@ class _Text:
         yield self._text(data[at:])
 
     def _text(self, data: bytes) -> str:
-        return "" if self.is_full else self._filter.feed(data)
+        if self.is_full:
+            self.left_out += len(data)
+            return ""
+        return self._filter.feed(data)
 
 
 def _half(data: bytes) -> bytes:
@@ -91,11 +96,22 @@ class Printer:
         self._follower.unlisten(self._hear)
         self._take_all()
         self._put_out(is_over=True)
+        for stream, text in self._texts.items():
+            if text.is_full:
+                self._print_end(stream, text.left_out)
         if self._left_out:
             where = self._follower.data.get("folder")
-            sys.stderr.write(
-                f"{self._left_out} figures, tables or updates of them are not shown; all are in {where}.\n"
-            )
+            sys.stderr.write(f"{not_shown(self._left_out, where, self._follower.timeline)}\n")
+
+    def _print_end(self, stream: str, left_out: int) -> None:
+        """Put out the last lines of what was too much."""
+        kept = "".join(text for of, text in self._follower.timeline.texts() if of == stream)
+        end = kept[-min(left_out, _END) :]
+        if len(end) < left_out:  # it begins within a line
+            end = end.partition("\n")[2] or end
+        sys.stderr.write(f"The last lines of {stream}:\n")
+        sys.stderr.flush()
+        (sys.stderr if stream == "stderr" else sys.stdout).write(end)
 
     def print_for(self, seconds: float) -> None:
         """Put out what comes, for at most so long."""
@@ -137,7 +153,7 @@ class Printer:
                 self._write(stream, part)
             elif stream == STREAMS[0]:  # all are cleared at once; one of them says so
                 for text in self._texts.values():
-                    text.shown, text.is_full = 0, False
+                    text.shown, text.is_full, text.left_out = 0, False, 0
                 self._publisher.clear_output(wait=part)
 
     def _write(self, stream: str, text: str) -> None:
@@ -150,6 +166,7 @@ class Printer:
         target.flush()
         if shown + len(text) > self._limit:
             self._texts[stream].is_full = True
+            self._texts[stream].left_out = shown + len(text) - self._limit
             path = self._follower.data.get(stream)
             sys.stderr.write(f"\n… the rest of {stream} is not shown here; all of it is in {path}\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -31,11 +32,14 @@ _OURS = ("--overlap", "--nodes=1", "--ntasks=1")  # what the agent adds to the o
 _SOON = 3.0  # seconds in which nobody wants to know what a cell waits for
 _LISTENS_WITHIN = 10.0  # seconds for what was interrupted
 _ENDS_WITHIN = 60.0  # seconds for a process that was told to end
+_LINES = re.MULTILINE | re.DOTALL
+_LONGEST = 2000  # characters of an error's message
+_TRACEBACK = re.compile(r"^(?:(\w+) +)?Traceback \(most recent call last\):?$", re.MULTILINE)
 _used: dict[str, Step] = {}  # by allocation: the process that this kernel has used last
 
 
 def running_in(allocation: Allocation) -> tuple[Step | None, Step | None]:
-    """Return the process that runs in an allocation, or is to begin there, and the one before it that ended."""
+    """Return the process that runs in an allocation, or is to begin there, and the last one that had begun before."""
     key = str(allocation.key)
     if (used := _used.get(key)) is not None and not used.refresh().is_finished:
         return used, None  # without a look at all steps there ever were
@@ -43,7 +47,9 @@ def running_in(allocation: Allocation) -> tuple[Step | None, Step | None]:
     going = [step for step in processes if not step._data.get("finished")]
     if going:
         _used[key] = going[0]
-    return next(iter(going), None), next((step for step in reversed(processes) if step not in going), None)
+    # What never began, for want of its Python or because of an option, had no variables, and is no model for the next.
+    over = [step for step in processes if step not in going and step.id]
+    return next(iter(going), None), next(reversed(over), None)
 
 
 def _options_of(process: Step) -> list[str]:
@@ -132,23 +138,25 @@ def run_here(cell: RemoteCell, shell: Any) -> None:
     if follower.error is not None:
         raise follower.error
     cell._data = follower.data
-    cell._bring_back()
+    log = plain("".join(text for stream, text in follower.timeline.texts() if stream == "stderr")).rstrip()
+    cell._bring_back(log)
     if cell._data["state"] != "COMPLETED":
-        raise _failure(cell, follower)
+        raise _failure(cell, log)
 
 
 def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
     """Put out what comes until the cell is over; say what a cell waits for that does not begin."""
-    begun, said = time.monotonic(), ""
+    begun, said = time.monotonic(), {""}
     while not follower.ended.is_set():
         printer.print_for(0.5)
         is_late = follower.data["state"] == "PENDING" and time.monotonic() - begun > _SOON
-        if is_late and (why := _why_it_waits(cell, follower)) != said:
-            said = why
+        if is_late and (why := _why_it_waits(cell, follower)) not in said:
+            said.add(why)
             sys.stderr.write(printable(f"{cell.title} waits for {why}") + "\n")
 
 
 def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
+    """Return what a cell waits for; nothing, where it has begun and much of what it printed is still to come."""
     allocation = cell.allocation
     if allocation.state != "RUNNING":
         return (
@@ -156,42 +164,61 @@ def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
         )
     for step in allocation.steps:
         if step.key == cell.key:
-            break
+            return "its process to begin" if step._data["state"] == cell.process.state == "PENDING" else ""
         if step._data.get("process") == cell._data["process"] and not step._data.get("finished"):
             return f"the cells before it in its process: {step.title}"
-    return "its process to begin"
+    return ""
 
 
 def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitInterrupted:
-    """Interrupt a cell, and say whether that helped."""
+    """Interrupt a cell, and say whether that helped; a second interrupt does not wait for that."""
+    was_sent = False
     try:
         if (told := cell.refresh()._data)["finished"]:
             return WaitInterrupted(f"{cell.title} is over; the rest of its output is in {told['stdout']}.")
         cell.interrupt()
+        was_sent = True
         deadline = time.monotonic() + _LISTENS_WITHIN
         while not follower.ended.is_set() and time.monotonic() < deadline:
             printer.print_for(0.2)
             if follower.data["state"] == "PENDING" and follower.data.get("reason_text"):
                 break  # its allocation is not there yet
     except KeyboardInterrupt:
-        pass
+        if not was_sent:
+            return WaitInterrupted(f"Whether {cell.title} was interrupted is not known. Look with `%remote`.")
     except SlurmError as error:
         return WaitInterrupted(f"{cell.title} could NOT be interrupted and goes on: {error}")
-    if follower.data["state"] == "PENDING":
-        return WaitInterrupted(f"{cell.title} waits still, and is dropped as soon as it could begin.")
-    if follower.ended.is_set():
-        return WaitInterrupted(f"{cell.title} was interrupted; {cell._stays}.")
-    return WaitInterrupted(
-        f"{cell.title} was interrupted and does not listen, or not yet: it goes on, and cells after it wait. "
-        f"{cell._in_any_case}."
-    )
+    return WaitInterrupted(f"{cell.title} {_after_interrupt(cell, follower)}.")
 
 
-def _failure(cell: RemoteCell, follower: Follower) -> JobFailed:
-    """Return the error for a cell whose output was seen already, so that the last line of it says enough."""
+def _after_interrupt(cell: RemoteCell, follower: Follower) -> str:
+    """Return what became of a cell that was sent an interrupt."""
+    try:
+        data = follower.data if follower.ended.is_set() else cell.refresh()._data
+    except (SlurmError, KeyboardInterrupt):
+        return "was sent an interrupt; what became of it `%remote` tells"
+    if data["state"] == "PENDING":
+        return "waits still, and is dropped as soon as it could begin"
+    if data["finished"] and data.get("start_time") is None:
+        return f"was withdrawn before it began: nothing of it ran; {cell._stays}"
+    if data["finished"]:
+        return f"was interrupted; {cell._stays}"
+    return f"was interrupted and does not listen, or not yet: it goes on, and cells after it wait. {cell._in_any_case}"
+
+
+def _raised(log: str) -> str:
+    """Return the error that a log ends with, with all lines of its message; where there is none, its last line."""
+    last = log.rpartition("\n")[2].strip()
+    for found in _TRACEBACK.finditer(log):
+        message = re.search(rf"^{found[1] or r'[^ ]'}.*", log[found.end() :].lstrip("\n"), _LINES)
+        last = message[0] if message else last
+    return last[:_LONGEST]
+
+
+def _failure(cell: RemoteCell, log: str) -> JobFailed:
+    """Return the error for a cell whose output was seen already, so that the error in it says enough."""
     data, error = cell._data, cell._data.get("error") or {}
-    log = plain("".join(text for stream, text in follower.timeline.texts() if stream == "stderr")).rstrip()
-    last = log.rpartition("\n")[2].strip() or f"exit code {data.get('exit_code')}"
+    last = _raised(log) or f"exit code {data.get('exit_code')}"
     said, hint = (error["detail"], error.get("hint") or "") if error else (last, "")
     named = {name: data.get(name) for name in ("id", "state", "exit_code", "signal")}
     return JobFailed(f"{cell.title}: {printable(said)}", hint=hint, log=log, **named)

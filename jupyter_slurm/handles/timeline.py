@@ -11,7 +11,7 @@ from jupyter_slurm.handles.ranks import RankedScreen, open_rank
 from jupyter_slurm.handles.terminal import Screen
 from jupyter_slurm.handles.texts import Text
 
-__all__ = ["DISPLAY", "STREAMS", "Panes", "Timeline"]
+__all__ = ["DISPLAY", "STREAMS", "Panes", "Timeline", "not_shown"]
 
 STREAMS = ("stdout", "stderr")
 DISPLAY = "display"
@@ -36,6 +36,7 @@ class Timeline:
 
     def __init__(self, limit: int, display_limit: int, *, has_ranks: bool = False) -> None:
         self.left_out = 0
+        self.is_full = False  # the job kept no more of them either
         self._texts = {stream: Text(limit, RankedScreen if has_ranks else Screen) for stream in STREAMS}
         self._places: list[tuple[int | None, ...]] = []  # where the text is divided
         self._shown: list[Shown] = []
@@ -51,7 +52,7 @@ class Timeline:
         """Take in a piece of one of the files; return it as a place shows it that has only text."""
         if stream == DISPLAY:
             if offset < self._read:  # the file was written anew
-                self._messages, self._shown, self.left_out = Messages(), [], 0
+                self._messages, self._shown, self.left_out, self.is_full = Messages(), [], 0, False
             self._read = offset + len(data)
             texts = [self._take(*message) for message in self._messages.feed(data)]
             return "".join(texts).encode("utf-8", "replace")
@@ -107,6 +108,8 @@ class Timeline:
                 self._clear_if_due()
             else:
                 self._clear(len(self._places))
+        elif kind == "full":
+            self.is_full = True
         elif kind in ("display", "update"):
             return self._show(message, size, is_update=kind == "update")
         return ""
@@ -157,3 +160,9 @@ class Timeline:
             self._shown = []
             self._clears = [later - parts for later in self._clears if later > parts]
             del self._places[:parts]
+
+
+def not_shown(count: int, folder: str | None, timeline: Timeline) -> str:
+    """Return where the figures, tables and updates are that were too much to be shown."""
+    are = f"they are in {folder}; later ones were not kept" if timeline.is_full else f"all are in {folder}"
+    return f"{count} figures, tables or updates of them are not shown; {are}."

@@ -205,6 +205,14 @@ class Outputs(dict[str, Any]):
             raise JobError(f"{name} did not come back: {self.errors[name]}", hint="job.stderr may tell more.")
         raise KeyError(name)
 
+    def troubles(self, heard: str) -> list[str]:
+        """Return what is to be said of those that did not come back, beside what the job has printed about them."""
+        return [
+            f"{name} did not come back: {reason}"
+            for name, reason in self.errors.items()
+            if file_of.LEFT_OUT.format(name, reason) not in heard
+        ]
+
 
 def read_outputs(content: bytearray) -> Outputs:
     """Read what a job of ours left: each value for itself, so that one which cannot be read takes no other with it.

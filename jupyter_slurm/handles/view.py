@@ -20,7 +20,7 @@ from jupyter_slurm.handles.card import as_html, as_text, output_as_html, output_
 from jupyter_slurm.handles.displays import Shown
 from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.held import is_released
-from jupyter_slurm.handles.timeline import Panes
+from jupyter_slurm.handles.timeline import Panes, not_shown
 
 __all__ = ["View", "bundle", "cell_of", "notebook"]
 
@@ -148,7 +148,7 @@ class View:
             return 0
         self._card, self._drawn_at = card, now
         if left_out:
-            said = f"{left_out} figures, tables or updates of them are not shown; all are in {data.get('folder')}."
+            said = not_shown(left_out, data.get("folder"), self._follower.timeline)
             data = {**data, "warnings": [*(data.get("warnings") or []), said]}
         drawn = bundle(data, panes, trouble, printed=printed)
         self._shell.display_pub.publish(drawn, transient={"display_id": self._id}, update=update)

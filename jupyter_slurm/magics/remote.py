@@ -15,6 +15,7 @@ from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.remote import process_of, restart, run_here, running_in, start_cell, status, stop
 from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.handles.waiting import WaitInterrupted
 from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
@@ -33,6 +34,30 @@ _said: dict[str, str] = {}  # by cluster: the allocation and process that were u
 
 def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> RemoteCell | None:
     """Run ``%%remote``: a cell in the process of an allocation."""
+    remote: RemoteCell | None = None
+    try:
+        remote, words = _send(shell, line, cell, local_ns)
+        if name := words.get("as"):
+            shell.push({name: remote})
+        if "out" in words:
+            remote._wanted = shell.push
+        if "nowait" in words:
+            mention(shell, remote)
+            return remote
+        run_here(remote, shell)
+    except WaitInterrupted:
+        raise
+    except KeyboardInterrupt:  # in the moments in which nobody waits yet, or any more
+        if remote is None:
+            raise WaitInterrupted("Interrupted before the cell was sent: nothing of it runs.") from None
+        raise WaitInterrupted(
+            f"Stopped waiting. {remote.title} was sent: %remote tells what it does, `%remote interrupt` interrupts it."
+        ) from None
+    return None
+
+
+def _send(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> tuple[RemoteCell, Mapping[str, str | None]]:
+    """Have a cell run in the process of an allocation; return it, and our words of its line."""
     cluster, prefix = current(), "%%remote "
     parsed = _parsed(shell, cluster, prefix, line, CELL_WORDS, local_ns)
     if parsed.args:
@@ -49,16 +74,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> R
         add_blame(error, prefix, line, parsed, "")
         raise
     _say_which(cluster, allocation, process)
-    remote = start_cell(cluster, allocation, process, submission)
-    if name := parsed.words.get("as"):
-        shell.push({name: remote})
-    if "out" in parsed.words:
-        remote._wanted = shell.push
-    if "nowait" in parsed.words:
-        mention(shell, remote)
-        return remote
-    run_here(remote, shell)
-    return None
+    return start_cell(cluster, allocation, process, submission), parsed.words
 
 
 def run_line(shell: Any, line: str, local_ns: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ import types
 from typing import Any, BinaryIO
 
 MAGIC = b"jupyter-slurm values 1\n"
+LEFT_OUT = "{} does not come back to the notebook: {}"
 
 try:
     from cloudpickle import Pickler as _Pickler
@@ -222,6 +223,6 @@ def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, na
         except Exception as error:  # noqa: BLE001 - one bad value does not lose the rest
             said = str(error) if isinstance(error, Unreadable) else f"it cannot be pickled: {error}"
             item, pieces = {"kind": "error", "name": name, "error": said}, []
-            sys.stderr.write(f"{name} does not come back to the notebook: {said}\n")
+            sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
         items.append((item, pieces))
     write(path, items)

@@ -38,6 +38,7 @@ __all__ = ["Intake"]
 
 _SUBMISSIONS_AT_ONCE = 4
 _EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
+_LOOKED_AT = 5.0  # seconds in which a folder is looked at
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
@@ -127,7 +128,7 @@ class Intake:
         plan = replace(make(parts[0]) if parts else plan, values=await self._values(asked))
         python = (plan.record.get("cell") or {}).get("python")
         warnings = await self._doubts(asked.get("python") if asked["kind"] == "allocation" else python)
-        warnings += said_of(parts)
+        warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
         doubts = self._facts.doubts(plan.chosen)
         if asked.get("dry_run"):
             told: dict[str, Any] = {
@@ -288,3 +289,16 @@ class Intake:
             return []
         doubt = doubt_about(python, self._hosts, here, mounts)
         return [doubt] if doubt else []
+
+    async def _doubt_about_folder(self, plan: Plan) -> list[str]:
+        """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
+        path = plan.record["work_dir"] if "chdir" in plan.chosen else None
+        if not path or not posixpath.isabs(path):
+            return []
+        try:
+            looked = await self._transport.run(["test", "-d", path], timeout=_LOOKED_AT)
+        except SlurmError:
+            return []
+        if looked.exit_code != 1:
+            return []
+        return [f"There is no folder {printable(path)} here: on a node that has none either the job runs in /tmp."]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.handles.displays import Shown
-from jupyter_slurm.handles.timeline import Timeline
+from jupyter_slurm.handles.timeline import Timeline, not_shown
 
 
 def _line(kind: str, text: str = "", name: str | None = None, **more: Any) -> bytes:
@@ -80,6 +80,9 @@ def test_more_than_the_limit_is_counted_and_updates_in_place_go_on() -> None:
     assert displays.timeline.left_out == 1
     displays = _fed(*[_line("display", str(i)) for i in range(3000)], limit=10_000_000)
     assert (len(displays.shown()), displays.timeline.left_out) == (1000, 2000)
+    assert not_shown(2000, "/job", displays.timeline).endswith("are not shown; all are in /job.")
+    displays.feed(b'{"type": "full"}\n')
+    assert not_shown(2000, "/job", displays.timeline).endswith("they are in /job; later ones were not kept.")
 
 
 def test_what_is_new_has_a_text_form() -> None:

@@ -43,6 +43,10 @@ def _shown(ran: Any) -> list[tuple[str, str]]:
     return found
 
 
+def _until_it_says(text: str, held: Any, request: str, wait_for: WaitFor) -> None:
+    wait_for(lambda: held.pump() or text in str(held.under(request)), text)
+
+
 def test_state_stays_and_it_looks_as_if_it_had_run_here(held: Any) -> None:
     ran = held.ok(
         f"%%remote python={sys.executable}\nimport os, sys\nx = 20\ndef f(n): return n + x\nprint('one', file=sys.stderr)"
@@ -79,6 +83,13 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
     assert "return [1][7]" in plain(ran.stderr)
     ran = held.run("%%remote\ninput('name? ')")
     assert "nobody can be asked in a remote cell" in ran.traceback
+    ran = held.run("%%remote\nraise ValueError('two\\nlines: \u00e9')")
+    assert ran.traceback.endswith(": ValueError: two\nlines: \u00e9")
+    held.ok(
+        "from jupyter_slurm.magics import remote as magic\nsends = magic.process_of\n"
+        "def interrupted(*_): magic.process_of = sends; raise KeyboardInterrupt\nmagic.process_of = interrupted"
+    )
+    assert "before the cell was sent: nothing of it runs" in held.run("%%remote\nkept.append(3)").traceback
     up = gate("up")
     loop = (
         f"kept.append(1)\npathlib.Path({str(up)!r}).touch()\nprint('begun', flush=True)\nwhile True: time.sleep(0.05)"
@@ -97,8 +108,16 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
     held.ok("%%remote nowait as=dropped\nkept.append(2)")
     held.ok("dropped.interrupt().wait(check=False)")
     assert held.value("dropped.state") == "CANCELLED"
+    for interrupts in (1, 2):
+        request = held.begin("%%remote\nkept.append(2)")
+        _until_it_says("waits for the cells before it", held, request, wait_for)
+        for _ in range(interrupts):
+            held.manager.signal_kernel(signal.SIGINT)
+        said = held.end(request).traceback
+        assert "withdrawn before it began: nothing of it ran" in said or (interrupts == 2 and "%remote" in said)
+        assert "does not listen" not in said
     request = held.begin("%%remote\nkept")
-    wait_for(lambda: held.pump() or "waits for the cells before it" in str(held.under(request)), "what it waits for")
+    _until_it_says("waits for the cells before it", held, request, wait_for)
     go.touch()
     ran = held.end(request)
     assert ran.stdout == "[1]\n"
@@ -139,6 +158,9 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
     held.ok("%remote stop on=gpu")
     assert "No process for cells runs" in held.run("%remote").traceback
+    assert "/no/such/python" in held.run("%%remote python=/no/such/python\n1").traceback
+    assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
+    held.ok("%remote stop")
     assert "has no place here: a process is one task" in held.run("%%remote -n 4\n1").traceback
 
 
@@ -159,9 +181,11 @@ def test_progress_figures_and_what_is_cleared(held: Any) -> None:
     )
     assert "\x1b[31mred\x1b[0m" in ran.stderr
     assert any("image/png" in message["content"].get("data", {}) for message in ran.messages)
-    ran = held.ok("%%remote on=gpu\nfor n in range(40_000): print('0123456789')")
-    assert len(ran.stdout) == 262_144
+    ran = held.ok("%%remote on=gpu out=n,w\nfor n in range(40_000): print('0123456789')\nprint('END')")
+    assert 262_144 + 900 < len(ran.stdout) <= 262_144 + 1000
+    assert ran.stdout.endswith("\n0123456789\nEND\n")
     assert "the rest of stdout is not shown here; all of it is in /" in ran.stderr
+    assert ran.stderr.count("the cell ended without it") == 1
 
 
 @pytest.mark.here_only("what a kernel finds again, its agent has")

@@ -181,6 +181,15 @@ async def test_waiting_sbatch_in_the_header_is_refused_and_in_the_environment_le
     await desk.core.cancel(desk.id, job["key"])
 
 
+async def test_a_folder_of_chdir_that_is_not_there_is_told(desk):
+    """Slurm takes it, and the job runs in /tmp."""
+    told = await desk.submit("#!/bin/sh\ntrue\n", "-D", "/no/such/folder", dry_run=True)
+    assert told["warnings"] == [
+        "There is no folder /no/such/folder here: on a node that has none either the job runs in /tmp."
+    ]
+    assert (await desk.submit("#!/bin/sh\ntrue\n", "--chdir=/", dry_run=True))["warnings"] == []
+
+
 async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
     with pytest.raises(TransportError, match="working directory"):
         await desk.submit("#!/bin/sh\ntrue\n", context={"cwd": f"{desk.folder}/gone"})
