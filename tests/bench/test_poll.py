@@ -26,6 +26,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.store import Store
+from jupyter_slurm.services.where import here
 from jupyter_slurm.transport.local import LocalTransport
 
 OWN, RUNS = int(sys.argv[1]), 15
@@ -37,7 +38,8 @@ def note(row, began):
 async def main():
     home = os.environ["HOME"]
     settings = Settings(job_root=home + "/jobs", state_dir=home + "/state")
-    cluster = Cluster(os.environ["SLURM_CONF"], os.environ["PATH"], transport=LocalTransport(), settings=settings,
+    where = here(settings, os.environ["SLURM_CONF"], os.environ["PATH"])
+    cluster = Cluster(where, transport=LocalTransport(), settings=settings,
                       store=Store(home + "/state/index.sqlite"), bus=Bus())
     context = {"cwd": home, "env": dict(os.environ), "umask": 0o022, "limits": {}}
     for number in range(OWN):
