@@ -222,10 +222,11 @@ class ArrayJob(Job):
         return {**whole, **own, "finished": _is_over(row["state"])}
 
     def _id_of(self, task: int) -> str:
-        """Return what Slurm calls a task; one that it was never given is told apart by its index all the same."""
-        parts = [part for part in self._data.get("parts") or () if part["offset"] <= task and part["id"]]
-        number, offset = (parts[-1]["id"], parts[-1]["offset"]) if parts else (self._data.get("id"), 0)
-        return f"{number}_{task - offset}"
+        """Return what Slurm calls a task; one that was never submitted has its index behind the first number."""
+        parts = [part for part in self._data.get("parts") or () if part["offset"] <= task]
+        if not parts or parts[-1]["id"] is None:
+            return f"{self._data.get('id')}_{task}"
+        return f"{parts[-1]['id']}_{task - parts[-1]['offset']}"
 
     def _range(self) -> TaskRange | None:
         try:
