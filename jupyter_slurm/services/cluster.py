@@ -141,13 +141,13 @@ class Cluster:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cluster as the API tells it."""
-        active = self.tracker.active()
+        active = [entry for entry in self.tracker.active() if not entry.is_step]
         return {
             "id": self.id,
             "name": self.name or self.id,
             "slurm_conf": self.where.slurm_conf,
             "folder": self.folder.path,
-            "active": len({(entry.part or {}).get("of") or id(entry) for entry in active if not entry.is_step}),
+            "active": len({(entry.part or {}).get("of") or id(entry) for entry in active}),
             "poll": self.watcher.status(),
             **self.reached(),
         }
@@ -278,22 +278,18 @@ class Cluster:
         if entry.is_step:
             return await self.steps.send(entry, signal, self.cancel)
         task = task_of(reference, entry)
-        if entry.part is None or task is not None:
-            target = reference if entry.part is None and reference != entry.key else str(entry.of_task(task).id)
-            await self._cancel_one(entry, target, signal, task)
-        else:
-            parts = self.tracker.parts(entry)
-            parts[0].is_growing = False
-            for part in parts:
-                await self._cancel_one(part, str(part.id), signal)
+        parts = self.tracker.parts(entry) if task is None else [entry]
+        parts[0].is_growing = parts[0].is_growing and task is not None
+        for part in parts:
+            is_named = entry.part is None and reference != entry.key
+            target = reference if is_named else str(part.of_task(task).id)
+            await self._cancel_one(part, target, signal, task)
         return job_dict(self.task_of(reference, entry))
 
     async def _cancel_one(self, entry: Entry, target: str, signal: str | None, task: int | None = None) -> None:
         if entry.id is None and not entry.is_finished:
             if signal:
-                raise SubmissionUnknown(
-                    f"{entry.key} has no id yet: no signal can be sent to it", hint="Wait a moment."
-                )
+                raise SubmissionUnknown(f"{entry.key} has no id yet: it can get no signal", hint="Wait a moment.")
             self.releases.note(entry, signal)
             self.settler.give_up(entry)
         elif not entry.is_finished:
