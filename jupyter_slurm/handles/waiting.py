@@ -123,6 +123,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._filters = {stream: IncrementalFilter() for stream in ("stdout", "stderr", "display")}
         self._said = ""
+        self._shown = ""  # what stands for a display: it comes before the text that was printed before it
 
     def __enter__(self) -> _echo:
         with self._follower.lock:
@@ -137,20 +138,31 @@ class _echo:  # noqa: N801  used like contextlib's own
         with contextlib.suppress(queue.Empty):
             while True:
                 self._print(*self._news.get_nowait())
+        self._write_shown()
 
     def _hear(self, stream: str, data: bytes) -> None:
         self._news.put((stream, data))
 
     def print_for(self, seconds: float) -> None:
         """Print what comes, for at most so long."""
-        with contextlib.suppress(queue.Empty):
+        try:
             self._print(*self._news.get(timeout=seconds))
+        except queue.Empty:
+            self._write_shown()
 
     def _print(self, stream: str, data: bytes) -> None:
+        if stream == "display":
+            self._shown += self._filters[stream].feed(data)
+            return
         if stream:
             self._write(stream, self._filters[stream].feed(data))
-        else:
+        self._write_shown()
+        if not stream:
             self._say()
+
+    def _write_shown(self) -> None:
+        self._write("stdout", self._shown)
+        self._shown = ""
 
     def _say(self) -> None:
         """Say in a line what the job waits for, or that it runs, when that is another thing than before."""

@@ -79,6 +79,9 @@ def test_it_shows_what_a_terminal_shows(parts: list[str], size: int) -> None:
         ("grün".encode()[:3] + "grün".encode()[3:], "grün"),
         (b"bad \xff byte", "bad \ufffd byte"),
         (b"a\x00b\x07c", "abc"),
+        (b"old\n\x1b[2J\x1b[H", ""),
+        (b"old\n\x1b[02J\x1b[H", "old\n"),  # clear_output(wait=True): not before there is something else
+        (b"old\n\x1b[31m\x1b[02J\x1b[H\x1b[0mnew\nlines\n", "new\nlines\n"),
         (b"\x1b]0;evil title\x07text\x1b[6n\x1bP+q\x1b\\", "text"),
     ],
 )

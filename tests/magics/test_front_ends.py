@@ -88,7 +88,8 @@ def test_a_terminal_says_what_a_job_waits_for(environment: dict[str, str], home:
 
 
 _RICH = (
-    "class Rich:\n    def _repr_html_(self): return '<b>rich</b>'\n    def __repr__(self): return 'in words'\nRich()"
+    "class Rich:\n    def _repr_html_(self): return '<b>rich</b>'\n    def __repr__(self): return 'in words'\n"
+    "print('first')\ndisplay(Rich())\nprint('then')"
 )
 
 
@@ -99,8 +100,10 @@ def test_a_notebook_that_is_executed_keeps_what_a_cell_showed(
         monkeypatch.setenv(name, value)
     notebook = _notebook("%load_ext jupyter_slurm", f"%%sbatch wait\n{_RICH}")
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(home)}}).execute()
-    job, shown = (output for output in notebook.cells[1].outputs if output["output_type"] != "stream")
+    job, shown, then = (output for output in notebook.cells[1].outputs if output["output_type"] != "stream")
     assert "COMPLETED" in job["data"]["text/plain"]
+    assert job["data"]["text/plain"].endswith("\nfirst")
+    assert then["data"]["text/plain"] == "then"
     assert shown["data"] == {"text/html": "<b>rich</b>", "text/plain": "in words"}
     nbformat.validate(notebook)
 
@@ -108,5 +111,5 @@ def test_a_notebook_that_is_executed_keeps_what_a_cell_showed(
 def test_a_terminal_prints_what_stands_for_rich_output(environment: dict[str, str], home: Path) -> None:
     code = f"%load_ext jupyter_slurm\njob = get_ipython().run_cell_magic('sbatch', 'wait', {_RICH!r})\n"
     done = _in_a_terminal(code, environment, home)
-    assert "in words\n" in done.stdout
+    assert re.search(r"\bfirst\n(?s:.*)\bin words\n", done.stdout), done.stdout
     assert "<b>" not in done.stdout

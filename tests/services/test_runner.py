@@ -136,6 +136,7 @@ def test_what_is_only_text_is_printed_and_the_rest_recorded(run):
         ("display", "<b>one</b>", "one"),
         ("display", "<b>two</b>", "two"),
     ]
+    assert [m["at"] for m in run.shown()] == [{"stdout": None, "stderr": None}] * 2  # pipes, here
     assert (run.folder / "display.jsonl").stat().st_mode & 0o777 == 0o600
 
 
