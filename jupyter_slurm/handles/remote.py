@@ -174,9 +174,12 @@ def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitIn
     """Interrupt a cell, and say whether that helped; a second interrupt does not wait for that."""
     was_sent = False
     try:
-        if (told := cell.refresh()._data)["finished"]:
-            return WaitInterrupted(f"{cell.title} is over; the rest of its output is in {told['stdout']}.")
-        cell.interrupt()
+        try:
+            if (told := cell.refresh()._data)["finished"]:
+                return WaitInterrupted(f"{cell.title} is over; the rest of its output is in {told['stdout']}.")
+            cell.interrupt()
+        except KeyboardInterrupt:
+            cell.interrupt()
         was_sent = True
         deadline = time.monotonic() + _LISTENS_WITHIN
         while not follower.ended.is_set() and time.monotonic() < deadline:

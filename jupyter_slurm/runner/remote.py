@@ -23,6 +23,8 @@ import time
 import types
 from typing import Any
 
+_LATE = 65_536  # bytes of what threads print between two cells
+
 
 class Leave(SystemExit):
     """``exit()`` in a cell: it ends the process, as it ends a kernel."""
@@ -58,6 +60,7 @@ class Process:
         self._running: str | None = None
         self._pid = os.getpid()
         self._stopped = ""  # what was to be interrupted
+        self._left: dict[int, tuple[str, int]] = {}  # the files of the cell before, and how long they were at its end
         self._is_over = False
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
@@ -142,6 +145,7 @@ class Process:
         folder = os.path.join(self._folder, key)
         try:
             self._step.redirect(folder)
+            self._bring_late()
             code = self._run_in(self._cell.Place(folder), key)
         except KeyboardInterrupt:  # before the cell's first line, or after its last one
             code = 130
@@ -163,7 +167,16 @@ class Process:
         with self._lock:
             self._running = None
         self._end(folder, code & 0xFF, is_interrupted=code == 130)
+        files = {1: os.path.join(folder, "stdout"), 2: os.path.join(folder, "stderr")}
+        self._left = {number: (path, os.fstat(number).st_size) for number, path in files.items()}
         return True
+
+    def _bring_late(self) -> None:
+        """Put out first what threads have printed since the cell before: who waited for that does not see it."""
+        for number, (path, seen) in self._left.items():
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                file.seek(max(seen, os.fstat(file.fileno()).st_size - _LATE))
+                os.write(number, file.read(_LATE))
 
     def _run_in(self, place: Any, key: str) -> int:
         self._step.tell_start(place)
