@@ -15,9 +15,10 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir import JobFolder
 from jupyter_slurm.services.paths import STREAMS, output_path, runner_path
+from jupyter_slurm.services.seen import representative, with_what_was_told
 from jupyter_slurm.transport.base import Hold
 
-__all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry", "rank_of"]
+__all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
 
 SUBMITTING = JobState("SUBMITTING")
 """sbatch has been started; its answer is not known yet."""
@@ -221,11 +222,11 @@ class Entry:
         for record in records:
             if record.id.task is not None:
                 before_it = self.tasks.get(record.id.task)
-                self.tasks[record.id.task] = _with_what_was_told(record, before_it) if before_it else record
+                self.tasks[record.id.task] = with_what_was_told(record, before_it) if before_it else record
         self.known, self.unknown_since = True, None
         self.rest = [record for record in records if record.id.task is None and record.tasks is not None]
         self.parts |= {record.id.het: record for record in records if record.id.het is not None}
-        chosen = _representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
+        chosen = representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
         if chosen is not None:
             self._take(chosen, now)
         return self._visible() != before
@@ -253,7 +254,7 @@ class Entry:
         )
 
     def _take(self, chosen: JobRecord, now: float) -> None:
-        self.latest = chosen if self.latest is None else _with_what_was_told(chosen, self.latest)
+        self.latest = chosen if self.latest is None else with_what_was_told(chosen, self.latest)
         if self.id is None:
             self.id = JobId(chosen.id.job)
         self.submitted = chosen.submit_time or self.submitted
@@ -386,23 +387,3 @@ class Entry:
             exit_code=seen.exit_code if seen else None,
             signal=(seen.signal or None) if seen else None,
         )
-
-
-def _with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:
-    """Keep what only a question about this one job tells: the poller asks for nothing with free text."""
-    kept = {name: getattr(before, name) for name in ("name", "stdout", "stderr", "work_dir", "command")}
-    return replace(record, **{name: value for name, value in kept.items() if getattr(record, name) is None})
-
-
-def _representative(records: list[JobRecord]) -> JobRecord | None:
-    """Return the record that speaks for a job: running before pending before the worst end."""
-    return min(records, key=lambda record: rank_of(record.state, is_finished=record.state.is_finished), default=None)
-
-
-def rank_of(state: JobState, *, is_finished: bool) -> int:
-    """Return which of several speaks for all of them: what runs, before what waits, before the worst end."""
-    if state.is_running:
-        return 0
-    if not is_finished:
-        return 1
-    return 3 if state.name == "COMPLETED" else 2
