@@ -11,6 +11,7 @@ step and no cell runs, it ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import json
 import math
@@ -27,6 +28,7 @@ _REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a
 _QUICK, _SLOW = 0.05, 1.0  # seconds between two looks for requests
 _NODES_OWN = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
 _SEEN = 120.0  # seconds in which a job directory becomes visible on every node
+_NOT_THERE = os.strerror(errno.ENOENT)
 _DIES_WITHIN = 30.0  # seconds for a process that nobody uses
 
 
@@ -91,6 +93,8 @@ class Step:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
             lines = file.read().decode("utf-8", "replace").split("\n")
         said = [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
+        if lacks := [line for line in said if line.endswith(f"execve(): {self.asked.get('python')}: {_NOT_THERE}")]:
+            return f"the node has no {self.asked['python']}: {lacks[-1]}"
         return "; ".join(said[-2:]) or ("exit()" if code == 0 else f"exit code {code}")
 
     def _open(self, name: str) -> Any:

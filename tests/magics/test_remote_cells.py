@@ -163,7 +163,7 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
     held.ok("%remote stop on=gpu")
     assert "No process for cells runs" in held.run("%remote").traceback
-    assert "/no/such/python" in held.run("%%remote python=/no/such/python\n1").traceback
+    assert "(the node has no /no/such/python: " in held.run("%%remote python=/no/such/python\n1").traceback
     assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
     held.ok("%remote stop")
     assert "has no place here: a process is one task" in held.run("%%remote -n 4\n1").traceback
