@@ -113,7 +113,7 @@ def divided(key: str, tasks: str | None, chosen: Mapping[str, str | None], limit
         asked = TaskRange.parse(tasks or "")
     except ParseError:
         return []  # sbatch says what is wrong with it
-    if size < 2 or max(last for _, last, _ in asked.ranges) < size:
+    if size < 2 or max((last for _, last, _ in asked.ranges), default=0) < size:
         return []
     if asked.count() >= most:
         raise UsageError(

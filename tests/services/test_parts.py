@@ -9,6 +9,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import SubmitRefused
+from jupyter_slurm.services.parts import divided
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("the parts are submissions like others, which are tried there")]
 
@@ -18,6 +19,12 @@ SCRIPT = "#!/bin/sh\ntrue\n"
 @pytest.fixture
 def cluster(strict_cluster: EmbeddedCluster) -> EmbeddedCluster:
     return strict_cluster
+
+
+@pytest.mark.parametrize("odd", ["...", "", "x", "3-1", "0-3", "1,2%0"])
+def test_what_slurm_takes_or_refuses_as_it_is_has_no_parts(odd):
+    assert divided("20260101-000000-00000000", odd, {}, (4, 1000)) == []
+    assert divided("20260101-000000-00000000", "0-9", {}, (0, 1000)) == []  # MaxArraySize is not known
 
 
 def in_queue(cluster: EmbeddedCluster, states: str = "all") -> list[str]:
