@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId
+from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, TransportError
@@ -93,6 +93,15 @@ def cancelled(entry: Entry, task: int, now: float) -> None:
     number = JobId(entry.id.job, task)
     known = replace(row, id=number, tasks=None, reason="", start_time=None) if row else JobRecord(number, entry.state)
     entry.tasks[task] = replace(known, state=JobState("CANCELLED"), end_time=int(now))
+    entry.rest = [left for row in entry.rest if (left := _without(row, task)) is not None]  # until the next look
+
+
+def _without(row: JobRecord, task: int) -> JobRecord | None:
+    """Return a row that stands for several tasks without one of them; None: it stood for that one."""
+    if row.tasks is None or row.tasks.truncated or task not in row.tasks:
+        return row
+    left = TaskRange.of((other for other in row.tasks.tasks() if other != task), row.tasks.limit)
+    return replace(row, tasks=left) if left.ranges else None
 
 
 async def save(transport: Transport, entry: Entry) -> None:

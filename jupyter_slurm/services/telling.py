@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.domain.reasons import explain
-from jupyter_slurm.services.entry import NOT_SUBMITTED, Entry
+from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.processes import process_of
 
 __all__ = ["job_dict"]
 
 _NOT_FOUND = 127
 _PYTHON = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
+_FORGOTTEN = (
+    "Slurm tells nothing of it any more, as of all tasks that are cancelled before they begin. Its resubmit() runs it."
+)
 
 
 def job_dict(entry: Entry) -> dict[str, Any]:
@@ -25,6 +28,8 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
     if entry.kind == "python" and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
         words, step = f"The node has no {record['cell'].get('python')}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
+    if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:
+        step = _FORGOTTEN
     return {
         "key": entry.key,
         "cluster": entry.cluster,

@@ -91,6 +91,9 @@ async def _ten_thousand(desk, job, asked):
         [9000, "UNKNOWN"],
     ]
     assert (len(told["rows"]), told["parameters"][9_999]) == (10_000, ["9999", "'row 9999'"])
+    alone = [await desk.core.cancel(desk.id, f"{job['id']}_{task}") for task in range(4_990, 5_010)]
+    assert {task["state"] for task in alone} == {"CANCELLED"}
+    assert (await desk.job(job["key"]))["tasks"] == {"CANCELLED": 20, "PENDING": 8_980}
     await desk.core.cancel(desk.id, job["key"])
 
 
