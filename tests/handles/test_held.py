@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
+import pytest
+
+from jupyter_slurm.handles.allocation import Allocation
 from jupyter_slurm.handles.card import as_html, as_text, headline
+from jupyter_slurm.magics.steps import say_where
 
 
 def _held(**values: Any) -> dict[str, Any]:
@@ -34,6 +39,16 @@ def test_its_end_is_told_before_it_comes_and_nothing_after() -> None:
     over = as_text(_held(state="TIMEOUT", finished=True, start_time=1.0, end_time=3601.0), [])
     assert " left" not in over
     assert "Used by" not in over
+
+
+def test_a_cell_says_where_it_runs_and_that_this_ends_soon(capsys: pytest.CaptureFixture[str]) -> None:
+    where: Any = None  # nobody is asked: what is known is fresh
+    say_where(Allocation(where, _held(start_time=time.time() - 600)))
+    assert re.fullmatch(r"Allocation 12 \(gpu\), (50:00|49:59) left\n", capsys.readouterr().out)
+    say_where(Allocation(where, _held(start_time=time.time() - 3400)))
+    said = capsys.readouterr()
+    assert re.fullmatch(r"Allocation 12 \(gpu\), 3:(20|19) left\n", said.out)
+    assert re.fullmatch(r"Warning: it ends in 3:(20|19), with all that runs in it.\n", said.err)
 
 
 def test_what_was_given_back_looks_like_no_failure() -> None:
