@@ -301,4 +301,4 @@ class Intake:
             return []
         if looked.exit_code != 1:
             return []
-        return [f"There is no folder {printable(path)} here: on a node that has none either the job runs in /tmp."]
+        return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]

@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.handles.displays import Shown
@@ -104,6 +104,7 @@ def test_it_does_not_matter_where_the_file_is_cut(lines: list[bytes], cuts: list
     assert displays.texts() == _fed(whole).texts()
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine it is
 @given(
     st.one_of(
         st.binary(),

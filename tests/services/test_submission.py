@@ -185,7 +185,7 @@ async def test_a_folder_of_chdir_that_is_not_there_is_told(desk):
     """Slurm takes it, and the job runs in /tmp."""
     told = await desk.submit("#!/bin/sh\ntrue\n", "-D", "/no/such/folder", dry_run=True)
     assert told["warnings"] == [
-        "There is no folder /no/such/folder here: on a node that has none either the job runs in /tmp."
+        "There is no folder /no/such/folder where sbatch runs: on a node without it the job runs in /tmp."
     ]
     assert (await desk.submit("#!/bin/sh\ntrue\n", "--chdir=/", dry_run=True))["warnings"] == []
 
