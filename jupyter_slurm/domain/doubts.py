@@ -6,7 +6,7 @@ What is not certain is not said. Sources: sbatch(1), slurm.conf(5), sacctmgr(1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from jupyter_slurm.domain.associations import Association, Qos
@@ -37,17 +37,16 @@ class Doubt(NamedTuple):
     is_about_names: bool = False
 
 
-def doubts_about(facts: Facts, chosen: Mapping[str, str | None]) -> list[Doubt]:
+def doubts_about(facts: Facts, request: Request) -> list[Doubt]:
     """Return what speaks against a job.
 
     Parameters
     ----------
     facts : Facts
         Of the cluster.
-    chosen : mapping
-        The options in force, by canonical long name.
+    request : Request
+        The options in force.
     """
-    request = Request(chosen)
     if request.is_elsewhere:
         return []
     partitions, unknown = _partitions(facts, request)

@@ -26,10 +26,16 @@ class Request:
     ----------
     chosen : mapping
         Canonical long names to values.
+    variables : mapping, optional
+        Names to the variables of the environment that set them.
     """
 
-    def __init__(self, chosen: Mapping[str, str | None]) -> None:
-        self.chosen = chosen
+    def __init__(self, chosen: Mapping[str, str | None], variables: Mapping[str, str] | None = None) -> None:
+        self.chosen, self._variables = chosen, variables or {}
+
+    def written(self, option: str) -> str:
+        """Return an option as it was written: on the command line, or in the environment."""
+        return f"{self._variables.get(option, f'--{option}')}={self.chosen[option]}"
 
     def words(self, option: str) -> list[str]:
         """Return the parts of a value that is a list."""
@@ -61,7 +67,7 @@ class Request:
             seconds = parse_time_limit(text) if text else 0
         except UsageError:
             return None
-        return (f"--{option}={text}", seconds or float("inf")) if text else None  # zero is no limit, too
+        return (self.written(option), seconds or float("inf")) if text else None  # zero is no limit, too
 
     @cached_property
     def nodes(self) -> tuple[int, int | None] | None:
@@ -99,21 +105,21 @@ class Request:
         except UsageError:
             return None
         times = self.number("cpus-per-task") or 1 if name == "mem-per-cpu" else 1
-        written = f"--{name}={text}" + (f" for each of {times} CPUs" if times > 1 else "")
+        written = self.written(name) + (f" for each of {times} CPUs" if times > 1 else "")
         return (written, size * times) if size else None
 
     @cached_property
     def gpus_per_node(self) -> list[tuple[str, Gres]]:
         """GPUs that one node must have, each as it was written."""
-        found = [(f"--gres={self.chosen['gres']}", gres) for gres in self.gres if gres.name == "gpu"]
+        found = [(self.written("gres"), gres) for gres in self.gres if gres.name == "gpu"]
         for option in ("gpus-per-node", "gpus-per-task", "gpus-per-socket"):
-            found += [(f"--{option}={self.chosen[option]}", gpus) for gpus in self._gpus(option)]
+            found += [(self.written(option), gpus) for gpus in self._gpus(option)]
         return found
 
     @cached_property
     def gpus(self) -> list[tuple[str, Gres]]:
         """GPUs of all nodes together, each as it was written."""
-        return [(f"--gpus={self.chosen['gpus']}", gpus) for gpus in self._gpus("gpus")]
+        return [(self.written("gpus"), gpus) for gpus in self._gpus("gpus")]
 
     @cached_property
     def gres(self) -> list[Gres]:

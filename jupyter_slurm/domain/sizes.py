@@ -5,6 +5,7 @@ What a node has is what is configured: a node that is down counts, since it may 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -37,7 +38,7 @@ def size_doubts(
     is_moved : bool
         Whether these are all partitions, since the site chooses one.
     """
-    found = [*_unknown_features(facts, request), *_unknown_gres(facts, request)]
+    found = [*_unknown_features(facts, request), *_miscounted(request), *_unknown_gres(facts, request)]
     lists = [facts.shapes_in[one.name] for one in partitions]
     # Where the site hides nodes, nothing can be said of the largest one.
     counts = [sum(count for _, count in each) for each in lists]
@@ -65,6 +66,12 @@ def _unknown_features(facts: Facts, request: Request) -> Iterator[Said]:
                 yield f"No node has the feature {name}.{nearest(name, facts.features)}", True
 
 
+def _miscounted(request: Request) -> Iterator[Said]:
+    for option in ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"):
+        if found := re.search(r"([^:=,]+)=(\d+)(?=,|\Z)", request.chosen.get(option) or "", re.ASCII):
+            yield f"{request.written(option)}: a number stands behind a colon, {found[1]}:{found[2]}.", True
+
+
 def _unknown_gres(facts: Facts, request: Request) -> Iterator[Said]:
     nodes = [node for node, _ in facts.shapes]
     known = facts.words_of("GresTypes") | {gres.name.lower() for node in nodes for gres in node.gres}
@@ -84,7 +91,7 @@ def _features(facts: Facts, request: Request, nodes: Sequence[Node], where: str)
     if wanted and is_all and not any(wanted <= {*node.available, *node.features} for node in nodes):
         having = [node for node, _ in facts.shapes if wanted <= {*node.available, *node.features}]
         yield (
-            f"No node {where} has the features of --constraint={request.chosen['constraint']}.{_instead(having)}",
+            f"No node {where} has the features of {request.written('constraint')}.{_instead(having)}",
             False,
         )
 
@@ -99,7 +106,7 @@ def _node_count(request: Request, partitions: Sequence[Partition], where: str) -
             if len(partitions) == 1
             else f"at most {most} {where}"
         )
-        yield f"--nodes={request.chosen['nodes']} asks for {asked} nodes, and {has}.", False
+        yield f"{request.written('nodes')} asks for {asked} nodes, and {has}.", False
 
 
 def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[Shape]], where: str) -> Iterator[Said]:

@@ -12,15 +12,19 @@ from jupyter_slurm.errors import SlurmError
 
 __all__ = ["add_blame", "blamed", "pointing_at", "underline"]
 
+_GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+_EACH = ("ntasks-per-node", "mincpus")
+
 # What sbatch says (slurm_strerror and its own messages), and the options it then means.
 _MEANT: Sequence[tuple[str, Sequence[str]]] = (
     ("partition", ("partition",)),
     ("account", ("account",)),
     ("qos", ("qos",)),
-    ("generic resource|gres", ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")),
+    ("generic resource|gres", _GPUS),
     ("time limit", ("time", "time-min", "qos", "partition")),
-    ("memory", ("mem", "mem-per-cpu", "mem-per-gpu")),
-    ("node configuration", ("constraint", "gres", "gpus", "gpus-per-node", "mem", "cpus-per-task", "ntasks", "nodes")),
+    ("memory", _MEMORY),
+    ("node configuration", ("constraint", "nodelist", *_GPUS, *_MEMORY, "cpus-per-task", "ntasks", "nodes", *_EACH)),
     ("more processors|cpu count", ("ntasks", "cpus-per-task", "ntasks-per-node", "nodes")),
     ("node count|too many nodes", ("nodes",)),
     ("node name|invalid node", ("nodelist", "exclude")),
@@ -69,6 +73,8 @@ def pointing_at(prefix: str, line: str) -> Iterator[None]:
 def add_blame(error: SlurmError, prefix: str, line: str, parsed: MagicLine, cell: str) -> None:
     """Add to a refusal of sbatch which part of the line, or which ``#SBATCH`` line, it means."""
     said = str(error.details.get("stderr") or error.message)
+    if re.search(r"\bS(?:BATCH|LURM)_[A-Z_]+=", error.hint or ""):
+        return  # a variable of the environment is meant: no part of the line
     if options := blamed(said, parsed.parsed.options):
         spans = [(s + len(prefix), e + len(prefix)) for option in options for s, e in _spans(option, parsed)]
         if spans:

@@ -88,7 +88,7 @@ class Cluster:
         self.shelf = Shelf(self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry))
         self.steps = Steps(self.client, self.tracker, self.shelf, settings.submit_timeout)
         self.releases = Releases(self.tracker, self.cancel)
-        self.signs = Signs(self.tracker, self.shelf, self.steps.learn)
+        self.signs = Signs(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
         self._facts = FactsKeeper(self.client, where.user, clock)
         self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)

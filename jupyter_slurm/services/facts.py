@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from jupyter_slurm.domain import associations
@@ -19,6 +19,7 @@ from jupyter_slurm.domain.cluster import (
 )
 from jupyter_slurm.domain.doubts import doubts_about
 from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.request import Request
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.slurm import SlurmClient, text_of
 
@@ -94,13 +95,13 @@ class FactsKeeper:
         """Note that something of them was wrong: the next time they are wanted they are asked for anew."""
         self._due = min(self._due, self._monotonic() + _AGAIN)
 
-    def doubts(self, chosen: Mapping[str, str | None]) -> Doubts:
-        """Compare the options in force of a submission with what is known; nobody is asked."""
+    def doubts(self, requests: Sequence[Request]) -> Doubts:
+        """Compare a submission, component by component, with what is known; nobody is asked."""
         facts = self.facts
         if facts is None:
             return Doubts()
         try:
-            found = doubts_about(facts, chosen)
+            found = list(dict.fromkeys(doubt for one in requests for doubt in doubts_about(facts, one)))
         except Exception:  # odd words must not keep a job from sbatch
             log.exception("what speaks against a job could not be found out")
             return Doubts()

@@ -129,7 +129,7 @@ class Intake:
         python = (plan.record.get("cell") or {}).get("python")
         warnings = await self._doubts(asked.get("python") if asked["kind"] == "allocation" else python)
         warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
-        doubts = self._facts.doubts(plan.chosen)
+        doubts = self._facts.doubts(plan.requests)
         if asked.get("dry_run"):
             told: dict[str, Any] = {
                 "argv": [*plan.wrapper, *plan.argv],
@@ -237,7 +237,7 @@ class Intake:
 
     async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context) -> None:
         """Take in what sbatch has said."""
-        doubts = self._facts.doubts(plan.chosen)
+        doubts = self._facts.doubts(plan.requests)
         if answer is not None and answer.job is not None:
             await self._settler.accept(entry, answer.job, answer.remarks)
             if doubts.is_old:
@@ -248,7 +248,7 @@ class Intake:
             if plan.record["array"]:
                 self._client.forget_configuration()  # MaxArraySize may have changed
             if self._facts.facts is None and await self._facts.get(_EXPLAINED) is not None:
-                doubts = self._facts.doubts(plan.chosen)
+                doubts = self._facts.doubts(plan.requests)
             raise submission.refusal(answer, plan.argv, doubts.refused)
         else:
             self._settler.begin(entry, plan, context)

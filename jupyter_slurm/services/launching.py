@@ -7,11 +7,11 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.errors import TransportError
+from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["ranks_of", "read_ranks", "runner"]
+__all__ = ["check_components", "ranks_of", "read_ranks", "runner"]
 
 _MOST = 1_000_000
 
@@ -21,6 +21,22 @@ def runner(cell: str, asked: Mapping[str, Any]) -> str:
     folder, name = posixpath.split(cell)
     chosen = "resume.py" if asked.get("resume") else "launch.py" if asked.get("launcher") else "cell.py"
     return posixpath.join(folder, name.removesuffix("cell.py") + chosen)
+
+
+def check_components(asked: Mapping[str, Any]) -> None:
+    """Refuse a launcher for a heterogeneous job: it would start ranks in the first component only.
+
+    Raises
+    ------
+    UsageError
+        There is one.
+    """
+    if name := asked.get("launcher"):
+        raise UsageError(
+            f"launcher={name} is for a job of one piece: the ranks of a heterogeneous one would be those of its first "
+            "component only.",
+            hint="Leave out the components, or write a `#!` script that says `srun --het-group=0,1 …`.",
+        )
 
 
 async def read_ranks(transport: Transport, entry: Entry) -> dict[str, Any] | None:

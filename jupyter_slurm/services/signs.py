@@ -27,10 +27,14 @@ class Signs:
         Of the cluster.
     on_start : callable
         Told of what has begun, before others hear of it.
+    ask : callable
+        Has the queue asked soon.
     """
 
-    def __init__(self, tracker: Tracker, shelf: Shelf, on_start: Callable[[Entry], Awaitable[None]]) -> None:
-        self._tracker, self._shelf, self._on_start = tracker, shelf, on_start
+    def __init__(
+        self, tracker: Tracker, shelf: Shelf, on_start: Callable[[Entry], Awaitable[None]], ask: Callable[[], object]
+    ) -> None:
+        self._tracker, self._shelf, self._on_start, self._ask = tracker, shelf, on_start, ask
         self._seen: dict[str, float] = {}
 
     @property
@@ -71,5 +75,7 @@ class Signs:
             await self._on_start(entry)
             if entry.started(tracker.clock()) or entry.gives_signs:
                 tracker.tell(entry)
+        elif (entry.record or {}).get("heterogeneous"):
+            self._ask()  # only the queue knows how its components ended
         elif await tracker.read_end(entry):
             await tracker.finish(entry)

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.domain.environment import SBATCH_VARIABLES
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.options import HET, OptionTable
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.request import Request
 from jupyter_slurm.domain.script import header_options, job_script
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services import launching, resuming, sweeping
+from jupyter_slurm.services.chosen import options_in_force
 from jupyter_slurm.services.environments import Prepared, is_failure
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.parts import Part
@@ -33,16 +34,6 @@ __all__ = ["ACCEPTED", "Answer", "Plan", "answer_of", "begin", "execute", "make_
 ACCEPTED = JobState("PENDING")
 """The state of a job that sbatch has just accepted."""
 
-# Options that turn sbatch into something else than the submission of this script.
-_NOT_HERE = {
-    "wrap": "the cell is the script; leave out --wrap",
-    "wait": "say `wait` (without dashes) to wait for the job",
-    "test-only": "on the line of %%sbatch, %sbatch or %salloc it says when the job could start",
-    "help": "`%%sbatch?` shows the help",
-    "usage": "`%%sbatch?` shows the help",
-    "version": "`%sinfo --version` shows the version",
-}
-
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
@@ -51,7 +42,8 @@ _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 class Plan:
     """What would be submitted: the command line, the script, the record of the job directory and what else is in it.
 
-    ``chosen`` are the options in force, by long name.
+    ``chosen`` are the options in force, by long name; ``requests`` what each component of a heterogeneous job asks for,
+    the one that runs the script first.
     """
 
     folder: JobFolder
@@ -59,6 +51,7 @@ class Plan:
     script: bytes
     record: dict[str, Any]
     chosen: Mapping[str, str | None] = field(default_factory=dict)
+    requests: Sequence[Request] = ()
     values: bytes = b""
     wrapper: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -152,7 +145,10 @@ def make_plan(
         name = "allocation" if holds else script_name(asked.get("label"), "cell.py")
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
-    chosen = _chosen(table, options, header, context.env or {})
+    requests = options_in_force(table, options, header, context.env or {})
+    chosen = dict(requests[0].chosen)
+    if len(requests) > 1:
+        launching.check_components(asked)
     watcher = []
     if asked["kind"] == "script" and asked.get("resume"):
         watcher = [asked.get("python") or "python3", "-u", launching.runner(runner, asked), job.path]
@@ -214,7 +210,9 @@ def make_plan(
         record["environment"] = prepared.environment.as_dict()
         wrapper = () if python else prepared.wrapper()
     text = script.encode("utf-8", "surrogateescape")
-    return Plan(job, argv, text, record, chosen, wrapper=wrapper, files=sweep.files)
+    if len(requests) > 1:
+        record["heterogeneous"] = True
+    return Plan(job, argv, text, record, chosen, requests, wrapper=wrapper, files=sweep.files)
 
 
 def _environment_asked(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,36 +232,6 @@ def _check_text(words: Sequence[str]) -> None:
     for word in words:
         if "\0" in word:
             raise UsageError(f"a NUL byte cannot be part of a command line: {word!r}", hint="Take it out.")
-
-
-def _chosen(
-    table: OptionTable, options: Sequence[str], header: Sequence[str], env: Mapping[str, str]
-) -> dict[str, str | None]:
-    """Return the options in force by long name: environment over header, command line over both (sbatch(1)).
-
-    Of a heterogeneous job they are those of the first component: it runs the script.
-    """
-    chosen: dict[str, str | None] = {}
-    for words in (header, options):
-        split = table.split(words)
-        if split.rest and words is options:
-            raise OptionError(
-                f"{split.rest[0]!r} is not an option of sbatch",
-                hint="Arguments of the script come after `--`.",
-                option=split.rest[0],
-            )
-        is_first = True
-        for option in split.options:
-            is_first = is_first and option.name != HET
-            if option.name in _NOT_HERE:
-                raise OptionError(
-                    f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0]
-                )
-            if is_first:
-                chosen[option.name] = option.value
-        if words is header:
-            chosen |= {name: env[variable] for variable, name in SBATCH_VARIABLES.items() if env.get(variable)}
-    return chosen
 
 
 def _time_limit(text: str | None) -> int | None:
@@ -367,7 +335,10 @@ def _hint(said: str) -> str:
         ("partition", "`%sinfo -s` lists the partitions and their limits."),
         ("account", "`%sacctmgr show associations user=$USER` lists your accounts; say `-A NAME`."),
         ("qos", "`%sacctmgr show qos` lists the QOS; `%sacctmgr show associations` those you may use."),
-        ("node configuration", "No node has that much: `%sinfo -o '%P %c %m %G %D'` shows what the nodes have."),
+        (
+            "node configuration",
+            "No node of its partition is what the job asks for: `%sinfo -o '%P %N %c %m %G'` shows what they have.",
+        ),
         ("generic resource", "`%sinfo -o '%P %G'` shows the GPU types of each partition."),
         ("time limit", "`%sinfo -s` shows each partition's limit; ask for less with --time."),
         ("memory", "Ask for less with --mem; `%sinfo -o '%P %m'` shows what the nodes have (MB)."),

@@ -22,6 +22,8 @@ TABLE = OptionTable.for_command("sbatch")
         ("-t soon -c 3", "sbatch: error: Invalid --time specification", ["time"]),
         ("-d afterok:7 -c 3", "Job dependency problem", ["dependency"]),
         ("--gpus 9 -J name", "Requested node configuration is not available", ["gpus"]),
+        ("--mem-per-cpu 2G -n 5 -N1", "Requested node configuration is not", ["mem-per-cpu", "ntasks", "nodes"]),
+        ("-w big1 -c 3", "Requested node configuration is not available", ["nodelist", "cpus-per-task"]),
         ("-J name", "Unable to contact slurm controller", []),
     ],
 )
@@ -38,6 +40,14 @@ def test_the_words_of_the_option_are_marked_as_typed() -> None:
     _, shown, marks = error.message.split("\n")
     assert shown == "    %%sbatch " + line
     assert shown[marks.index("^") : marks.rindex("^") + 1] == "--partition 'now here'"
+
+
+def test_nothing_is_marked_where_the_environment_is_meant() -> None:
+    parsed = parse_cell_line("--gres=gpu:1", TABLE, {})
+    said, known = "Requested node configuration is not available", "SBATCH_MEM_PER_NODE=900G is more than any node has"
+    error = SubmitRefused("no", stderr=said, hint=known)
+    add_blame(error, "%%sbatch ", "--gres=gpu:1", parsed, "")
+    assert "^" not in error.message
 
 
 def test_bundled_letters_share_their_word() -> None:

@@ -12,6 +12,7 @@ import pytest
 from jupyter_slurm.domain.cluster import Node, parse_partitions
 from jupyter_slurm.domain.doubts import doubts_about
 from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.request import Request
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Account, Partition, Qos
 from jupyter_slurm.errors import SubmitRefused
@@ -54,6 +55,12 @@ SAID = [
     ),
     (["--reservation", "nigt"], "There is no reservation nigt. Did you mean night?"),
     (["-w", "c4aiscw[1-3]"], "There is no node c4aiscw3. Did you mean c4aiscw2?"),
+    (
+        ["-n1", ":", "-p", "arandu", "--gres=gpu:a100:9"],
+        "is more than any node in partition arandu has: at most 8 a100",
+    ),
+    (["-p", "arandu", "-t", "60", ":", "-N", "3"], "--nodes=3 asks for 3 nodes, and there are 2 in partition devwork."),
+    (["-p", "arandu", "--gres=gpu:a100=2"], "--gres=gpu:a100=2: a number stands behind a colon, a100:2."),
     (["-w", "dgx01"], "Node dgx01 is not in partition devwork. It is in: arandu."),
 ]
 FINE = [
@@ -66,6 +73,7 @@ FINE = [
     ["-C", "workstation|dgx"],
     ["--mem=0", "--gres=none"],
     ["--reservation", "night"],
+    ["-p", "arandu", "-t", "60", "--gres=gpu:a100:8", ":", "-c", "16", ":", "-p", "arandu", "-n", "100"],
 ]
 
 
@@ -149,7 +157,7 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
     shown = await desk.submit(header, dry_run=True)
     assert any("more than partition arandu" in text for text in shown["doubts"])
     job = await desk.submit(SCRIPT, "--hold", context={"env": {**desk.env, "SBATCH_TIMELIMIT": "40-0"}})
-    assert "--time=40-0 is more than partition devwork" in job["doubts"][0]
+    assert "SBATCH_TIMELIMIT=40-0 is more than partition devwork" in job["doubts"][0]
     holder = await desk.submit(
         "", "-t", "40-0", "--hold", kind="allocation", python=sys.executable, lease={"seconds": 600, "keep": True}
     )
@@ -172,31 +180,35 @@ def test_groups_and_hidden_nodes_and_plugins() -> None:
     said = "Partition p is for the groups domain users,staff only, and you are in none of them."
     for groups, expected in [({"guests"}, [said]), ({"domain users"}, []), (set(), []), ({"root"}, [])]:
         facts = Facts(0.0, partitions, groups=frozenset(groups))
-        assert [doubt.text for doubt in doubts_about(facts, {})] == expected
+        assert [doubt.text for doubt in doubts_about(facts, Request({}))] == expected
     # One of two nodes is not shown: the other one may be larger.
     hidden = Facts(0.0, partitions, (Node("n1", cpus=4, memory=1 << 34, partitions=("p",)),))
-    assert doubts_about(hidden, {"cpus-per-task": "99", "mem": "9T", "gpus": "9", "nodes": "9"}) == []
+    assert doubts_about(hidden, Request({"cpus-per-task": "99", "mem": "9T", "gpus": "9", "nodes": "9"})) == []
     # Where it would fit is said of partitions that are open to everybody, or certainly to this person.
     closed = b"RootOnly=YES", b"Hidden=YES", b"AllowGroups=staff", b"AllowAccounts=a", b"AllowQos=q", b"State=DOWN"
     others = b"".join(b"PartitionName=o%d MaxTime=UNLIMITED %s\n" % one for one in enumerate(closed))
     choice = Facts(0.0, tuple(parse_partitions(b"PartitionName=p Default=YES MaxTime=60\n" + others)))
-    assert doubts_about(choice, {"time": "2:00:00"})[0].text.endswith("allows (01:00:00). At most: --time=01:00:00.")
+    assert doubts_about(choice, Request({"time": "2:00:00"}))[0].text.endswith(
+        "allows (01:00:00). At most: --time=01:00:00."
+    )
     # A site that chooses the partition: only one that was named is compared.
     moved = Facts(
         0.0,
         (*partitions, *parse_partitions(b"PartitionName=q State=UP MaxTime=UNLIMITED")),
         config={"JobSubmitPlugins": "lua"},
     )
-    assert doubts_about(moved, {"time": "2:00:00"}) == []
-    assert doubts_about(moved, {"time": "2:00:00", "reservation": "r", "partition": "p"})[-1].text.startswith(
+    assert doubts_about(moved, Request({"time": "2:00:00"})) == []
+    assert doubts_about(moved, Request({"time": "2:00:00", "reservation": "r", "partition": "p"}))[-1].text.startswith(
         "--time=2:00"
     )
-    assert doubts_about(Facts(0.0, partitions), {"nodelist": "./hosts/p", "reservation": "r"})[0].is_about_names
+    assert doubts_about(Facts(0.0, partitions), Request({"nodelist": "./hosts/p", "reservation": "r"}))[
+        0
+    ].is_about_names
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
     asked = {"partition": "a", "time": "9-0", "gres": "gpu:x:9", "nodes": "9", "account": "b", "qos": "c", "mem": "9T"}
-    assert doubts_about(Facts(0.0), {**asked, "constraint": "y", "nodelist": "n1"}) == []
+    assert doubts_about(Facts(0.0), Request({**asked, "constraint": "y", "nodelist": "n1"})) == []
     for odd in ("", "a:b:c:d", ",", "[", "\udcff", "9" * 40, "-1", "x" * 10_000):
         for option in asked:
-            assert doubts_about(Facts(0.0), {option: odd}) == []
+            assert doubts_about(Facts(0.0), Request({option: odd})) == []

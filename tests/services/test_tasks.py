@@ -20,6 +20,7 @@ SWEEP = {"names": ["n"], "rows": [["0"], ["1"], ["2"]]}
 LARGE = {"names": ["n", "text"], "rows": [[str(n), repr(f"row {n}")] for n in range(10_000)]}
 CELL = "assert n != 1\ngot = n * 10"
 HET = '#!/bin/sh\necho "$SLURM_HET_SIZE $SLURM_JOB_PARTITION_HET_GROUP_1"\nsrun --het-group=0,1 true\n'
+HET_CELL = "import os\nassert os.environ['SLURM_HET_SIZE'] == '2'"
 ENDS = [[0, "COMPLETED", 0], [1, "FAILED", 1], [2, "COMPLETED", 0]]
 
 
@@ -38,6 +39,9 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
         script = await desk.submit("#!/bin/sh\n[ $n != 1 ]\n", "-n1", sweep=SWEEP)
         cell = await desk.submit(CELL, "-n1", sweep=SWEEP, values=wanted)
         het = await desk.submit(HET, "-n1", "-p", "devwork", ":", "-n1", "-p", "arandu")
+        ranks = await desk.submit(HET_CELL, "-n1", "-p", "devwork", ":", "-n1", "-p", "arandu")
+        with pytest.raises(UsageError, match="first component only"):
+            await desk.submit("1", "-n1", ":", "-n1", launcher="srun")
         assert (script["array"], script["sweep"], het["array"]) == ("0-2", ["n"], None)
         ended = await asyncio.gather(*(desk.finished(job["key"]) for job in (script, cell, het)))
         assert [job["tasks"] for job in ended[:2]] == [{"COMPLETED": 2, "FAILED": 1}] * 2
@@ -45,6 +49,10 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
         assert [row[:3] for row in told[script["key"]]["rows"]] == ENDS
         assert told[cell["key"]]["parameters"] == [["0"], ["1"], ["2"]]
         components = await _components(desk, het)
+        ended = await desk.finished(ranks["key"])
+        assert {part["state"] for part in ended["components"]} == {"COMPLETED"}, (
+            "never an end without those of its parts"
+        )
         await _ten_thousand(desk, large, asked)
     await _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell["key"])
     async with open_desk(cluster, tmp_path) as desk:

@@ -1,0 +1,91 @@
+"""Which options of a submission are in force, from the command line, the environment and the header of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jupyter_slurm.domain.environment import SBATCH_VARIABLES
+from jupyter_slurm.domain.options import HET, Option, OptionTable
+from jupyter_slurm.domain.request import Request
+from jupyter_slurm.errors import OptionError
+
+__all__ = ["options_in_force"]
+
+# Options that turn sbatch into something else than the submission of this script.
+_NOT_HERE = {
+    "wrap": "the cell is the script; leave out --wrap",
+    "wait": "say `wait` (without dashes) to wait for the job",
+    "test-only": "on the line of %%sbatch, %sbatch or %salloc it says when the job could start",
+    "help": "`%%sbatch?` shows the help",
+    "usage": "`%%sbatch?` shows the help",
+    "version": "`%sinfo --version` shows the version",
+}
+
+# What components of a heterogeneous job have of the first one, where they do not say it themselves.
+_PASSED_ON = ("account", "cluster", "clusters", "qos", "reservation", "time", "time-min")
+
+
+def options_in_force(
+    table: OptionTable, options: Sequence[str], header: Sequence[str], env: Mapping[str, str]
+) -> list[Request]:
+    """Return the options in force: environment over header, command line over both (sbatch(1)).
+
+    Parameters
+    ----------
+    table : OptionTable
+        The options of sbatch.
+    options : sequence of str
+        Of the command line.
+    header : sequence of str
+        The words of the ``#SBATCH`` lines.
+    env : mapping
+        The environment of sbatch.
+
+    Returns
+    -------
+    list of Request
+        Of each component of a heterogeneous job, the one that runs the script first; of any other job, one.
+
+    Raises
+    ------
+    OptionError
+        An option has no place there.
+    """
+    typed, written = (_components(table, words, is_typed=words is options) for words in (options, header))
+    variables = {name: variable for variable, name in SBATCH_VARIABLES.items() if env.get(variable)}
+    set_outside = {name: env[variable] for name, variable in variables.items()}
+    found: list[Request] = []
+    passed_on: dict[str, str | None] = {}
+    for number in range(max(len(typed), len(written))):
+        above = typed[number] if number < len(typed) else {}
+        below = written[number] if number < len(written) else {}
+        own = {name: variable for name, variable in variables.items() if name not in above}
+        found.append(Request({**passed_on, **below, **set_outside, **above}, own))
+        if not number:
+            passed_on = {name: value for name, value in {**below, **above}.items() if name in _PASSED_ON}
+    return found
+
+
+def _components(table: OptionTable, words: Sequence[str], *, is_typed: bool) -> list[dict[str, str | None]]:
+    """Return what is said of each component, by long name."""
+    split = table.split(words)
+    if split.rest and is_typed:
+        raise OptionError(
+            f"{split.rest[0]!r} is not an option of sbatch",
+            hint="Arguments of the script come after `--`.",
+            option=split.rest[0],
+        )
+    found: list[dict[str, str | None]] = [{}]
+    for option in _allowed(split.options):
+        if option.name == HET:
+            found.append({})
+        else:
+            found[-1][option.name] = option.value
+    return found
+
+
+def _allowed(options: Sequence[Option]) -> Iterator[Option]:
+    for option in options:
+        if option.name in _NOT_HERE:
+            raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
+        yield option
