@@ -153,6 +153,16 @@ def test_what_cannot_be_held_over_several_arrays_is_refused_before_anything_is_s
     assert queue(cluster, "%i") == before
 
 
+def test_a_task_of_a_later_part_is_cancelled_alone(done: Any) -> None:
+    done.ok(f"%%sbatch -n1 --array=0-9 --begin=now+1hour as=far {PLAIN}\n1")
+    assert done.value("far[9].cancel().wait(check=False).state, far[9].state") == "CANCELLED CANCELLED"
+    assert done.value("far.refresh().data['tasks']") == "{'CANCELLED': 1, 'PENDING': 9}"
+    assert done.value("[task.index for task in far.failed()], far[1].state") == "[9] PENDING"
+    ran = done.run("far[11]")  # the last part could have it
+    assert f"job {done.value('far.id')} has no task 11" in ran.traceback
+    assert done.value("far.cancel().wait(check=False).data['tasks']") == "{'CANCELLED': 10}"
+
+
 def test_nothing_of_it_is_lost_with_kernel_and_agent(done: Any) -> None:
     number = done.value("fit.numbers[0]")
     argv = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "agent", "stop"]
