@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd
 from ssh_hosts.laptop import *  # noqa: F403 - a laptop in front of them
@@ -33,6 +34,11 @@ from jupyter_slurm.errors import EmbeddedError, MissingPackages
 # A run in the background of a shell (`make test &`) is started with interrupts ignored, and its children would be, too.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Six tests go on at once: how long an example takes says nothing. In CI hypothesis has a profile of its own that says so.
+if not os.environ.get("CI"):
+    hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile("busy")
 
 # Waiting ---------------------------------------------------------------------------------------------------------
 
