@@ -26,7 +26,7 @@ def add_parser(subparsers: Any) -> None:
         description="Look at everything on the way to a cluster, and say what is wrong and what to do. Where nobody is "
         "logged in there, it logs in, and notebooks use that from then on. The exit code is 1 when something failed.",
     )
-    doctor.add_argument("cluster", metavar="CLUSTER", help="name of a site profile")
+    doctor.add_argument("cluster", metavar="CLUSTER", nargs="?", help="name of a site profile")
     doctor.add_argument(
         "--job", action="store_true", help="also look at a node by a short test job, which you are asked about before"
     )
@@ -39,13 +39,19 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.config import load_settings
+    from jupyter_slurm.sites.profile import list_profiles
 
+    settings = load_settings()
+    if args.cluster is None:
+        names = ", ".join(list_profiles(settings.sites))
+        hint = f"There are: {names}." if names else "There is none: `jupyter slurm init` writes one."
+        raise UsageError("Which cluster? Say the name of a site profile: `jupyter slurm doctor NAME`.", hint=hint)
     try:
         options = shlex.split(args.sbatch or "")
     except ValueError as error:
         raise UsageError(f"--sbatch: {error}", hint="As in a shell: every quote has its end.") from None
     wanted = args.job or args.submit or args.sbatch is not None
-    return examine(args.cluster, load_settings(), options if wanted else None, sure=args.submit)
+    return examine(args.cluster, settings, options if wanted else None, sure=args.submit)
 
 
 def examine(

@@ -75,7 +75,20 @@ def complete(shell: Any, line: str, cell: str) -> dict[str, Any]:
         rest = _escaped(name[len(offer.item) :], place.quote) if name.startswith(offer.item) else None
         if rest is not None and fragment + rest and len(found) < _MOST:
             found.append(SimpleCompletion(fragment + rest, type=_short(about)))
-    return {"completions": found, "matched_fragment": fragment, "ordered": True, "suppress": True}
+    given = found or ([] if _may_be_other(place) else _Nothing())
+    return {"completions": given, "matched_fragment": fragment, "ordered": True, "suppress": True}
+
+
+class _Nothing(list[Any]):
+    """No completion at all: where a list looks empty, IPython offers names of Python and files instead."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _may_be_other(place: _Place) -> bool:
+    """Whether a file or a name of Python may be meant by a word that nothing of ours begins with."""
+    return any(sign in place.text for sign in "/{$") or (place.magic in _FIRST and "=" not in place.text)
 
 
 def _place(line: str) -> _Place | None:

@@ -47,13 +47,17 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
         return Offer(value, [Named(name, "") for name in LAUNCHERS])
     if word == "sweep":
         return None if ":" in value else Offer(value, _variables(shell, _is_table))
-    item = value.rpartition(",")[2]
+    *before, item = value.split(",")
     if word in KINDS:
         jobs = _variables(shell, lambda found: _is_of(found, Job) and not isinstance(found, Allocation))
-        return Offer(item, [*jobs, *facts.names("job")])
-    if word == "in":
-        return Offer(item, _variables(shell, lambda found: True))
-    return Offer(item, [Named(name, "of this cell") for name in _assigned(cell)]) if word == "out" else None
+        names = [*jobs, *facts.names("job")]
+    elif word == "in":
+        names = _variables(shell, lambda found: True)
+    elif word == "out":
+        names = [Named(name, "of this cell") for name in _assigned(cell)]
+    else:
+        return None
+    return Offer(item, [named for named in names if named.name not in before])
 
 
 def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[Named]:

@@ -20,8 +20,16 @@ def test_a_laptop_has_no_slurm_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
     (tmp_path / "sites" / "far.toml").write_text('[login]\nhost = "login.invalid"\n')
     env = {**os.environ, "PATH": str(tmp_path), "JUPYTER_CONFIG_DIR": str(tmp_path)}
-    argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "jobs"]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", command]
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    done = run("doctor")
+    assert done.returncode == 1
+    assert "`jupyter slurm doctor NAME`" in done.stderr
+    assert "There are: far." in done.stderr
+    done = run("jobs")
     assert done.returncode == 1
     assert "This machine has no Slurm, and no cluster is chosen. There are: far." in done.stderr
     assert "--cluster far" in done.stderr
