@@ -6,7 +6,7 @@ import difflib
 import sys
 
 from jupyter_slurm.domain.line import MagicLine
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.options import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
 from jupyter_slurm.domain.script import header_options
 from jupyter_slurm.errors import UsageError
@@ -35,6 +35,8 @@ def launcher_of(parsed: MagicLine) -> str | None:
 def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
     """Say, once in a kernel, that a Python cell with several tasks runs once, and what runs it in each."""
     options = [*table.split(header_options(cell)).options, *parsed.parsed.options]
+    if any(option.name == HET for option in options):
+        return  # of components none can run it in each task
     if "launcher" in _told or not several_tasks({option.name: option.value for option in options}):
         return
     _told.add("launcher")

@@ -84,6 +84,7 @@ def test_words_that_mean_nothing_are_refused_and_several_tasks_are_hinted_at_onc
     assert hint not in kernel.ok("%%sbatch -n 1 show\n1").stderr
     assert hint not in kernel.ok("%%sbatch -n 2 show\n#!/bin/sh\n").stderr
     assert hint not in kernel.ok("%%sbatch -n 2 launcher=mpi show\n1").stderr
+    assert hint not in kernel.ok("%%sbatch -n 2 : -n 2 show\n1").stderr
     assert hint in kernel.ok("%%sbatch show\n#SBATCH -N 2\n1").stderr
     assert hint not in kernel.ok("%%sbatch -n 4 show\n1").stderr
     assert "Did you mean launcher=srun?" in kernel.run("%%sbatch -n 2 launcher=srum\n1").traceback
