@@ -19,7 +19,7 @@ SCHEMA = json.loads(resources.files("jupyter_slurm.services").joinpath("job.sche
 
 
 def slurm(desk, *argv):
-    return subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(argv, env=desk.env, capture_output=True, text=True, errors="replace", check=True).stdout
 
 
 def batch_script(desk, job):
