@@ -52,7 +52,7 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
         report = await desk.core.report(desk.id, cell["key"])  # what it had is known, too
         assert (report["source"], report["cpus"]) == ("sacct" if accounting else "runner", 2)
         assert report["memory_asked"] == 300 << 20
-        assert report["cpu_efficiency"] is not None
+        assert report["cpu_efficiency"] is not None or report["elapsed"] == 0  # accounting counts whole seconds
         ended = await desk.finished(script["key"])
         assert (ended["state"], ended["exit_code"]) == (("FAILED", 5) if accounting else ("UNKNOWN", None))
         assert await desk.text(script["key"]) == "here\n"
