@@ -17,7 +17,7 @@ from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.environments import Environments
 from jupyter_slurm.services.estimating import estimate
-from jupyter_slurm.services.facts import FactsKeeper
+from jupyter_slurm.services.facts import Doubts, FactsKeeper
 from jupyter_slurm.services.growth import Growth, said_of
 from jupyter_slurm.services.jobdir import dump, is_key
 from jupyter_slurm.services.origin import Origins
@@ -129,8 +129,8 @@ class Intake:
         python = (plan.record.get("cell") or {}).get("python")
         warnings = await self._doubts(asked.get("python") if asked["kind"] == "allocation" else python)
         warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
-        doubts = self._facts.doubts(plan.requests)
         if asked.get("dry_run"):
+            doubts = self._facts.doubts(plan.requests)
             told: dict[str, Any] = {
                 "argv": [*plan.wrapper, *plan.argv],
                 "script": printable(plan.script.decode("utf-8", "surrogateescape")),
@@ -142,11 +142,15 @@ class Intake:
                 told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
             return told
         await self._prepare()
-        entry = await self._hand_over(plan, context, warnings)
+        entry, doubts = await self._hand_over(plan, context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):
             self._origins.note(entry, folder)
         if len(parts) > 1:
-            self._growth.begin(entry, parts, lambda part: self._hand_over(make(part), context, []))
+
+            async def hand_over(part: Part) -> Entry:
+                return (await self._hand_over(make(part), context, []))[0]
+
+            self._growth.begin(entry, parts, hand_over)
         return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
 
     async def _parts(self, plan: Plan) -> list[Part]:
@@ -155,8 +159,10 @@ class Intake:
         limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
         return divided(plan.folder.key, plan.record["array_tasks"], plan.chosen, (limits[0], limits[1] or math.inf))
 
-    async def _hand_over(self, plan: Plan, context: Context, warnings: list[str]) -> Entry:
-        """Have sbatch run for a job directory, unless it was before; return the job, also when that is not known yet.
+    async def _hand_over(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Doubts]:
+        """Have sbatch run for a job directory, unless it was before.
+
+        Return the job, also when that is not known yet, and what speaks against it.
 
         Raises
         ------
@@ -165,17 +171,18 @@ class Intake:
         """
         known = self._tracker.find(plan.folder.key)
         if known is not None and (known.id is not None or known.is_finished):
-            return known
+            return known, self._facts.doubts(plan.requests)
         entry, once = (known, None) if known is not None else await self._begin(plan, context, warnings)
+        doubts = self._facts.doubts(plan.requests)  # sbatch is at work meanwhile
         if once is not None:
             answer = await submission.answer_of(once, plan, self._settings.submit_timeout)
         elif await self._settler.take_back(entry):
             answer = await self._execute(entry, plan, context)
         else:
             await self._of_another(entry)
-            return entry
-        await self._judge(entry, answer, plan, context)
-        return entry
+            return entry, doubts
+        await self._judge(entry, answer, plan, context, doubts)
+        return entry, doubts
 
     async def _values(self, asked: Mapping[str, Any]) -> bytes:
         """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
@@ -235,9 +242,8 @@ class Intake:
             self._settler.begin(entry)
             await self._settler.wait(entry)
 
-    async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context) -> None:
+    async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context, doubts: Doubts) -> None:
         """Take in what sbatch has said."""
-        doubts = self._facts.doubts(plan.requests)
         if answer is not None and answer.job is not None:
             await self._settler.accept(entry, answer.job, answer.remarks)
             if doubts.is_old:
