@@ -50,3 +50,4 @@ def test_a_log_in_by_openssh_outlives_an_agent_that_is_killed(make_settings, tmp
         client.post("/v1/clusters/far/disconnect")
         assert connect(client, ssh_site.codes.next) == 1
         client.post("/v1/clusters/far/disconnect")
+        client.post("/v1/agent/stop", json={"only_idle": False})
