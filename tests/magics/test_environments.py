@@ -35,6 +35,7 @@ OTHERS = [version for version in PYTHONS if version != "{}.{}".format(*sys.versi
 
 def _environments(folder: Path) -> dict[str, Any]:
     """Make environments below a folder and return what describes them."""
+    shutil.rmtree(folder, ignore_errors=True)  # a worker that gets more tests of this file later makes them anew
     work = folder / "work dir"
     work.mkdir(parents=True)
     for version, python in PYTHONS.items():
