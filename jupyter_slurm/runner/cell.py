@@ -18,11 +18,15 @@ import json
 import linecache
 import os
 import re
+import runpy
 import sys
 import time
 import traceback
 import types
 from typing import Any, Iterator
+
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("cell.py")] + "beside.py")["beside"]
 
 FORMAT = 1
 _BEGUN = time.monotonic()
@@ -183,20 +187,6 @@ class JobModule:
         return importlib.util.spec_from_file_location(name, __file__[: -len("cell.py")] + "job.py")
 
 
-def beside(name: str) -> types.ModuleType:
-    """Load another file of the runner: it lies beside this one, under the same prefix."""
-    spec = importlib.util.spec_from_file_location(f"jupyter_slurm_{name}", __file__[: -len("cell.py")] + f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = writes
-    return module
-
-
 def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any = None) -> None:
     """Run source as a notebook cell runs: ``await`` at top level, the value of the last line shown.
 
@@ -341,6 +331,26 @@ def exit_code(error: BaseException | None) -> int:
     return 0 if error is None else 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
+def take_any_text() -> None:
+    """Have the streams print what their encoding lacks in another form."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def run(place: Place, args: list[str]) -> int:
+    """Run a cell; return its exit code when all that it said is written."""
+    take_any_text()
+    try:
+        code = run_cell(place, args)
+    except SystemExit as stop:
+        code = exit_code(stop)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return code & 0xFF
+
+
 def main() -> int:
     """Claim the directory, run the cell, tell the end."""
     place = Place(sys.argv[1])
@@ -357,16 +367,7 @@ def main() -> int:
         atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)
     place.tell("started")
     place.offer()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        result["exit_code"] = run_cell(place, sys.argv[2:]) & 0xFF
-    except SystemExit as stop:
-        result["exit_code"] = exit_code(stop)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+    result["exit_code"] = run(place, sys.argv[2:])
     return result["exit_code"]
 
 

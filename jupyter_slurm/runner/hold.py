@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import json
 import math
 import os
 import re
+import runpy
 import select
 import signal
 import subprocess
@@ -24,23 +24,15 @@ import sys
 import time
 from typing import Any
 
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("hold.py")] + "beside.py")["beside"]
+
 _REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a-f]+)?")
 _QUICK, _SLOW = 0.05, 1.0  # seconds between two looks for requests
 _NODES_OWN = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
 _SEEN = 120.0  # seconds in which a job directory becomes visible on every node
 _NOT_THERE = os.strerror(errno.ENOENT)
 _DIES_WITHIN = 30.0  # seconds for a process that nobody uses
-
-
-def beside(name: str) -> Any:
-    """Load another file of the runner: it lies beside this one, under the same prefix."""
-    spec = importlib.util.spec_from_file_location(f"jupyter_slurm_{name}", __file__[: -len("hold.py")] + f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode = True
-    spec.loader.exec_module(module)
-    return module
 
 
 def granted() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
@@ -21,6 +22,9 @@ import sys
 import threading
 import time
 from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("launch.py")] + "beside.py")["beside"]
 
 _FIRST_PORT, _PORTS = 12000, 20000  # below those that systems give away by themselves
 _TRIES = 100
@@ -34,18 +38,6 @@ _OF_TORCHRUN = re.compile(b"")  # pages about the rank that failed, which has sa
 _PLUMBING = ("LABELIO", "UNBUFFEREDIO", "STDOUTMODE", "STDERRMODE", "STDINMODE", "KILL_BAD_EXIT", "WAIT", "EXPORT_ENV")
 _OF_A_TASK = ("CPUS_PER_TASK", "GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU", "GPU_BIND", "TRES_BIND")
 _OF_TASKS = ("NTASKS", "NPROCS", "NTASKS_PER_NODE", "TASKS_PER_NODE", "DISTRIBUTION")
-
-
-def beside(name: str) -> Any:
-    """Load another file of the runner: it lies beside this one, under the same prefix."""
-    path = f"{__file__[: -len('launch.py')]}{name}.py"
-    spec = importlib.util.spec_from_file_location(f"jupyter_slurm_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode = True
-    spec.loader.exec_module(module)
-    return module
 
 
 def say(text: str) -> None:

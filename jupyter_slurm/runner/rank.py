@@ -7,35 +7,23 @@ the cell runs in a child, so that nothing is lost of one that is killed. Python 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import io
 import os
 import re
+import runpy
 import select
 import signal
 import sys
 import time
 from typing import Any
 
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("rank.py")] + "beside.py")["beside"]
+
 _UNFINISHED = 0.2  # seconds after which a line without an end is shown
 _LAST_WORDS = 1.0  # seconds in which ranks that fail together can say so, before the first one's end ends the others
 _PIECE = 65536
 _PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 _DECIDES = 10.0  # seconds in which a job with resume finds out whether it is preempted: then the cell is not ended yet
-
-
-def load_cell() -> Any:
-    """Load the runner of cells: it lies beside this file, under the same prefix."""
-    spec = importlib.util.spec_from_file_location("jupyter_slurm_cell", __file__[: -len("rank.py")] + "cell.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = writes
-    return module
 
 
 def set_variables(env: Any) -> None:
@@ -78,19 +66,10 @@ def run_cell(cell: Any, place: Any, args: list[str], rank: int, sink: int) -> in
         if place.job.get("values"):
             place.job["values"] = {**place.job["values"], "out": []}
     place.offer()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        code = int(cell.run_cell(place, args))
-    except SystemExit as stop:
-        code = cell.exit_code(stop)
+    code = int(cell.run(place, args))
     if not code and not rank and place.job["launcher"] == "mpi":
         check_mpi(int(os.environ["WORLD_SIZE"]))
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    return code & 0xFF
+    return code
 
 
 def check_mpi(ranks: int) -> None:
@@ -101,6 +80,7 @@ def check_mpi(ranks: int) -> None:
             f"Warning: MPI of {sys.executable} sees {mpi.COMM_WORLD.Get_size()} of {ranks} ranks: it does not speak "
             "what this Slurm offers. `srun --mpi=list` shows that, SLURM_MPI_TYPE=NAME in the environment chooses.\n"
         )
+        sys.stderr.flush()
 
 
 class Pump:
@@ -187,7 +167,7 @@ def write_all(data: bytes) -> None:
 
 def main() -> int:
     """Run the cell in a child, and send what it prints."""
-    cell = load_cell()
+    cell = beside("cell")
     place = cell.Place(sys.argv[1])
     set_variables(os.environ)
     rank = int(os.environ["RANK"])

@@ -12,7 +12,6 @@ import builtins
 import contextlib
 import faulthandler
 import getpass
-import io
 import json
 import linecache
 import os
@@ -236,9 +235,7 @@ def serve(cell: Any, step: Any, place: Any) -> int:
     requests, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    cell.take_any_text()
     with contextlib.suppress(OSError):
         faulthandler.enable()  # a cell that crashes says where
     return Process(cell, step, place).serve(requests)

@@ -16,9 +16,9 @@ In ``resume`` (``resume.TASK`` for an array task) of the job directory: ``warned
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import queue
+import runpy
 import shutil
 import signal
 import subprocess
@@ -26,6 +26,9 @@ import sys
 import threading
 import time
 from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("resume.py")] + "beside.py")["beside"]
 
 _MARGIN = 10.0  # seconds before the end of a run at which a cell that goes on is requeued
 _ANSWER = 30.0  # seconds that a Slurm command may take
@@ -50,20 +53,6 @@ def say(text: str) -> None:
     """Tell the person something, between what the cell prints."""
     sys.stderr.write(f"resume: {text}\n")
     sys.stderr.flush()
-
-
-def load_cell() -> Any:
-    """Load ``cell.py``, which lies beside this file under the same prefix."""
-    spec = importlib.util.spec_from_file_location("jupyter_slurm_cell", cell_path())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = writes
-    return module
 
 
 def cell_path() -> str:
@@ -311,7 +300,7 @@ class Run:
 
 def main() -> int:
     """Claim the directory, run the cell, tell the end or have the job begin anew."""
-    place = load_cell().Place(sys.argv[1])
+    place = beside("cell").Place(sys.argv[1])
     if place.claim() != place.job_id:
         sys.stderr.write(f"another job runs this cell already; this one ({place.job_id}) does nothing\n")
         return 0

@@ -7,27 +7,15 @@ and a progress bar has none. Of several, the first one leaves figures and values
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import io
 import json
 import os
+import runpy
 import sys
 import time
 from typing import Any
 
-
-def load_cell() -> Any:
-    """Load the runner of cells: it lies beside this file, under the same prefix."""
-    spec = importlib.util.spec_from_file_location("jupyter_slurm_cell", __file__[: -len("step.py")] + "cell.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = writes
-    return module
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("step.py")] + "beside.py")["beside"]
 
 
 def redirect(folder: str) -> None:
@@ -59,25 +47,10 @@ def become(argv: list[str]) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
-def run_python(cell: Any, place: Any, args: list[str]) -> int:
-    """Run a Python cell."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        code = int(cell.run_cell(place, args))
-    except SystemExit as stop:
-        code = cell.exit_code(stop)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    return code & 0xFF
-
-
 def main() -> int:
     """Run what the step was asked to."""
     folder, args = sys.argv[1], sys.argv[2:]
-    cell = load_cell()
+    cell = beside("cell")
     place = cell.Place(folder)
     with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
         asked = json.load(file)
@@ -95,7 +68,7 @@ def main() -> int:
     if kind == "process":
         return int(cell.beside("remote").serve(cell, sys.modules[__name__], place))
     if kind == "python":
-        return run_python(cell, place, args)
+        return int(cell.run(place, args))
     if kind == "command":
         return become(args)
     path = os.path.join(folder, place.job["script"])

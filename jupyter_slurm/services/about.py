@@ -17,6 +17,7 @@ RUNNER = (
     "step.py",
     "rank.py",
     "torchrun.py",
+    "beside.py",
     "display.py",
     "frames.py",
     "job.py",
