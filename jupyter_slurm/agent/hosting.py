@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_slurm import _version
 from jupyter_slurm.agent import discovery
-from jupyter_slurm.agent.app import MAX_BODY, AgentServer, Gate, make_app
+from jupyter_slurm.agent.app import Gate, make_app
+from jupyter_slurm.agent.http import AgentServer
 from jupyter_slurm.agent.leader import LeaderElsewhere, Leadership
 from jupyter_slurm.agent.routes import CAPABILITIES, CoreLike, Routes
 from jupyter_slurm.agent.schema import load_document
@@ -41,7 +42,6 @@ _log = logging.getLogger(__name__)
 Hosting = Literal["daemon", "server", "inprocess"]
 
 _WATCH_INTERVAL = 5.0
-_IDLE = 30 * 86400.0
 
 
 class AgentHost:
@@ -82,14 +82,14 @@ class AgentHost:
             await self._core.start()
             self._document = load_document()
             self._routes = Routes(self._core, self._document, self.describe, self._on_stop)
-            self._listen(leadership)
+            await self._listen(leadership)
         except BaseException:
             leadership.give_up()
             raise
         self._watcher = asyncio.ensure_future(self._watch())
         _log.info("agent %s leads (%s, pid %d)", _version.__version__, self.hosting, os.getpid())
 
-    def _listen(self, leadership: Leadership) -> None:
+    async def _listen(self, leadership: Leadership) -> None:
         assert self._routes is not None
         kind = self.settings.agent_socket
         listener = leadership.listen("tcp" if kind == "tcp" else "unix")
@@ -97,11 +97,8 @@ class AgentHost:
         names = ("jupyter-slurm", "localhost") if port is None else (f"127.0.0.1:{port}", f"localhost:{port}")
         gate = Gate(frozenset(names), leadership.secret)
         app = make_app(self._document, self._routes.answers(), gate, self._on_request)
-        # The application refuses too large a body with a problem document; this limit, far above, ends the connection.
-        # A client that asks nothing is still there; of one that has ended the system closes the connections.
-        server = AgentServer(app, max_body_size=4 * MAX_BODY, idle_connection_timeout=_IDLE, max_header_size=65536)
-        server.gone = self._routes.presence.gone
-        server.add_socket(listener)
+        server = AgentServer(app.take, self._routes.presence.gone)
+        await server.listen(listener)
         machine = discovery.this_machine()
         leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})
         self._leadership, self._server = leadership, server
@@ -142,9 +139,7 @@ class AgentHost:
         if self._routes is not None:
             await self._routes.close_streams()
         if self._server is not None:
-            self._server.stop()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._server.close_all_connections(), 5)
+            await self._server.close()
         try:
             await self._core.stop()
         finally:
@@ -193,7 +188,7 @@ class AgentHost:
         self._server.stop()
         self._leadership.close()
         try:
-            self._listen(await Leadership.take(self.settings))
+            await self._listen(await Leadership.take(self.settings))
         except (AgentError, OSError) as error:
             _log.warning("another agent leads now, or none can: %s", error)
             self.leave()

@@ -21,7 +21,7 @@ class UsersLike(Protocol):
 
 class _Exchange(Protocol):
     @property
-    def stream(self) -> Any: ...
+    def connection(self) -> Any: ...
     @property
     def closed(self) -> asyncio.Future[None]: ...
 
@@ -43,12 +43,12 @@ class Presence:
         """Hear that who makes this request uses a cluster from now on; the process id is the system's word for it."""
         if exchange.closed.done():
             return  # gone while it waited
-        user = User(client["kind"], client["name"], peer_pid(exchange.stream.socket))
-        self._there[exchange.stream] = user
+        user = User(client["kind"], client["name"], peer_pid(exchange.connection.socket))
+        self._there[exchange.connection] = user
         self._users.join(user, cluster)
 
-    def gone(self, stream: object) -> None:
+    def gone(self, connection: object) -> None:
         """Hear that a connection has ended."""
-        user = self._there.pop(stream, None)
+        user = self._there.pop(connection, None)
         if user is not None and all(other.key != user.key for other in self._there.values()):
             self._users.leave(user)

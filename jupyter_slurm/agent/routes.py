@@ -240,7 +240,7 @@ class Routes:
             "dry_run": False,
             "context": {},
             **call.body,
-            "process": peer_pid(call.exchange.stream.socket),
+            "process": peer_pid(call.exchange.connection.socket),
         }
         submission["dry_run"] |= submission.get("test_only", False)
         answer = await self._core.submit(call.path["cluster"], submission)

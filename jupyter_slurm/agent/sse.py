@@ -69,7 +69,7 @@ async def send_events(
                 break
             upcoming = None
             await _send(exchange, _frame(event, data), deadline)
-    except (OSError, TimeoutError):  # the client is gone, or takes nothing (StreamClosedError is an OSError)
+    except (OSError, TimeoutError):  # the client is gone, or takes nothing
         exchange.disconnect()
     finally:
         if upcoming is not None:

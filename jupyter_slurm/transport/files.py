@@ -80,8 +80,8 @@ class LocalHold:
 
 def content(path: str) -> bytes:
     """Return all of a file."""
-    with open(path, "rb") as file:
-        return file.read()
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()
 
 
 def new_file(path: str, mode: int = 0o600) -> int:

@@ -74,7 +74,7 @@ def test_an_impossible_name_is_not_found(http: httpx.Client, job: str) -> None:
     _problem(response, response.status_code)
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "POST", "TRACE", "BREW"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "POST", "TRACE"])
 def test_an_unknown_method(http: httpx.Client, method: str) -> None:
     response = http.request(method, "/v1/agent")
     _problem(response, 405)

@@ -1,0 +1,273 @@
+"""HTTP/1.1 as the agent speaks it: llhttp reads (httptools), a protocol of asyncio writes.
+
+No server of a library: a cell and its ``sbatch`` wait for an exchange, after a pause in which the processor has
+forgotten all of it, and Tornado's server then takes 0.3 ms longer for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
+from http.client import responses
+from typing import Protocol, cast
+
+import httptools
+
+from jupyter_slurm.transport.peers import is_ours, peer_uid
+
+__all__ = ["AgentServer", "Connection", "Request"]
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_HEAD = 65536
+_TOGETHER = 65536  # bytes that are rather copied than sent on their own
+_CLOSING = 5.0  # seconds that answers may take to go out when the server ends
+
+
+class Request(Protocol):
+    """What takes one request, as it arrives."""
+
+    def headers_received(self, method: str, target: str, headers: Mapping[str, str]) -> None:
+        """Take the head; the names of headers are in lower case."""
+
+    def data_received(self, chunk: bytes) -> None:
+        """Take a piece of the body."""
+
+    def finish(self) -> None:
+        """Hear that it is complete."""
+
+    def refuse(self) -> None:
+        """Answer what is no HTTP."""
+
+    def on_connection_close(self) -> None:
+        """Hear that the client has gone."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection to the agent: requests and their answers, one after the other.
+
+    Parameters
+    ----------
+    server : AgentServer
+        Whose connection it is.
+    """
+
+    def __init__(self, server: AgentServer) -> None:
+        self._server = server
+        self._parser = httptools.HttpRequestParser(self)
+        self._loop = asyncio.get_running_loop()
+        self._request: Request | None = None  # the one that has no whole answer yet
+        self._has_read = self._has_begun = self._is_chunked = False
+        self._is_last = False  # no request is taken any more
+        self._head_size: int | None = None  # while a head is read
+        self._target, self._headers = b"", dict[str, str]()
+        self._drained: asyncio.Future[None] | None = None
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    # What asyncio calls -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over an accepted connection, or close it: who is at the other end is asked before a byte is read."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.socket: socket.socket = transport.get_extra_info("socket")
+        self._server.connections.add(self)
+        if is_ours(self.socket):
+            self._transport.set_write_buffer_limits(high=0)  # what is sent is out
+            return
+        uid = peer_uid(self.socket)
+        _log.log(logging.DEBUG if uid == -1 else logging.WARNING, "refused a connection of user %s", uid)
+        self.disconnect()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        if self._is_last:
+            return
+        if self._head_size is not None:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._is_last = True  # no other protocol is spoken here: the request is answered like any other
+        except httptools.HttpParserError:
+            self._refuse()
+        if (self._head_size or 0) > _LARGEST_HEAD:
+            self._refuse()
+
+    def pause_writing(self) -> None:
+        """Hear that the client does not take what was written."""
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Hear that it has."""
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Hear that it has ended."""
+        self._is_last = True
+        self.resume_writing()
+        if self._request is not None:
+            self._request.on_connection_close()
+            self._request = None
+        self._server.connections.discard(self)
+        self._server.gone(self)
+        self.ended.set_result(None)
+
+    # What the parser calls --------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Begin a request; one that does not wait for the answer to the one before gets none."""
+        self._is_last = self._is_last or self._request is not None
+        self._head_size = 0
+        self._target, self._headers = b"", {}
+
+    def on_url(self, piece: bytes) -> None:
+        """Take a piece of the target."""
+        self._target += piece
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; of one that is said twice, both values stand."""
+        known, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        self._headers[known] = f"{self._headers[known]},{text}" if known in self._headers else text
+
+    def on_headers_complete(self) -> None:
+        """Hand the head on."""
+        self._head_size = None
+        if self._is_last:
+            return
+        headers = self._headers
+        is_old = self._parser.get_http_version() == "1.0"
+        self._is_last = is_old or "close" in headers.get("connection", "").lower()
+        self._has_read = self._has_begun = False
+        self._is_chunked = not is_old
+        self._request = request = self._server.take(self)
+        method = self._parser.get_method().decode("ascii")
+        request.headers_received(method, self._target.decode("latin-1"), headers)
+        if self._request is request and headers.get("expect", "").lower() == "100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, piece: bytes) -> None:
+        """Hand a piece of the body on."""
+        if self._request is not None and not self._has_read:
+            self._request.data_received(piece)
+
+    def on_message_complete(self) -> None:
+        """Tell that the request is complete."""
+        if self._request is not None and not self._has_read:
+            self._has_read = True
+            self._request.finish()
+
+    # What an answer calls ---------------------------------------------------------------------------------------
+
+    def answer(self, status: int, headers: Mapping[str, str], content: bytes | None) -> None:
+        """Send a whole answer; None: to HEAD, which has no body."""
+        head, content = self._head(status, headers), content or b""
+        if len(content) <= _TOGETHER:
+            self._transport.write(head + content)
+        else:
+            self._transport.write(head)
+            self._transport.write(content)
+        self._end()
+
+    async def send(self, headers: Mapping[str, str], piece: bytes) -> None:
+        """Send a piece of an answer, the first time with its head; it waits until it is out.
+
+        Raises
+        ------
+        ConnectionResetError
+            The client has gone.
+        """
+        if not self._has_begun:
+            coding = {"Transfer-Encoding": "chunked"} if self._is_chunked else {}
+            self._transport.write(self._head(200, {**headers, **coding}))
+        self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._is_chunked else piece)
+        if self._drained is not None:
+            await asyncio.shield(self._drained)
+        if self._transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+
+    def end(self) -> None:
+        """Say that it was the last piece."""
+        if self._is_chunked:
+            self._transport.write(b"0\r\n\r\n")
+        self._end()
+
+    def disconnect(self) -> None:
+        """End the connection at once; what is half sent stays half sent."""
+        self._is_last = True
+        self._transport.abort()
+
+    def close(self) -> None:
+        """End it when all is sent."""
+        self._is_last = True
+        self._transport.close()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
+        self._has_begun = True
+        self._is_last = self._is_last or not self._has_read
+        lines = [f"HTTP/1.1 {status} {responses.get(status, 'Unknown')}", f"Date: {formatdate(usegmt=True)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if self._is_last:
+            lines.append("Connection: close")
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a header of more than one line")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def _end(self) -> None:
+        self._request = None
+        if self._is_last:
+            self._transport.close()
+
+    def _refuse(self) -> None:
+        """Answer what is no HTTP, unless an answer is on its way; nothing more is read."""
+        self._head_size = None
+        if self._request is None:
+            self._request = request = self._server.take(self)
+            self._has_read = self._has_begun = False
+            request.refuse()
+        elif self._has_begun or self._has_read:
+            self._is_last = True
+        else:
+            self._request.refuse()
+
+
+class AgentServer:
+    """The connections of the agent.
+
+    Parameters
+    ----------
+    take : callable
+        Makes what takes a request.
+    gone : callable
+        Is told of every connection that has ended.
+    """
+
+    def __init__(self, take: Callable[[Connection], Request], gone: Callable[[object], None]) -> None:
+        self.take, self.gone = take, gone
+        self.connections: set[Connection] = set()
+        self._listening: asyncio.Server | None = None
+
+    async def listen(self, listener: socket.socket) -> None:
+        """Accept connections."""
+        self._listening = await asyncio.get_running_loop().create_server(lambda: Connection(self), sock=listener)
+
+    def stop(self) -> None:
+        """Accept no more."""
+        if self._listening is not None:
+            self._listening.close()
+
+    async def close(self) -> None:
+        """Accept no more, and end what there is."""
+        self.stop()
+        for connection in tuple(self.connections):
+            connection.close()
+        if ends := [connection.ended for connection in self.connections]:
+            await asyncio.wait(ends, timeout=_CLOSING)
+        for connection in tuple(self.connections):
+            connection.disconnect()
