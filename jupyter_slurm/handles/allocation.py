@@ -17,6 +17,7 @@ from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.held import is_released, time_left
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import AllocationList, JobList
+from jupyter_slurm.handles.sending import hand_over
 from jupyter_slurm.handles.submitting import Submission, say_doubts
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
@@ -257,7 +258,9 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
             asked = {name: body[name] for name in _OF_A_STEP if name in body}
             if process is not None:
                 asked["process"] = process
-            data = cluster.client.post(allocation._path("steps"), json=asked, idempotent=True)
+            data = hand_over(cluster, allocation._path("steps"), asked)
+        except WaitInterrupted:
+            raise
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 f"Interrupted while the step was started: it may or may not be there. It is found, once, by "

@@ -7,11 +7,43 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["told"]
+__all__ = ["Line", "told"]
 
 _LARGE: Final = 10_000_000  # bytes from which it is told
 _MB: Final = 1_000_000
 _EVERY: Final = 0.5  # seconds; what is over sooner is not told
+
+
+class Line:
+    """The line of one transfer, on standard error.
+
+    Parameters
+    ----------
+    what : str
+        What is transferred.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._last = what, time.monotonic()
+        self._done = self._total = 0
+        self._has_told = False
+
+    def at(self, done: int, total: int) -> None:
+        """Say how many bytes of how many are over, unless that was said just now, or all of it is little."""
+        self._done, self._total = done, total
+        if total > _LARGE and time.monotonic() - self._last >= _EVERY:
+            self._say("")
+            self._last, self._has_told = time.monotonic(), True
+
+    def end(self, *, is_whole: bool = False) -> None:
+        """Leave the line as it is; ``is_whole``: all has arrived, also what nobody has told of."""
+        if self._has_told:
+            self._done = self._total if is_whole else self._done
+            self._say("\n")
+
+    def _say(self, end: str) -> None:
+        sys.stderr.write(f"\r{self._what}: {self._done / _MB:.0f} of {self._total / _MB:.0f} MB{end}")
+        sys.stderr.flush()
 
 
 def told(pieces: Iterable[bytes], what: str, total: int) -> Iterator[bytes]:
@@ -26,22 +58,11 @@ def told(pieces: Iterable[bytes], what: str, total: int) -> Iterator[bytes]:
     total : int
         Its size in bytes.
     """
-    if total <= _LARGE:
-        yield from pieces
-        return
-    done, last, has_told = 0, time.monotonic(), False
+    done, line = 0, Line(what)
     try:
         for piece in pieces:
             yield piece
             done += len(piece)
-            if time.monotonic() - last >= _EVERY:
-                _say(f"\r{what}: {done / _MB:.0f} of {total / _MB:.0f} MB")
-                last, has_told = time.monotonic(), True
+            line.at(done, total)
     finally:
-        if has_told:
-            _say(f"\r{what}: {done / _MB:.0f} of {total / _MB:.0f} MB\n")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+        line.end()

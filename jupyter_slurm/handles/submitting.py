@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.handles.array import handle
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.sending import hand_over
 from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.users import notebook
 from jupyter_slurm.handles.waiting import WaitInterrupted
@@ -191,11 +192,14 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
     UsageError, SubmitRefused
         Nothing was submitted.
     WaitInterrupted
-        An interrupt came while sbatch was at work; the message says how to look.
+        An interrupt came while values were on their way: nothing was submitted; or while sbatch was at work: the
+        message says how to look.
     """
     with submission.body(cluster) as body:
         try:
-            data = cluster.client.post(cluster.path("jobs"), json=body)
+            data = hand_over(cluster, cluster.path("jobs"), body)
+        except WaitInterrupted:
+            raise
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "

@@ -275,6 +275,8 @@ class Cluster:
     async def cancel(self, reference: str, signal: str | None = None) -> dict[str, Any]:
         """Cancel a job or send it a signal; what then became of it is asked for at once."""
         entry = await self.entry(reference)
+        if signal is None and entry.sending is not None and entry.sending.give_up():
+            return job_dict(entry)
         if entry.is_step:
             return await self.steps.send(entry, signal, self.cancel)
         task = task_of(reference, entry)

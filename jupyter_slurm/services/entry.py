@@ -16,6 +16,7 @@ from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir import JobFolder
 from jupyter_slurm.services.paths import STREAMS, output_path, runner_path
 from jupyter_slurm.services.seen import representative, with_what_was_told
+from jupyter_slurm.services.sending import Sending
 from jupyter_slurm.transport.base import Hold
 
 __all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
@@ -51,6 +52,8 @@ class Entry:
         lost its state. None until the queue has shown the job.
     hold : Hold or None
         The lock of the job directory while it is up to us to bring the submission to its end.
+    sending : Sending or None
+        While what it takes along is on its way to the cluster.
     is_growing : bool
         Of the first part of an array: True while others are still to be submitted (services/parts.py).
     members : list of (int, Entry or None)
@@ -100,6 +103,7 @@ class Entry:
     tasks_read: bool = False
     tasks_saved: float = 0.0
     hold: Hold | None = None
+    sending: Sending | None = None
     is_growing: bool = False
     members: list[tuple[int, Entry | None]] = field(default_factory=list)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)

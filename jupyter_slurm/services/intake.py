@@ -24,6 +24,7 @@ from jupyter_slurm.services.origin import Origins
 from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.parts import Part, divided
 from jupyter_slurm.services.recorded import sweep_of, values_of
+from jupyter_slurm.services.sending import on_its_way
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
@@ -32,7 +33,7 @@ from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
 from jupyter_slurm.services.where import Where
-from jupyter_slurm.transport.base import Context, Once
+from jupyter_slurm.transport.base import Context, Once, Sent
 
 __all__ = ["Intake"]
 
@@ -199,7 +200,8 @@ class Intake:
         entry.submit_time = plan.record["created"]
         self._tracker.add(entry)  # known before others can see its directory
         try:
-            once = await self._start(plan, context)
+            with on_its_way(entry) as sent:
+                once = await self._start(plan, context, sent)
         except BaseException:
             self._tracker.drop(entry)
             raise
@@ -214,9 +216,9 @@ class Intake:
             )
         return found, None
 
-    async def _start(self, plan: Plan, context: Context) -> Once | None:
+    async def _start(self, plan: Plan, context: Context, sent: Sent) -> Once | None:
         try:
-            return await submission.begin(self._transport, plan, context)
+            return await submission.begin(self._transport, plan, context, sent)
         except FileExistsError:
             pass
         try:
@@ -226,7 +228,7 @@ class Intake:
             pass
         # An older version died while it made this folder: before it had written job.json, so before it ran sbatch.
         await self._transport.remove(plan.folder.path)
-        return await submission.begin(self._transport, plan, context)
+        return await submission.begin(self._transport, plan, context, sent)
 
     async def _execute(self, entry: Entry, plan: Plan, context: Context) -> Answer | None:
         """Execute sbatch for a job directory that is there: an agent died before it came to that."""

@@ -30,6 +30,7 @@ from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, Us
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.ownership import read_own
+from jupyter_slurm.services.sending import on_its_way
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
 from jupyter_slurm.services.telling import job_dict
@@ -106,7 +107,8 @@ class Steps:
         self._tracker.add(entry)
         try:
             argv = ["mkdir", "-p", "--", self._request(allocation, folder.key)]
-            once = await self._client.transport.start_once(folder.answer(1), argv, files=files)
+            with on_its_way(entry) as sent:
+                once = await self._client.transport.start_once(folder.answer(1), argv, files=files, sent=sent)
         except FileExistsError:
             self._tracker.drop(entry)
             return await self._of_another(folder.key)

@@ -27,7 +27,7 @@ from jupyter_slurm.services.environments import Prepared, is_failure
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump, script_name
 from jupyter_slurm.services.parts import Part
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
-from jupyter_slurm.transport.base import Context, Once, Transport
+from jupyter_slurm.transport.base import Context, Once, Sent, Transport
 
 __all__ = ["ACCEPTED", "Answer", "Plan", "answer_of", "begin", "execute", "make_plan", "read_answer", "refusal"]
 
@@ -282,12 +282,13 @@ async def execute(transport: Transport, plan: Plan, context: Context, attempt: i
     return await answer_of(once, plan, timeout)
 
 
-async def begin(transport: Transport, plan: Plan, context: Context) -> Once:
+async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) -> Once:
     """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
     files = {plan.record["script"]: plan.script, "job.json": dump(plan.record), **plan.files}
     if plan.values:
         files["in.values"] = plan.values
-    return await transport.start_once(plan.folder.answer(1), [*plan.wrapper, *plan.argv], files=files, context=context)
+    argv = [*plan.wrapper, *plan.argv]
+    return await transport.start_once(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
 
 
 async def answer_of(once: Once, plan: Plan, timeout: float) -> Answer | None:

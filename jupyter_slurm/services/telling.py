@@ -37,6 +37,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "kind": entry.kind,
         "label": record.get("label"),
         "state": entry.state.name,
+        "sending": entry.sending.as_dict() if entry.sending else None,
         "state_since": entry.state_since,
         "finished": entry.is_finished,
         "known": entry.known,

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Stream", "Transport", "Way"]
+__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Sent", "Stream", "Transport", "Way"]
+
+Sent = Callable[[int, int], None]
+"""Is told how many bytes of how many have arrived on the other side."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,7 @@ class Transport(Protocol):
         *,
         files: Mapping[str, bytes] | None = None,
         context: Context | None = None,
+        sent: Sent | None = None,
     ) -> Once:
         """Start a command that must run once and must not die with us.
 
@@ -177,6 +181,9 @@ class Transport(Protocol):
         ``PREFIX.out`` is made exclusively, which is the right to run: who comes second gets FileExistsError. It stays
         locked while the command lives, so that others can tell "still running" from "died". The command's streams go
         into ``PREFIX.out`` and ``PREFIX.err``. Its session is its own; the end of ours does not reach it.
+
+        Where large files have a way to go before it starts, ``sent`` is told how far they are. Who is cancelled before
+        that is all leaves nothing behind.
         """
         ...
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream, Way
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
 from jupyter_slurm.transport.files import LocalHold, lock, make_private, new_file, told
 from jupyter_slurm.transport.once import LocalOnce, Workers
 from jupyter_slurm.transport.processes import communicate, kill_group, start
@@ -85,8 +85,9 @@ class LocalTransport:
         *,
         files: Mapping[str, bytes] | None = None,
         context: Context | None = None,
+        sent: Sent | None = None,
     ) -> LocalOnce:
-        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        """See :class:`jupyter_slurm.transport.base.Transport`; nothing has a way to go here."""
         once = LocalOnce(prefix, self._held, self._pool.submit)
         self._workers.run(lambda: once.work(argv, files, context))
         await once.started

@@ -11,17 +11,20 @@ import errno
 import os
 import posixpath
 import secrets
-from collections.abc import Awaitable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.base import FileStat
+from jupyter_slurm.transport.base import FileStat, Sent
 from jupyter_slurm.transport.files import told
 from jupyter_slurm.transport.ssh.shell import Answer, number
 
 __all__ = ["RemoteFiles", "failure", "percent_b"]
 
 _CHUNK: Final = 4 << 20  # bytes; what a broken connection costs at most
+_LEAST: Final = 256 << 10  # bytes of a chunk that is written
+_MOMENT: Final = 1.0  # seconds
 _INLINE: Final = 8 << 10  # bytes that travel as an argument: some shells read their commands byte by byte
 _AT_ONCE: Final = 100  # files that one command looks at
 
@@ -92,6 +95,25 @@ class RemoteFiles:
                 break
         return bytes(data)
 
+    async def bring(self, contents: Mapping[str, bytes], sent: Sent | None) -> None:
+        """Write new files, 0600, by path; where that fails or is cancelled, none of them stays."""
+        done, total = 0, sum(map(len, contents.values()))
+
+        def arrived(size: int) -> None:
+            nonlocal done
+            done += size
+            if sent is not None:
+                sent(done, total)
+
+        try:
+            for path, data in contents.items():
+                arrived(0)
+                await self._fill(path, data, path, arrived)
+        except BaseException:
+            with contextlib.suppress(TransportError):
+                await self._call(["js_do", "rm", "-f", "--", *contents])
+            raise
+
     async def write(self, path: str, data: bytes, mode: int) -> None:
         """Write a draft beside the file, and rename it."""
         draft = posixpath.join(posixpath.dirname(path), f".{secrets.token_hex(8)}.tmp")
@@ -99,18 +121,25 @@ class RemoteFiles:
             await self._done(["js_put", draft, path, f"{mode:04o}", percent_b(data)], "write", path)
             return
         try:
-            view = memoryview(data)
-            for at in range(0, len(view), _CHUNK):
-                # Each chunk goes to its place, so that it does not matter if an earlier connection wrote it too.
-                part = view[at : at + _CHUNK]
-                answer = await self._call(["js_take", draft, str(at), str(len(part))], part)
-                if answer.value != "0":
-                    raise failure(answer, "write", path)
+            await self._fill(draft, data, path, lambda _: None)
             await self._done(["js_settle", draft, path, f"{mode:04o}"], "write", path)
         except BaseException:
             with contextlib.suppress(TransportError):
                 await self._call(["js_do", "rm", "-f", "--", draft])
             raise
+
+    async def _fill(self, draft: str, data: bytes, path: str, arrived: Callable[[int], None]) -> None:
+        """Write a file that nobody reads yet, chunk by chunk: as much at once as goes in a moment."""
+        view, at, size = memoryview(data), 0, _LEAST
+        while part := view[at : at + size]:
+            begun = time.monotonic()
+            # Each chunk goes to its place, so that it does not matter if an earlier connection wrote it too.
+            answer = await self._call(["js_take", draft, str(at), str(len(part))], part)
+            if answer.value != "0":
+                raise failure(answer, "write", path)
+            at += len(part)
+            size = min(2 * size, _CHUNK) if time.monotonic() - begun < _MOMENT else max(size // 2, _LEAST)
+            arrived(len(part))
 
     async def stat(self, path: str) -> FileStat:
         """Look at a file."""

@@ -15,7 +15,7 @@ import paramiko
 
 from jupyter_slurm.domain.commands import is_repeatable
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Stream, Way
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.dialling import dial, open_command
 from jupyter_slurm.transport.ssh.hop import HopPorts
@@ -109,6 +109,7 @@ class SshTransport:
         *,
         files: Mapping[str, bytes] | None = None,
         context: Context | None = None,
+        sent: Sent | None = None,
     ) -> RemoteOnce:
         """See :class:`jupyter_slurm.transport.base.Transport`.
 
@@ -117,9 +118,9 @@ class SshTransport:
         """
         token, drafts = secrets.token_hex(16), list[str]()
         large = {name: draft_of(prefix) for name, data in (files or {}).items() if len(data) > LARGE}
+        # First, and in pieces: a shell would have to hold it in one line.
+        await self._files.bring({path: (files or {})[name] for name, path in large.items()}, sent)
         try:
-            for name, path in large.items():  # first, and in pieces: a shell would have to hold it in one line
-                await self._files.write(path, (files or {})[name], 0o600)
             once = await self._start_once(prefix, argv, token, drafts, files, large, context)
         except (LinkLost, asyncio.CancelledError):  # it may still be at work there; housekeeping takes what it leaves
             raise

@@ -1,0 +1,110 @@
+"""Handing over to the agent what has a way to go: it is seen how far that is, and an interrupt ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.progress import Line
+from jupyter_slurm.handles.waiting import WaitInterrupted
+
+__all__ = ["hand_over"]
+
+_SMALL = 1_000_000  # bytes; they are there before anybody wonders
+_LOOKS_EVERY = 0.5  # seconds
+_ENDS_WITHIN = 20.0  # seconds for what was given up; an interrupt ends this, too
+
+
+def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any]) -> Any:
+    """Ask the agent for a job or a step, once, and return what it answers.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    path : str
+        Of the API.
+    body : mapping
+        The request, with its key.
+
+    Raises
+    ------
+    WaitInterrupted
+        An interrupt came while what it takes along was on its way: nothing was submitted.
+    KeyboardInterrupt
+        One came before or after that: it is not known what was.
+    """
+    if not (cluster.is_remote and _is_large(body.get("values") or {})):
+        return cluster.client.post(path, json=body, idempotent=True)
+    asking = _Asking(cluster, path, body)
+    try:
+        return _followed(cluster, body["key"], asking)
+    except KeyboardInterrupt:
+        if (far := _given_up(cluster, body["key"])) is None:
+            raise
+        with contextlib.suppress(KeyboardInterrupt):
+            asking.is_over.wait(_ENDS_WITHIN)
+        raise WaitInterrupted(f"Interrupted on the way to {cluster.name}, {far}: nothing was submitted.") from None
+
+
+def _is_large(values: Mapping[str, Any]) -> bool:
+    if path := values.get("file"):
+        return os.path.getsize(path) > _SMALL
+    return bool(values.get("in"))  # those of another job, which the agent has: how much that is, it says
+
+
+class _Asking:
+    """A request that is answered when everything has arrived, in a thread: this one looks how far that is."""
+
+    def __init__(self, cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
+        self.is_over = threading.Event()
+        self._answer: Any = None
+        self._error: Exception | None = None
+        threading.Thread(
+            target=self._ask, args=(cluster, path, body), name="jupyter-slurm-sending", daemon=True
+        ).start()
+
+    def _ask(self, cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
+        try:
+            self._answer = cluster.client.post(path, json=body, idempotent=True, timeout=None)
+        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+            self._error = error
+        self.is_over.set()
+
+    def answer(self) -> Any:
+        """Return what was answered."""
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def _followed(cluster: Cluster, key: str, asking: _Asking) -> Any:
+    """Wait for the answer, and say how far what travels is."""
+    line, is_whole = Line(f"values to {cluster.name}"), False
+    try:
+        while not asking.is_over.wait(_LOOKS_EVERY):
+            with contextlib.suppress(SlurmError):  # what the request itself is answered counts
+                sending = cluster.client.get(cluster.path("jobs", key)).get("sending")
+                if sending:
+                    line.at(sending["done"], sending["total"])
+        answer = asking.answer()
+        is_whole = True
+        return answer
+    finally:
+        line.end(is_whole=is_whole)
+
+
+def _given_up(cluster: Cluster, key: str) -> str | None:
+    """Give up what is on its way; return how far it was, None where it had not begun or was over."""
+    try:
+        if not cluster.client.get(cluster.path("jobs", key)).get("sending"):
+            return None
+        sending = cluster.client.post(cluster.path("jobs", key, "cancel")).get("sending")
+    except SlurmError:
+        return None
+    return f"after {sending['done'] / 1e6:.0f} of {sending['total'] / 1e6:.0f} MB" if sending else None
