@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 _OURS = ("--overlap", "--nodes=1", "--ntasks=1")  # what the agent adds to the options of a process
-_SOON = 3.0  # seconds in which nobody wants to know what a cell waits for
+_LOOK = 3.0  # seconds between two looks at what a cell waits for; before the first nobody wants to know
 _LISTENS_WITHIN = 10.0  # seconds for what was interrupted
 _ENDS_WITHIN = 60.0  # seconds for a process that was told to end
 _LINES = re.MULTILINE | re.DOTALL
@@ -146,13 +147,16 @@ def run_here(cell: RemoteCell, shell: Any) -> None:
 
 def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
     """Put out what comes until the cell is over; say what a cell waits for that does not begin."""
-    begun, said = time.monotonic(), {""}
+    due, said = time.monotonic() + _LOOK, {""}
     while not follower.ended.is_set():
         printer.print_for(0.5)
-        is_late = follower.data["state"] == "PENDING" and time.monotonic() - begun > _SOON
-        if is_late and (why := _why_it_waits(cell, follower)) not in said:
-            said.add(why)
-            sys.stderr.write(printable(f"{cell.title} waits for {why}") + "\n")
+        if follower.data["state"] != "PENDING" or time.monotonic() < due:
+            continue
+        with contextlib.suppress(SlurmError):  # what is the matter for good, the follower hears
+            if (why := _why_it_waits(cell, follower)) not in said:
+                said.add(why)
+                sys.stderr.write(printable(f"{cell.title} waits for {why}") + "\n")
+        due = time.monotonic() + _LOOK
 
 
 def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
@@ -162,10 +166,12 @@ def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
         return (
             f"its allocation ({allocation.state}): {follower.data.get('reason_text') or allocation.reason_text or ''}"
         )
-    for step in allocation.steps:
+    steps, process = allocation.steps, cell._data["process"]
+    for step in steps:
         if step.key == cell.key:
-            return "its process to begin" if step._data["state"] == cell.process.state == "PENDING" else ""
-        if step._data.get("process") == cell._data["process"] and not step._data.get("finished"):
+            late = [one for one in steps if one.key in (cell.key, process) and one._data["state"] == "PENDING"]
+            return "its process to begin" if len(late) == 2 else ""
+        if step._data.get("process") == process and not step._data.get("finished"):
             return f"the cells before it in its process: {step.title}"
     return ""
 

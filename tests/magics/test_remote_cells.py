@@ -121,6 +121,12 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
             held.manager.signal_kernel(signal.SIGINT)
         said = held.end(request).traceback
         assert "withdrawn before it began: nothing of it ran" in said or (interrupts == 2 and "is dropped" in said)
+    held.ok(
+        "from jupyter_slurm.errors import TransportError\nfrom jupyter_slurm.handles import remote as cells\n"
+        "looks = cells._why_it_waits\n"
+        "def fails(*_):\n    cells._why_it_waits = looks\n    raise TransportError('it is back in a moment')\n"
+        "cells._why_it_waits = fails"
+    )
     request = held.begin("%%remote\nkept")
     _until_it_says("waits for the cells before it", held, request, wait_for)
     go.touch()
