@@ -22,14 +22,15 @@ class RankedScreen:
     Parameters
     ----------
     limit : int
-        Characters that are kept: half of them for the first rank and what has no label, the rest for the others.
+        Characters that are kept: a quarter for the first rank, about as many for all others together.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._labelled = Labelled()
         self._screens: dict[int, Screen] = {}
-        self._other = Screen(self._share(1))
+        self._first: int | None = None
+        self._other = Screen(self._share)
 
     def feed(self, data: bytes) -> None:
         """Take in output; it may be cut anywhere."""
@@ -38,38 +39,41 @@ class RankedScreen:
 
     def text(self) -> str:
         """Return what is on the screens, one after the other."""
-        share, texts = self._share(len(self._screens)), []
+        texts = []
         if self._other:
-            texts.append(end_of(self._other.text().removesuffix("\n"), share))
-        for number, (rank, screen) in enumerate(sorted(self._screens.items())):
+            texts.append(end_of(self._other.text().removesuffix("\n"), self._share))
+        for rank, screen in sorted(self._screens.items()):
             if screen:
-                lines = end_of(screen.text().removesuffix("\n"), share if number else self._limit // 4).split("\n")
+                lines = end_of(screen.text().removesuffix("\n"), self._room(rank)).split("\n")
                 texts.append("\n".join(f"[{rank}] {line}" for line in lines))
         return "\n".join([*texts, ""]) if texts else ""
 
     @property
     def dropped(self) -> bool:
         """Whether something is left out."""
-        share = self._share(len(self._screens))
-        others = [self._other, *(screen for rank, screen in self._screens.items() if rank != min(self._screens))]
-        return any(screen.dropped or len(screen.text()) > share for screen in others) or any(
-            screen.dropped or len(screen.text()) > self._limit // 4 for screen in self._screens.values()
-        )
+        rooms = [(self._other, self._share), *((screen, self._room(rank)) for rank, screen in self._screens.items())]
+        return any(screen.dropped or len(screen.text()) > room for screen, room in rooms)
 
     def __bool__(self) -> bool:
         """Tell whether anything was drawn."""
         return bool(self._other) or any(self._screens.values())
 
     def _add(self, rank: int) -> Screen:
-        count = len(self._screens) + 1
-        screen = self._screens[rank] = Screen(max(self._limit // 4, 1) if count == 1 else self._share(count))
-        if count & (count - 1) == 0:
-            for number, known in sorted(self._screens.items()):
-                known.limit = self._limit // 4 if number == min(self._screens) else self._share(count)
+        screen = self._screens[rank] = Screen(0)
+        first, count = rank if self._first is None else self._first, len(self._screens)
+        self._first = min(first, rank)
+        is_doubled = count & (count - 1) == 0  # else it is not worth while to shorten all of them
+        for number in self._screens if is_doubled else {rank, first}:
+            self._screens[number].limit = self._room(number)
         return screen
 
-    def _share(self, count: int) -> int:
-        return max(_LEAST, self._limit // 4 // max(_FEW, count))
+    def _room(self, rank: int) -> int:
+        """Return how many characters of a rank are kept."""
+        return self._limit // 4 if rank == self._first else self._share
+
+    @property
+    def _share(self) -> int:
+        return max(_LEAST, self._limit // 4 // max(_FEW, len(self._screens)))
 
 
 def open_rank(data: Mapping[str, Any]) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jupyter_slurm.handles.card import Pane, as_html, as_text, output_as_html
 from jupyter_slurm.handles.ranks import RankedScreen, fold, open_rank
 from jupyter_slurm.handles.timeline import Timeline
@@ -36,6 +38,16 @@ def test_much_of_many_ranks_stays_within_the_limit_and_the_first_has_most() -> N
     assert screen.dropped
     assert screen.text().count("[0] ") > screen.text().count("[1] ") > 1
     assert drawn(b"".join(b"[%d] x\n" % rank for rank in range(10_000))).text().count("\n") == 10_000
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
+def test_the_first_rank_has_most_whichever_comes_first(order: tuple[int, ...]) -> None:
+    came = [b"[%d] here\n" % rank for rank in order]
+    screen = drawn(*came, *(b"[%d] %s\n" % (rank, b"x" * 60) for _ in range(100) for rank in range(3)), limit=65_536)
+    counts = [screen.text().count(f"[{rank}] ") for rank in range(3)]
+    assert counts[0] == 101
+    assert counts[1] == counts[2] < 50
+    assert screen.dropped
 
 
 def test_one_rank_is_open_and_the_others_are_counted() -> None:
