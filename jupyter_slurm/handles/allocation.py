@@ -8,13 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.states import ENDING_STATES
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
-from jupyter_slurm.handles import array, waiting
+from jupyter_slurm.handles import array, held, waiting
 from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.follow import Follower
-from jupyter_slurm.handles.held import is_released, time_left
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import AllocationList, JobList
 from jupyter_slurm.handles.sending import hand_over
@@ -74,13 +72,12 @@ class Allocation(_Unrepeatable):
     @property
     def time_left(self) -> float | None:
         """Seconds until its time limit; None while it does not run, and without a limit."""
-        return time_left(self.data)
+        return held.time_left(self.data)
 
     @property
     def is_open(self) -> bool:
         """Whether steps can be started in it; those that come before it has begun wait."""
-        # What is completing is over, and what is given back is about to be.
-        return not self.is_finished and self.state not in ENDING_STATES and not is_released(self._data)
+        return held.is_open(self.data)
 
     @property
     def steps(self) -> JobList[Step]:
@@ -313,8 +310,7 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> 
 
 def _open(cluster: Cluster) -> list[Allocation]:
     told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
-    held = [Allocation(cluster, data) for data in told if data.get("kind") == "allocation"]
-    return [allocation for allocation in held if allocation.is_open]
+    return [Allocation(cluster, data) for data in told if data.get("kind") == "allocation" and held.is_open(data)]
 
 
 def _listed(found: list[Allocation]) -> str:

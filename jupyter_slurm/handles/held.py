@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["held_facts", "held_notes", "is_released", "name_of", "time_left"]
+from jupyter_slurm.domain.states import ENDING_STATES
+
+__all__ = ["held_facts", "held_notes", "is_open", "is_released", "name_of", "time_left"]
 
 _WARNING = 600.0  # seconds before the time limit, or a tenth of it where that is less
 
@@ -14,6 +16,12 @@ _WARNING = 600.0  # seconds before the time limit, or a tenth of it where that i
 def is_released(data: Mapping[str, Any]) -> bool:
     """Tell whether an allocation was given back, or is about to be; False for one that ended otherwise before that."""
     return bool(data.get("released")) and (not data.get("finished") or data.get("state") == "CANCELLED")
+
+
+def is_open(data: Mapping[str, Any]) -> bool:
+    """Tell whether steps can be started in an allocation; those that come before it has begun wait."""
+    # What is completing is over, and what is given back is about to be.
+    return not data.get("finished") and data.get("state") not in ENDING_STATES and not is_released(data)
 
 
 def name_of(data: Mapping[str, Any]) -> str:

@@ -55,13 +55,18 @@ class Job(Recorded):
     @property
     def data(self) -> dict[str, Any]:
         """All that the agent knows of the job; see the schema ``Job`` of its API."""
-        follower = self._follower
-        if follower is not None and follower.started and not follower.trouble and not follower.error:
-            if not (follower.ended.is_set() and is_finished(self._data)):
-                self._data = follower.data
-        elif not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
+        if not self._hear() and not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
             self.refresh()
         return self._data
+
+    def _hear(self) -> bool:
+        """Take in what was heard of the job without a question; tell whether somebody listens."""
+        follower = self._follower
+        if follower is None or not follower.started or follower.trouble or follower.error:
+            return False
+        if not (follower.ended.is_set() and is_finished(self._data)):
+            self._data = follower.data
+        return True
 
     @property
     def key(self) -> str | None:
@@ -352,15 +357,8 @@ class Job(Recorded):
 
     def _follow(self, *, start: bool = True) -> Follower:
         if self._follower is None:
-            limit = settings().output_limit
-            self._follower = Follower(
-                self._cluster,
-                self._reference,
-                self._data,
-                limit=limit,
-                display_limit=settings().display_limit,
-                from_start=self._from_start,
-            )
+            limits = {"limit": settings().output_limit, "display_limit": settings().display_limit}
+            self._follower = Follower(self._cluster, self._reference, self._data, from_start=self._from_start, **limits)
         if start:
             self._follower.start()
         return self._follower

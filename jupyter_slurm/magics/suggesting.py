@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.ranks import LAUNCHERS
-from jupyter_slurm.handles import facts
+from jupyter_slurm.handles import facts, held
 from jupyter_slurm.handles.allocation import Allocation
 from jupyter_slurm.handles.dependencies import KINDS
 from jupyter_slurm.handles.job import Job
+from jupyter_slurm.magics.cells import as_python
 
 __all__ = ["Offer", "values_of_word"]
 
@@ -41,8 +42,7 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
     if word == "env":
         return Offer(value, facts.names("environment"))
     if word == "on":
-        variables = _variables(shell, lambda found: isinstance(found, Allocation) and found.is_open)
-        return Offer(value, _once([*variables, *facts.names("allocation")]))
+        return Offer(value, _once([*_variables(shell, _is_open), *facts.names("allocation")]))
     if word == "launcher":
         return Offer(value, [Named(name, "") for name in LAUNCHERS])
     if word == "sweep":
@@ -80,6 +80,14 @@ def _is_of(value: Any, kind: type) -> bool:
     return bool(values) and all(isinstance(one, kind) for one in values)
 
 
+def _is_open(value: Any) -> bool:
+    """Tell whether a value is an allocation that was open when last heard of: the Tab key waits for no answer."""
+    if not isinstance(value, Allocation):
+        return False
+    value._hear()
+    return held.is_open(value._data)
+
+
 def _is_table(value: Any) -> bool:
     is_frame = hasattr(value, "to_dict") and hasattr(value, "columns")
     return is_frame or isinstance(value, Mapping) or _is_of(value, Mapping)
@@ -98,13 +106,10 @@ _ASSIGNING: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 def _assigned(cell: str) -> list[str]:
     """Return the names that a cell of Python gives values to, outside its functions; none while it cannot be read."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    transformer: Any = TransformerManager
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(transformer().transform_cell(cell))
+            tree = ast.parse(as_python(cell))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     found: dict[str, None] = {}
