@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.handles import background
 from jupyter_slurm.handles.cluster import Cluster, chosen, current
-from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.options import named_options, option_table
 
 __all__ = ["clusters", "names", "options"]
 
@@ -90,8 +90,7 @@ def _ask(kind: str) -> list[Named] | None:
     if kind == _CLUSTERS:
         return _clusters(cluster)
     if kind.startswith(_OPTIONS):
-        table = option_table(cluster, kind.removeprefix(_OPTIONS))
-        return [Named(f"--{name}", spec.help) for spec in table.specs for name in spec.names]
+        return named_options(option_table(cluster, kind.removeprefix(_OPTIONS)))
     path, patience = cluster.path("names", kind), {"wait": f"{_LONGEST / 2}"}
     answer = cluster.client.get(path, params=patience, timeout=_LONGEST)
     found = [Named(str(one["name"]), str(one["about"])) for one in answer["names"]]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.options import Arity, OptionSpec, OptionTable
 from jupyter_slurm.handles.cluster import Cluster, known
 
-__all__ = ["known_table", "option_table"]
+__all__ = ["known_table", "named_options", "option_table"]
 
 _ARITY = {"yes": Arity.REQUIRED, "optional": Arity.OPTIONAL, "no": Arity.NONE}
 
@@ -26,6 +27,11 @@ def known_table(command: str) -> OptionTable:
         if command in cluster.tables:
             return cluster.tables[command]
     return OptionTable.for_command(command)
+
+
+def named_options(table: OptionTable) -> list[Named]:
+    """Return the long options of a command with their help."""
+    return [Named(f"--{name}", spec.help) for spec in table.specs for name in spec.names]
 
 
 def _spec(entry: Mapping[str, Any]) -> OptionSpec:

@@ -12,7 +12,7 @@ from jupyter_slurm.domain.line import tokenize
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles import facts
-from jupyter_slurm.handles.options import known_table
+from jupyter_slurm.handles.options import known_table, named_options
 from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
@@ -140,8 +140,8 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
     table = known_table(_TABLES.get(command, command))
     if (valued := _valued(table, words, last)) is not None:
         return _chosen(choices_for_option(table.command, *valued), valued[1])
-    if last.startswith("-"):
-        return None if "=" in last else Offer(last, _options(table))
+    if last.startswith("-"):  # as all versions have them, while those of the cluster are not known
+        return None if "=" in last else Offer(last, facts.options(table.command) or named_options(table))
     ours = _own_words(magic, words, last)
     if ours is not None:
         name, equals, value = last.partition("=")
@@ -188,13 +188,6 @@ def _chosen(choices: Choices | None, value: str) -> Offer | None:
         depth = max(1, item.count(":"))
         found = [name for name in found if name.name.count(":") <= depth]
     return Offer(item, found)
-
-
-def _options(table: OptionTable) -> list[Named]:
-    """Return the long options with their help; as all versions have them while those of the cluster are not known."""
-    return facts.options(table.command) or [
-        Named(f"--{name}", spec.help) for spec in table.specs for name in spec.names
-    ]
 
 
 def _own_words(magic: str, words: Sequence[str], last: str) -> Mapping[str, bool | None] | None:
