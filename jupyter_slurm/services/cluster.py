@@ -281,7 +281,8 @@ class Cluster:
             return await self.steps.send(entry, signal, self.cancel)
         task = task_of(reference, entry)
         parts = self.tracker.parts(entry) if task is None else [entry]
-        parts[0].is_growing = parts[0].is_growing and task is not None
+        if task is None and signal is None:
+            parts[0].is_growing = False
         for part in parts:
             is_named = entry.part is None and reference != entry.key
             target = reference if is_named else str(part.of_task(task).id)

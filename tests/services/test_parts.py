@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.errors import SubmitRefused
+from jupyter_slurm.errors import SubmissionUnknown, SubmitRefused
 from jupyter_slurm.services.parts import divided
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("the parts are submissions like others, which are tried there")]
@@ -41,8 +43,9 @@ async def test_a_part_that_is_refused_takes_the_others_with_it(desk, cluster):
     assert "Tasks 4-6 of this array: " in ended["warnings"][-1]
 
 
-async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, open_desk, tmp_path, wait_for):
-    """The second part is with sbatch when the agent ends: it is found. The third is not begun, and that is said."""
+@pytest.fixture
+def slow_second_sbatch(tmp_path: Path) -> tuple[Path, str]:
+    """A file that the second sbatch waits for, and the PATH on which it is found."""
     go, calls = tmp_path / "go", tmp_path / "calls"
     wrapper = tmp_path / "bin" / "sbatch"
     wrapper.parent.mkdir()
@@ -51,9 +54,14 @@ async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, ope
         'exec /usr/bin/sbatch "$@"\n'
     )
     wrapper.chmod(0o755)
+    return go, f"{wrapper.parent}:{os.environ['PATH']}"
+
+
+async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, open_desk, tmp_path, slow_second_sbatch):
+    """The second part is with sbatch when the agent ends: it is found. The third is not begun, and that is said."""
+    go, path = slow_second_sbatch
     async with open_desk(cluster, tmp_path, submit_timeout=1.0) as desk:
-        env = {**desk.env, "PATH": f"{wrapper.parent}:{os.environ['PATH']}"}
-        asked = desk.asked(SCRIPT, "-n1", "--hold", "--array=0-9", context={"env": env})
+        asked = desk.asked(SCRIPT, "-n1", "--hold", "--array=0-9", context={"env": {**desk.env, "PATH": path}})
         told = await desk.core.submit(desk.id, asked)
         assert (told["array"], told["state"], [part["id"] is None for part in told["parts"]]) == (
             "0-9",
@@ -81,3 +89,17 @@ async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, ope
         assert (ended["state"], {part["state"] for part in ended["parts"]}) == ("CANCELLED", {"CANCELLED"})
         before: Any = await desk.core.clean(older_than_days=0.0)
         assert len([path for path in before["removed"] if path.startswith(desk.root)]) == 3
+
+
+async def test_a_signal_leaves_no_part_out(cluster, open_desk, tmp_path, slow_second_sbatch):
+    go, path = slow_second_sbatch
+    async with open_desk(cluster, tmp_path, submit_timeout=1.0) as desk:
+        sleeps = "#!/bin/sh\nsleep 1000\n"
+        job = await desk.submit(sleeps, "-n1", "--array=0-9", context={"env": {**desk.env, "PATH": path}})
+        while not any(line.startswith(job["id"]) for line in in_queue(cluster, "running")):
+            await asyncio.sleep(0.2)
+        with pytest.raises(SubmissionUnknown, match="it can get no signal"):  # the second part, that is
+            await desk.core.cancel(desk.id, job["key"], "USR1")
+        go.touch()
+        await desk.until(job["key"], lambda job: all(part["id"] for part in job["parts"]))
+        await desk.core.cancel(desk.id, job["key"])
