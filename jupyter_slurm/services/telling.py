@@ -26,8 +26,9 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     told = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
     lease = record.get("lease") or {}
     words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
-    if entry.kind == "python" and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
-        words, step = f"The node has no {record['cell'].get('python')}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
+    python = None if process_of(entry) else (record.get("cell") or {}).get("python")
+    if python and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
+        words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
     if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:
         step = _FORGOTTEN
     return {

@@ -77,6 +77,8 @@ async def test_there_is_one_and_its_cells_run_in_their_order(bench: Bench, marks
     marks("go").touch()
     done, out = await bench.ran(second, "import os\nprint(seen, os.environ['SLURM_NTASKS'])")
     assert (done["state"], out) == ("COMPLETED", "[0, 1, 2, 3, 4, 5] 1\n")
+    left, _ = await bench.ran(second, "import sys\nsys.exit(127)")  # which says that there is no Python elsewhere
+    assert (left["state"], left["exit_code"], "The node has no" in left["reason_text"]) == ("FAILED", 127, False)
     ids = {(await bench.desk.finished(cell["key"]))["id"] for cell in cells}
     assert ids == {done["id"]}  # that of the one process
     states = [(await bench.desk.job(key))["state"] for key in (first, second)]
