@@ -46,7 +46,7 @@ async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[
     ----------
     transport : Transport
     entry : Entry
-        Of an array in parts, what they are together, once each is loaded.
+        Its tasks are loaded; of an array in parts, what they are together.
     parameters : bool
         Whether those of a sweep are wanted, too.
 
@@ -57,7 +57,6 @@ async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[
     """
     if not entry.is_array:
         return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
-    await load(transport, entry)
     names, table = await _parameters(transport, entry) if parameters else ([], [])
     waiting = {task: row for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
     rest = next((row for row in entry.rest if row.tasks and row.tasks.truncated), None)  # Slurm cut it: it may be any
@@ -205,6 +204,8 @@ async def values(transport: Transport, parts: Sequence[Entry], first: int) -> di
     ``parts`` are those of an array in parts, in their order; of any other, itself.
     """
     for part, after in itertools.zip_longest(parts, parts[1:]):
+        if after is not None and first >= after.offset:
+            continue
         told = await _values(transport, part, max(0, first - part.offset))
         following = None if told["next"] is None else told["next"] + part.offset
         if following is None and after is not None:
