@@ -81,7 +81,7 @@ class Task(Job):
         self._ask_for_all()
         return super().raise_for_state()
 
-    def log(self) -> tuple[str, str | None]:
+    def _log(self) -> tuple[str, str | None]:
         """Return the last lines of its log, and the stream that they are of; None where it has none."""
         self._ask_for_all()
         return self._written.log(ranks=self._data.get("ranks"))
@@ -171,7 +171,7 @@ class ArrayJob(Job):
             with contextlib.suppress(SlurmError):
                 task = min(self.failed(), key=lambda task: (not has_run(task.data), task.index), default=None)
                 if task is not None:
-                    whose, (text, stream) = headline(task.data), task.log()
+                    whose, (text, stream) = headline(task.data), task._log()
                     path = task._data.get(stream or "stdout")
             # Warnings were said when it was submitted.
             raise failure({**self.data, "warnings": []}, text, path, whose=whose)

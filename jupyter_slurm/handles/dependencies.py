@@ -20,7 +20,8 @@ __all__ = ["KINDS", "checked", "dependency_options"]
 KINDS: Final = {"after": "afterok", "afterany": "afterany", "afternotok": "afternotok", "aftercorr": "aftercorr"}
 """Our words and what they are called by sbatch(1)."""
 
-_ITEM = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{1,10})\])?|(?P<id>\d{1,10}(?:_\d{1,10})?)")
+_ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
+_ITEM = re.compile(rf"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{{1,10}})\])?|(?P<id>{_ID.pattern})")
 _LEAVE_OUT = "job.resubmit(dependency=None) does not wait for it."
 _MET = {"afterok": True, "afterany": None, "afternotok": False}  # by a job that ended well: True, otherwise: False
 
@@ -67,7 +68,7 @@ def checked(cluster: Cluster, value: str) -> str | None:
     conditions = []
     for condition in value.split(","):
         kind, *numbers = condition.split(":")
-        if kind not in _MET or not all(re.fullmatch(r"\d{1,10}(_\d{1,10})?", number) for number in numbers):
+        if kind not in _MET or not all(map(_ID.fullmatch, numbers)):
             conditions.append(condition)  # sbatch says what it thinks of it
             continue
         try:
@@ -103,11 +104,7 @@ def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) 
 
 
 def _job_of(word: str, item: str, value: Any, cluster: Cluster) -> Job:
-    if (
-        isinstance(value, int | str)
-        and not isinstance(value, bool)
-        and re.fullmatch(r"\d{1,10}(_\d{1,10})?", str(value))
-    ):
+    if isinstance(value, int | str) and not isinstance(value, bool) and _ID.fullmatch(str(value)):
         return _known(cluster, str(value))
     if not isinstance(value, Job):
         raise UsageError(f"{word}=: {item} is a {type(value).__name__}, no job.", hint=_hint(word))

@@ -34,13 +34,13 @@ class Submission:
     Attributes
     ----------
     kind : str
-        ``script`` (taken as it is) or ``python``.
+        ``script`` (taken as it is), ``python``, ``allocation``; of a step also ``command``, ``process``.
     text : str
-        The cell, or the content of the file.
+        The cell, or the content of the file; empty where there is none.
     options, args : sequences of str
-        Options of sbatch; arguments of the script.
+        Options of sbatch, of a step those of srun; arguments of the script, or the words of the command.
     python : str or None
-        The interpreter on the node, for Python.
+        The interpreter on the node, for Python, for what holds an allocation and for a process.
     filename : str or None
         What tracebacks call the cell.
     script_name : str or None
@@ -58,7 +58,7 @@ class Submission:
     cwd : str or None
         Where sbatch runs; by default the working directory of this process.
     resume : int or None
-        How often a Python cell begins anew at most after preemption, time limit or node failure; None: not at all.
+        How often a job begins anew at most after preemption, time limit or node failure; None: not at all.
     launcher : str or None
         What runs a Python cell once for each task of the job: ``srun``, ``torchrun``, ``mpi``; None: it runs once.
     """

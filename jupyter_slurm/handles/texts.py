@@ -150,5 +150,5 @@ class Text:
         left = self._limit
         for number in reversed(range(len(self._parts))):
             if left <= 0 and self._parts[number]:
-                self._parts[number], self._is_shortened = Screen(self._limit), True
+                self._parts[number], self._is_shortened = self._screen(self._limit), True
             left -= len(self._parts[number].text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import sys
 
 from jupyter_slurm.domain.line import MagicLine
@@ -12,8 +13,6 @@ from jupyter_slurm.domain.script import header_options
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["hint_at_launchers", "launcher_of"]
-
-_told: set[str] = set()
 
 
 def launcher_of(parsed: MagicLine) -> str | None:
@@ -37,7 +36,10 @@ def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
     options = [*table.split(header_options(cell)).options, *parsed.parsed.options]
     if any(option.name == HET for option in options):
         return  # of components none can run it in each task
-    if "launcher" in _told or not several_tasks({option.name: option.value for option in options}):
-        return
-    _told.add("launcher")
+    if several_tasks({option.name: option.value for option in options}):
+        _hint_once()
+
+
+@functools.cache
+def _hint_once() -> None:
     sys.stderr.write("This cell runs once, on the first node; launcher=srun runs it in each task (see %%sbatch?).\n")

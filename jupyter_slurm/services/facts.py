@@ -41,7 +41,7 @@ class Doubts:
     ----------
     refused : str
         What it may mean that sbatch refuses it; empty where nothing is known.
-    taken : list of str
+    taken : tuple of str
         What still holds when sbatch takes it.
     is_old : bool
         Whether the facts are wrong when sbatch takes it.
@@ -92,7 +92,7 @@ class FactsKeeper:
             self._asking = asyncio.create_task(self._ask(), name="facts")
 
     def doubt(self) -> None:
-        """Note that something of them was wrong: the next time they are wanted they are asked for anew."""
+        """Note that something of them was wrong: who wants them in a minute, or later, has them asked for anew."""
         self._due = min(self._due, self._monotonic() + _AGAIN)
 
     def doubts(self, requests: Sequence[Request]) -> Doubts:

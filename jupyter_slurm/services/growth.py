@@ -120,7 +120,7 @@ class Growth:
     def _give_up(self, submitted: Sequence[Entry], part: Part, error: SlurmError) -> None:
         """Cancel what was submitted before a part that could not be, and say so."""
         numbers = ", ".join(str(entry.id) for entry in submitted if entry.id is not None)
-        error.message = f"{part.named()[0].upper()}{part.named()[1:]} of this array: {error.message}"
+        error.message = f"Tasks {part.named()} of this array: {error.message}"
         error.hint = f"{error.hint or ''} What had been submitted of it is cancelled: {numbers}.".strip()
         submitted[0].warnings.append(error.message)
         log.warning("submission %s: %s %s", part.of, error.message, error.hint)

@@ -16,11 +16,9 @@ from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
 
-__all__ = ["KINDS", "Names"]
+__all__ = ["Names"]
 
 _OWN: Final = ("job", "finished", "step", "allocation")
-KINDS: Final = (*NAMED, *_OWN, "environment")
-"""The kinds of names that can be asked for."""
 
 _RECENT = 60.0  # seconds; the queue is looked at again for the sake of jobs that others than we have submitted
 _MOST, _MOST_FINISHED = 1000, 50  # the newest ones
@@ -59,7 +57,7 @@ class Names:
         Parameters
         ----------
         kind : str
-            One of :data:`KINDS`.
+            Of the API's ``listNames``.
         wait : float
             Seconds to wait at most for what is not known yet.
         """

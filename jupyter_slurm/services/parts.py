@@ -84,9 +84,8 @@ class Part:
         return {**named, "numbers": list(self.numbers), "number": self.number}
 
     def named(self) -> str:
-        """Return which tasks it has, in words."""
-        tasks = replace(TaskRange.parse(self.tasks).split(self.size)[self.number], limit=None)
-        return f"tasks {tasks}"
+        """Return its tasks, by the indices that the person knows."""
+        return str(replace(TaskRange.parse(self.tasks).split(self.size)[self.number], limit=None))
 
 
 def divided(key: str, tasks: str | None, chosen: Mapping[str, str | None], limits: tuple[int, float]) -> list[Part]:

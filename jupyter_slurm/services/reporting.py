@@ -88,9 +88,13 @@ async def _marker(client: SlurmClient, entry: Entry) -> Usage | None:
         if not await is_own(client.transport, entry.folder.path):
             return None
         used = json.loads(await client.transport.read(entry.folder.end_marker(entry.id.task)))["used"]
-        measured = Usage(cpu=float(used["cpu"]), memory=int(used["memory"]), elapsed=float(used["elapsed"]))
-        given = {name: int(used.get(name) or 0) or None for name in ("cpus", "memory_asked")}
-        return replace(measured, cpus=given["cpus"], memory_asked=given["memory_asked"])
+        return Usage(
+            cpu=float(used["cpu"]),
+            memory=int(used["memory"]),
+            elapsed=float(used["elapsed"]),
+            cpus=int(used.get("cpus") or 0) or None,
+            memory_asked=int(used.get("memory_asked") or 0) or None,
+        )
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
