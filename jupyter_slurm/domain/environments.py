@@ -87,6 +87,8 @@ class Environment:
         for module in self.modules:
             said = quote_argv([f"module load {module} failed"])
             lines.append(f"{quote_argv(['module', 'load', module])} || fail {said}")
+        if self.modules:  # Modules and Lmod keep a list of them; a program of theirs that crashes is no failure to them
+            lines.append("[ -n \"$LOADEDMODULES\" ] || fail 'module load has loaded nothing'")
         if self.venv:
             lines += self._venv(self.venv)
         if self.conda:

@@ -97,7 +97,7 @@ class Environments:
 
     def __init__(self, where: Where, transport: Transport, clock: Callable[[], float]) -> None:
         self._where, self._transport, self._clock = where, transport, clock
-        self._tried: dict[str, float] = {}
+        self._tried: dict[tuple[object, ...], float] = {}
 
     async def prepare(self, asked: Mapping[str, Any], context: Context) -> Prepared:
         """Find the environment that a submission asks for.
@@ -193,14 +193,16 @@ class Environments:
 
     async def _try(self, environment: Environment, context: Context) -> None:
         """Load modules once where sbatch runs: the node would say it only when the job's turn has come."""
-        text = environment.activation()
-        if self._clock() - self._tried.get(text, float("-inf")) < _FRESH:
+        text, given = environment.activation(), environment.variables  # MODULEPATH may be one of them
+        tried = (text, *sorted(given.items()))
+        if self._clock() - self._tried.get(tried, float("-inf")) < _FRESH:
             return
+        context = replace(context, env={**(context.env or {}), **given})
         done = await self._transport.run(["bash", "-c", text], context=context)
         if done.exit_code:
             said = printable(text_of(done.stderr)).strip()
             raise UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
-        self._tried[text] = self._clock()
+        self._tried[tried] = self._clock()
 
     def _absolute(self, path: str, context: Context) -> str:
         if path == "~" or path.startswith("~/"):

@@ -18,6 +18,13 @@ pytestmark = pytest.mark.slurm
 WORDS = 'it\'s a "quoted" $HOME `date`'
 
 
+LUA = {  # modules as sites with Lmod have them: Lua, a default version, one that needs another
+    "base/1.lua": 'setenv("BASE", "one")\n',
+    "greeting/1.0.lua": 'setenv("GREETED", "old")\n',
+    "greeting/2.0.lua": 'depends_on("base/1")\nprepend_path("PATH", "{}")\nsetenv("GREETED", "two words")\n',
+}
+
+
 def _pythons() -> dict[str, str]:
     """Return Pythons of this machine by their minor version."""
     found = {"{}.{}".format(*sys.version_info[:2]): sys.executable}
@@ -45,6 +52,10 @@ def _environments(folder: Path) -> dict[str, Any]:
     (folder / "bin" / "greet").chmod(0o755)
     # A PATH of its own: what a module has is found on it.
     (folder / "greeter").write_text(f"#%Module\nprepend-path PATH {folder / 'bin'}\nsetenv GREETED {{two words}}\n")
+    lmod = {"MODULESHOME": str(folder / "lmod/share/lmod/lmod"), "MODULEPATH": str(folder / "lua")}
+    for name, text in LUA.items():
+        (folder / "lua" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "lua" / name).write_text(text.format(folder / "bin"))
     prefix = folder / "conda" / "envs" / "deep"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "conda-meta").mkdir()
@@ -57,6 +68,9 @@ def _environments(folder: Path) -> dict[str, Any]:
         "other": {"venv": str(folder / f"it's {OTHERS[0] if OTHERS else next(iter(PYTHONS))}")},
         "tools": {"modules": [str(folder / "greeter")]},
         "nothing": {"modules": ["no/such/module"]},
+        "lua": {"modules": ["greeting"], "variables": lmod},
+        "no-lua": {"modules": ["greetin"], "variables": lmod},
+        "broken": {"modules": ["greeting"], "variables": {**lmod, "MODULESHOME": str(folder / "lmod/broken")}},
         "deep": {"conda": str(prefix)},
         "named": {"conda": "deep"},
         "lost": {"venv": str(folder / "lost")},
@@ -185,6 +199,51 @@ def test_modules_are_loaded_for_cells_and_scripts(kernel: Any, made: Path, print
     assert kernel.value("cell.stdout") == ""
     kernel.ok("%%sbatch env=tools as=script\n#!/bin/sh\ngreet; echo $GREETED")
     printed("script", "from the module\ntwo words\n")
+
+
+@pytest.fixture(scope="module")
+def lmod(
+    environment: dict[str, str],
+    made: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    unavailable: Callable[[str], None],
+) -> Path:
+    """Debian's Lmod, unpacked: it cannot be installed beside environment-modules. And one whose program crashes."""
+    folder, root = tmp_path_factory.mktemp("lmod"), made / "lmod"
+    if shutil.which("lua5.3") is None:
+        unavailable("lua5.3 is not installed")
+    for asked in (["download", "lmod"], ["-qq", "update"], ["download", "lmod"]):
+        if subprocess.run(["apt-get", *asked], cwd=folder, capture_output=True).returncode == 0 and "lmod" in asked:
+            break
+    else:
+        unavailable("apt-get cannot get Lmod")
+    subprocess.run(["dpkg", "-x", str(next(folder.glob("lmod_*.deb"))), str(folder)], check=True)
+    shutil.copytree(folder / "usr", root, symlinks=True)
+    own = root / "share" / "lmod"
+    for file in (file for file in own.rglob("*") if file.is_file()):
+        text = file.read_bytes()
+        file.write_bytes(text.replace(b"/usr/share/lmod", str(own).encode()))
+    (root / "broken" / "init").mkdir(parents=True)
+    (root / "broken" / "init" / "bash").write_text('module() { eval "$(lua5.3 /no/such/file 2>/dev/null)"; }\n')
+    return own
+
+
+@pytest.mark.usefixtures("lmod")
+def test_lmod_loads_modules_for_cells_and_scripts(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
+    kernel.ok(
+        "%%sbatch env=lua as=cell out=said\nimport os, subprocess\n"
+        "said = subprocess.check_output('greet'), os.environ['GREETED'], os.environ['BASE']"
+    )
+    assert kernel.value("cell.result()") == "(b'from the module\\n', 'two words', 'one')"
+    assert kernel.value("cell.record['used']['modules']") == "['base/1', 'greeting/2.0']"
+    kernel.ok("%%sbatch env=lua as=script\n#!/bin/sh\ngreet; echo $GREETED")
+    printed("script", "from the module\ntwo words\n")
+    before = kernel.value("len(__import__('jupyter_slurm').jobs())")
+    for name, said in (("no-lua", "module load greetin failed"), ("broken", "module load has loaded nothing")):
+        for cell in ("1", "#!/bin/sh\ntrue"):
+            ran = kernel.run(f"%%sbatch env={name}\n{cell}")
+            assert (ran.error, said in ran.traceback) == ("UsageError", True), ran.traceback
+    assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
 
 
 @pytest.mark.usefixtures("modules")
