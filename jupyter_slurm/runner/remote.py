@@ -41,6 +41,15 @@ def _ask_nobody(*_: Any, **__: Any) -> str:
     raise EOFError("nobody can be asked in a remote cell: send what it needs with in=NAME")
 
 
+def _leave_us_out(error: BaseException | None) -> None:
+    """Have the traceback of who was asked end with the cell's own line."""
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None:
+        if trace.tb_next is not None and trace.tb_next.tb_frame.f_code is _ask_nobody.__code__:
+            trace.tb_next = None
+        trace = trace.tb_next
+
+
 class Process:
     """The cells that wait, the one that runs, and what they share.
 
@@ -73,6 +82,7 @@ class Process:
             self._ipython = self._shell.start(self._main, self._record)
             self._ipython.loop_runner = self._finish
             self._ipython.ask_exit = _leave
+            self._ipython.before_error = _leave_us_out
         else:
             self._plain = cell.beside("display").Plain(self._record)
             vars(builtins)["exit"] = vars(builtins)["quit"] = _leave
@@ -205,6 +215,7 @@ class Process:
             self._cell.run_plain(self._plain, source, filename, self._main, loop)
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
             if not isinstance(error, SystemExit):
+                _leave_us_out(error)
                 self._cell.print_error(error, filename)
             return error
         return None

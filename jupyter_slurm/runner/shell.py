@@ -159,9 +159,14 @@ class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
     def init_virtualenv(self) -> None:
         """Leave sys.path alone: the job's Python was chosen, VIRTUAL_ENV may be the notebook's."""
 
+    before_error: Any = staticmethod(lambda error: None)
+    """Is given an error before it is shown."""
+
     def showtraceback(self, *args: Any, **named: Any) -> None:
         """Show an error; sys.exit is none."""
-        if not isinstance(sys.exc_info()[1], SystemExit):
+        error = sys.exc_info()[1]
+        if not isinstance(error, SystemExit):
+            self.before_error(error)
             super().showtraceback(*args, **named)
 
     def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:

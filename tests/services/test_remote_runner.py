@@ -126,7 +126,10 @@ def test_errors_show_the_lines_of_their_own_cells(process: Process) -> None:
     said = process.failed("g()", name="In[2]")
     assert "return 1 / 0" in said
     assert "return f()" in said
-    assert "nobody can be asked" in process.failed("input('? ')")
+    said = process.failed("def ask():\n    return input('? ')\nask()")
+    assert "nobody can be asked" in said
+    assert "return input('? ')" in said
+    assert "remote.py" not in said
     assert "nobody can be asked" in process.failed("import getpass\ngetpass.getpass()")
     assert "SyntaxError" in process.failed("def broken(:\n    pass")
     key = process.begin("import sys\nsys.exit(3)")
