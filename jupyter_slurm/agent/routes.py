@@ -88,7 +88,7 @@ class CoreLike(Protocol):
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
     async def options(self, cluster: str, command: str) -> Json: ...  # noqa: D102
-    async def names(self, cluster: str, kind: str, wait: float) -> Json: ...  # noqa: D102
+    async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> Json: ...  # noqa: D102
     def list_tunnels(self, cluster: str) -> list[Json]: ...  # noqa: D102
     async def open_tunnel(self, cluster: str, wanted: Json) -> Json: ...  # noqa: D102
     async def close_tunnel(self, cluster: str, tunnel: str) -> Json: ...  # noqa: D102
@@ -323,7 +323,8 @@ class Routes:
         return Reply(await self._core.options(call.path["cluster"], call.path["command"]))
 
     async def _list_names(self, call: Call) -> Reply:
-        return Reply(await self._core.names(call.path["cluster"], call.path["kind"], call.query["wait"]))
+        query = call.query
+        return Reply(await self._core.names(call.path["cluster"], call.path["kind"], query["wait"], query["partition"]))
 
     async def _list_tunnels(self, call: Call) -> Reply:
         return Reply(self._core.list_tunnels(call.path["cluster"]))

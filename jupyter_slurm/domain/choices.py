@@ -44,6 +44,7 @@ _RESERVATION, _CLUSTER, _FEATURE = (
     Choices(("feature",), (), ",&|()[]*"),
 )
 _GRES, _GPU, _JOB = Choices(("gres",)), Choices(("gpu",)), Choices(("job",))
+_GPU_OF_NODE = Choices(("gpu-of-node",))
 _ANY_JOB = Choices(("job", "finished"))
 _DEPENDENCIES: Final = ("after:", "afterany:", "aftercorr:", "afternotok:", "afterok:", "singleton")
 _MAIL: Final = (
@@ -60,9 +61,9 @@ _SUBMITTING: Final = {
     "exclusive": Choices(fixed=("mcs", "user")),
     "export": Choices(fixed=("ALL", "NIL", "NONE")),
     "gpus": _GPU,
-    "gpus-per-node": _GPU,
-    "gpus-per-socket": _GPU,
-    "gpus-per-task": _GPU,
+    "gpus-per-node": _GPU_OF_NODE,
+    "gpus-per-socket": _GPU_OF_NODE,
+    "gpus-per-task": _GPU_OF_NODE,
     "gres": _GRES,
     "gres-flags": Choices(fixed=("disable-binding", "enforce-binding")),
     "hint": Choices(fixed=("compute_bound", "memory_bound", "multithread", "nomultithread")),

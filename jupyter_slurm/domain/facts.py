@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -15,8 +15,11 @@ from jupyter_slurm.domain.values import format_memory, format_time_limit
 
 __all__ = ["NAMED", "Facts", "Named", "Shape", "nearest", "some"]
 
-NAMED: Final = ("partition", "account", "qos", "feature", "node", "gres", "gpu", "reservation", "cluster")
+NAMED: Final = (
+    *("partition", "account", "qos", "feature", "node", "gres", "gpu", "gpu-of-node", "reservation", "cluster"),
+)
 """The kinds of names that :meth:`Facts.named` gives."""
+_OF_PARTITIONS: Final = ("gres", "gpu", "gpu-of-node")
 
 _MOST_NAMED = 6
 _MOST_COUNTS = 16  # of GPUs that are offered one by one
@@ -107,14 +110,19 @@ class Facts:
         return found
 
     @cached_property
-    def _told(self) -> dict[str, list[Named]]:
+    def _told(self) -> dict[tuple[str, ...], list[Named]]:
         return {}
 
-    def named(self, kind: str) -> list[Named]:
-        """Return the names of a kind of :data:`NAMED`, with what is said of them."""
-        if kind not in self._told:
-            self._told[kind] = list(getattr(self, f"_named_{kind}")())
-        return self._told[kind]
+    def named(self, kind: str, partitions: Iterable[str] = ()) -> list[Named]:
+        """Return the names of a kind of :data:`NAMED`, with what is said of them.
+
+        Generic resources and GPUs are those of some partitions, where these are known.
+        """
+        known = sorted(self.shapes_in.keys() & {*partitions}) if kind in _OF_PARTITIONS else []
+        if (kind, *known) not in self._told:
+            places = [[self.shapes_in[name] for name in known] or [self.shapes]] if kind in _OF_PARTITIONS else []
+            self._told[kind, *known] = list(getattr(self, f"_named_{kind.replace('-', '_')}")(*places))
+        return self._told[kind, *known]
 
     def _named_partition(self) -> Iterator[Named]:
         for one in (one for one in self.partitions if not one.is_hidden):
@@ -147,17 +155,28 @@ class Facts:
                 node.name, _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([Shape(node, 1)])])
             )
 
-    def _named_gres(self) -> Iterator[Named]:
-        for (name, kind), (most, nodes) in sorted(_resources(self.shapes).items()):
+    @staticmethod
+    def _named_gres(places: Sequence[Sequence[Shape]]) -> Iterator[Named]:
+        for (name, kind), (most, nodes) in sorted(_resources(_together(places)).items()):
             yield from _counted(f"{name}:{kind}" if kind else name, most, nodes)
 
-    def _named_gpu(self) -> Iterator[Named]:
+    @staticmethod
+    def _named_gpu(places: Sequence[Sequence[Shape]]) -> Iterator[Named]:
         totals = Counter[str]()
-        for node, count in self.shapes:
-            totals.update({gres.type: gres.count * count for gres in node.gres if gres.name == "gpu" and gres.type})
+        for shapes in places:  # a job is in one of them
+            here = Counter[str]()
+            for node, count in shapes:
+                here.update({gres.type: gres.count * count for gres in node.gres if gres.name == "gpu" and gres.type})
+            totals |= here
         for kind, total in sorted(totals.items()):
-            _, nodes = _resources(self.shapes)["gpu", kind]
+            _, nodes = _resources(_together(places))["gpu", kind]
             yield from _counted(kind, total, nodes)
+
+    @staticmethod
+    def _named_gpu_of_node(places: Sequence[Sequence[Shape]]) -> Iterator[Named]:
+        for (name, kind), (most, nodes) in sorted(_resources(_together(places)).items()):
+            if name == "gpu":
+                yield from _counted(kind, most, nodes)
 
     def _named_reservation(self) -> Iterator[Named]:
         yield from (
@@ -182,6 +201,11 @@ def some(names: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
+def _together(places: Iterable[Iterable[Shape]]) -> list[Shape]:
+    """Return the kinds of nodes of several places, each once."""
+    return list({id(shape): shape for shapes in places for shape in shapes}.values())
+
+
 def _resources(shapes: Iterable[Shape]) -> dict[tuple[str, str], tuple[int, int]]:
     """Return of each generic resource and type how many a node has at most, and how many nodes have it."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
@@ -194,8 +218,10 @@ def _resources(shapes: Iterable[Shape]) -> dict[tuple[str, str], tuple[int, int]
 
 def _counted(name: str, most: int, nodes: int) -> Iterator[Named]:
     where = _many(nodes, "node")
-    yield Named(name, f"{where}, up to {most}")
-    yield from (Named(f"{name}:{count}", where) for count in range(1, min(most, _MOST_COUNTS) + 1))
+    if name:
+        yield Named(name, f"{where}, up to {most}")
+    counts = range(1, min(most, _MOST_COUNTS) + 1)
+    yield from (Named(f"{name}:{count}" if name else str(count), where) for count in counts)
 
 
 def _gpus(shapes: Iterable[Shape]) -> list[str]:

@@ -40,15 +40,17 @@ _lock = threading.Lock()
 _known: dict[tuple[str, ...], _Known] = {}
 
 
-def names(*kinds: str) -> list[Named]:
+def names(*kinds: str, partition: str = "") -> list[Named]:
     """Return the names of some kinds, as the agent tells them; what is not known in a moment is left out.
 
     Parameters
     ----------
     *kinds : str
         Of the API's ``listNames``.
+    partition : str
+        Of generic resources and GPUs, only those that are there.
     """
-    return [name for kind in kinds for name in _names(kind)]
+    return [name for kind in kinds for name in _names(kind, partition)]
 
 
 def clusters() -> list[Named]:
@@ -61,13 +63,13 @@ def options(command: str) -> list[Named]:
     return _names(_OPTIONS + command)
 
 
-def _names(kind: str) -> list[Named]:
-    key = (kind, chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
+def _names(kind: str, partition: str = "") -> list[Named]:
+    key = (kind, partition, chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
     patience = _LATER
     with _lock:
         known = _known.setdefault(key, _Known())
         if known.asking is None and time.monotonic() >= known.due:
-            known.asking = background.spawn(asyncio.to_thread(_ask, kind), contextvars.copy_context())
+            known.asking = background.spawn(asyncio.to_thread(_ask, kind, partition), contextvars.copy_context())
             patience = _LATER if known.names else _FIRST
         asking = known.asking
     if asking is None:
@@ -84,15 +86,15 @@ def _names(kind: str) -> list[Named]:
     return known.names
 
 
-def _ask(kind: str) -> list[Named] | None:
+def _ask(kind: str, partition: str) -> list[Named] | None:
     """Ask the agent; None when it does not know yet. In a thread: a log-in or an agent may be slow."""
     cluster = current(log_in=False)  # the Tab key asks for no code
     if kind == _CLUSTERS:
         return _clusters(cluster)
     if kind.startswith(_OPTIONS):
         return named_options(option_table(cluster, kind.removeprefix(_OPTIONS)))
-    path, patience = cluster.path("names", kind), {"wait": f"{_LONGEST / 2}"}
-    answer = cluster.client.get(path, params=patience, timeout=_LONGEST)
+    asked = {"wait": f"{_LONGEST / 2}", "partition": partition}
+    answer = cluster.client.get(cluster.path("names", kind), params=asked, timeout=_LONGEST)
     found = [Named(str(one["name"]), str(one["about"])) for one in answer["names"]]
     return found if answer["taken"] is not None else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -139,7 +140,7 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
         return None  # arguments of the script
     table = known_table(_TABLES.get(command, command))
     if (valued := _valued(table, words, last)) is not None:
-        return _chosen(choices_for_option(table.command, *valued), valued[1])
+        return _chosen(choices_for_option(table.command, *valued), valued[1], _typed(table, words, "partition"))
     if last.startswith("-"):  # as all versions have them, while those of the cluster are not known
         return None if "=" in last else Offer(last, facts.options(table.command) or named_options(table))
     ours = _own_words(magic, words, last)
@@ -175,7 +176,15 @@ def _valued(table: OptionTable, words: Sequence[str], last: str) -> tuple[str, s
     return None
 
 
-def _chosen(choices: Choices | None, value: str) -> Offer | None:
+def _typed(table: OptionTable, words: Sequence[str], option: str) -> str:
+    """Return the value of an option that stands in the line already."""
+    for known in (words, words[:-1]):  # the last one may be an option whose value is being typed
+        with contextlib.suppress(OptionError):
+            return next((one.value or "" for one in reversed(table.split(known).options) if one.name == option), "")
+    return ""
+
+
+def _chosen(choices: Choices | None, value: str, partition: str = "") -> Offer | None:
     """Return what can be chosen for the last part of a value."""
     if choices is None:
         return None
@@ -183,8 +192,10 @@ def _chosen(choices: Choices | None, value: str) -> Offer | None:
     if "node" in choices.kinds and value.rfind("[") > value.rfind("]"):
         return None  # within the brackets of a list of nodes
     item = re.split(f"[{re.escape(separators)}]", value)[-1] if separators else value
-    found = [*(Named(word, "") for word in choices.fixed), *facts.names(*choices.kinds)]
-    if "gres" in choices.kinds or "gpu" in choices.kinds:
+    is_gres = bool({"gres", "gpu", "gpu-of-node"}.intersection(choices.kinds))
+    names = facts.names(*choices.kinds, partition=partition if is_gres else "")
+    found = [*(Named(word, "") for word in choices.fixed), *names]
+    if is_gres:
         depth = max(1, item.count(":"))
         found = [name for name in found if name.name.count(":") <= depth]
     return Offer(item, found)

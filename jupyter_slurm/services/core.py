@@ -260,9 +260,9 @@ class Core:
         """See :meth:`Cluster.options`."""
         return await self._cluster(cluster).options(command)
 
-    async def names(self, cluster: str, kind: str, wait: float) -> dict[str, Any]:
+    async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
         """See :meth:`Names.told`."""
-        return await self._cluster(cluster).names.told(kind, wait)
+        return await self._cluster(cluster).names.told(kind, wait, partitions)
 
     async def open_tunnel(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Tunnels.open`."""

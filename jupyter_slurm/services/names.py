@@ -51,7 +51,7 @@ class Names:
         self._learn_names, self._environments = learn_names, environments
         self._looking: asyncio.Task[None] | None = None
 
-    async def told(self, kind: str, wait: float) -> dict[str, Any]:
+    async def told(self, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
         """Return the names of a kind as the API tells them.
 
         Parameters
@@ -60,10 +60,12 @@ class Names:
             Of the API's ``listNames``.
         wait : float
             Seconds to wait at most for what is not known yet.
+        partitions : str
+            Of generic resources and GPUs, only those that there are, with commas.
         """
         if kind in NAMED:
             facts = await self._keeper.get(wait)
-            return _told(None if facts is None else facts.taken, facts.named(kind) if facts is not None else ())
+            return _told(facts.taken, facts.named(kind, partitions.split(","))) if facts else _told(None, ())
         if kind in _OWN:
             await self._look(wait)
             return _told(self._tracker.clock(), self._own(kind))

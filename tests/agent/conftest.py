@@ -207,7 +207,7 @@ class PlumbingCore:
         option = {"name": "partition", "short": "p", "takes_value": "yes", "help": None}
         return {"command": command, "version": [22, 5], "options": [option]}
 
-    async def names(self, cluster: str, kind: str, wait: float) -> dict[str, Any]:
+    async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
         return {"taken": 0.0, "names": [{"name": f"a {kind}", "about": f"{wait:g}"}]}
 
     async def clean(self, *, older_than_days: float | None, dry_run: bool) -> dict[str, Any]:
