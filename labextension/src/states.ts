@@ -1,4 +1,5 @@
 /** What a state means for the eye and for the counters. */
+import type { IJob } from "./tokens";
 
 export type StateKind = "pending" | "running" | "done" | "failed" | "cancelled" | "unknown";
 
@@ -48,4 +49,9 @@ export function isCancellable(state: string): boolean {
 /** Whether a job in this state is over. A state that we do not know is not taken for the end. */
 export function isFinished(state: string): boolean {
   return ["done", "failed", "cancelled"].includes(stateKind(state));
+}
+
+/** Whether an allocation was given back, or is about to be; not one that ended otherwise before that. */
+export function isReleased({ released, state }: IJob): boolean {
+  return Boolean(released) && (!isFinished(state) || stateKind(state) === "cancelled");
 }

@@ -36,6 +36,10 @@ export interface IJob {
   readonly unknown_since: number | null;
   /** How many tasks of an array are in which state; null for a job that is none. */
   readonly tasks: Readonly<Record<string, number>> | null;
+  /** Of an allocation that was given back: by whom it belongs to, or because its kernel was killed. */
+  readonly released?: "asked" | "forgotten" | null;
+  /** Seconds. */
+  readonly time_limit?: number | null;
 }
 
 /** How the log-in to a cluster stands. Times are seconds since the epoch, on the clock of the agent. */

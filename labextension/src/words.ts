@@ -2,7 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "./format";
-import { isFinished, stateKind } from "./states";
+import { isFinished, isReleased, stateKind } from "./states";
 import type { ICluster, IConnection, IJob, IJobsModel, IProblem, IPrompt } from "./tokens";
 
 /** Return what is wrong, and on a line of its own what to do next where that is known. */
@@ -127,6 +127,31 @@ function pollError(trans: TranslationBundle, cluster: ICluster): string {
   return typeof error === "string" ? error : problemText(trans, error ?? {});
 }
 
+/** Return the state in Slurm's word; what was given back is CANCELLED for Slurm, which looks like a failure. */
+export function jobState(trans: TranslationBundle, job: IJob): string {
+  if (!isReleased(job)) {
+    return job.state;
+  }
+  return isFinished(job.state) ? trans.__("given back") : trans.__("being given back");
+}
+
+/** Return how much of its time an allocation that was given back has used, and why it was. */
+function releaseReason(trans: TranslationBundle, job: IJob): string[] {
+  const lines = [];
+  if (isFinished(job.state) && job.start_time !== null && job.end_time !== null) {
+    const used = formatDuration(job.end_time - job.start_time);
+    lines.push(
+      job.time_limit
+        ? trans.__("Used %1 of %2.", used, formatDuration(job.time_limit))
+        : trans.__("Used %1.", used),
+    );
+  }
+  if (job.released === "forgotten") {
+    lines.push(trans.__("Its kernel was killed, and nobody came back for it."));
+  }
+  return lines;
+}
+
 /** Return how long a job has run, or has waited; how long it ran once it is over. */
 export function jobTime(job: IJob, now: number): string {
   const end = isFinished(job.state) ? job.end_time : now;
@@ -189,7 +214,9 @@ export function jobTimes(trans: TranslationBundle, job: IJob): string {
 
 /** Return why a job waits or how it ended, since when nothing is known of it, and what to do: a line each. */
 export function jobReason(trans: TranslationBundle, job: IJob): string[] {
-  const lines = [job.reason_text || job.reason, job.next_step];
+  const lines = isReleased(job)
+    ? releaseReason(trans, job)
+    : [job.reason_text || job.reason, job.next_step];
   if (!job.known && job.unknown_since !== null) {
     const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
     lines.unshift(trans.__("Not known since %1.", since));

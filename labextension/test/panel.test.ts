@@ -84,6 +84,31 @@ describe("what is shown", () => {
     expect(cancel).toHaveBeenCalledExactlyOnceWith(JOB);
   });
 
+  it("shows an allocation that was given back as that, and how much of its time was used", async () => {
+    const over = { ...JOB, state: "CANCELLED", start_time: 100, end_time: 160, time_limit: 3600 };
+    const jobs: IJob[] = [
+      { ...over, id: "9", released: "asked" },
+      { ...over, id: "8", released: "forgotten", time_limit: null },
+      { ...over, id: "7", released: "asked", state: "RUNNING", end_time: null },
+      { ...over, id: "6", released: "asked", state: "TIMEOUT", reason_text: "too long" },
+      { ...over, id: "5", released: null, reason: "None" },
+    ];
+    const node = await show(new JobsPanel(model(jobs), trans, NOTHING));
+    const rows = [...node.querySelectorAll<HTMLElement>("tbody tr")];
+    const shown = rows.map((row) => [
+      row.dataset["kind"],
+      row.querySelector(".jp-Slurm-badge")?.textContent,
+      row.querySelector(".jp-Slurm-reason")?.textContent,
+    ]);
+    expect(shown).toEqual([
+      ["done", "given back", "Used 1:00 of 1:00:00."],
+      ["done", "given back", "Used 1:00.Its kernel was killed, and nobody came back for it."],
+      ["running", "being given back", ""],
+      ["failed", "TIMEOUT", "too long"],
+      ["cancelled", "CANCELLED", ""],
+    ]);
+  });
+
   it("draws the first of very many jobs and says where the others are", async () => {
     const many = Array.from({ length: 1203 }, (_, id) => ({ ...JOB, id: String(id) }));
     const node = await show(new JobsPanel(model(many), trans, NOTHING));

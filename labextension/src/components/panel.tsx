@@ -3,12 +3,13 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import { isCancellable, isFinished, stateKind } from "../states";
+import { isCancellable, isFinished, isReleased, stateKind } from "../states";
 import type { ICluster, IJob, IJobsModel } from "../tokens";
 import {
   connectionText,
   jobName,
   jobReason,
+  jobState,
   jobTasks,
   jobTime,
   jobTimes,
@@ -31,8 +32,9 @@ interface IRowProps {
 function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
   const name = jobName(job);
   const cancelling = model.isCancelling(job);
+  const kind = stateKind(job.state);
   return (
-    <tr data-kind={stateKind(job.state)} data-known={job.known}>
+    <tr data-kind={kind === "cancelled" && isReleased(job) ? "done" : kind} data-known={job.known}>
       <td className="jp-Slurm-id">
         <div>{job.id ?? trans.__("being submitted")}</div>
         <div className="jp-Slurm-aside">{jobTasks(trans, job)}</div>
@@ -42,7 +44,7 @@ function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
         <div title={name}>{name}</div>
       </td>
       <td className="jp-Slurm-state">
-        <span className="jp-Slurm-badge">{job.state}</span>
+        <span className="jp-Slurm-badge">{jobState(trans, job)}</span>
       </td>
       <td className="jp-Slurm-reason">
         {jobReason(trans, job).map((line, index) => (
