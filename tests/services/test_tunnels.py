@@ -20,6 +20,7 @@ import pytest
 from ssh_hosts import Site as RealSite
 from ssh_hosts import SshHost
 from ssh_hosts.machine import run
+from ssh_hosts.sockets import ask
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
@@ -116,13 +117,6 @@ async def served(core: Core, name: str = "far", env: dict[str, str] | None = Non
         return None
 
     return job, await until(port)
-
-
-def ask(port: int, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), 60) as sock:
-        sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: sock.recv(1 << 18), b""))
 
 
 @contextlib.contextmanager

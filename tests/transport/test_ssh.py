@@ -1,4 +1,4 @@
-"""The transport over SSH where the far side is odd, slow, small or gone. All of it against a real sshd."""
+"""Commands over SSH: what runs there, the way there, and when it breaks."""
 
 import asyncio
 import logging
@@ -15,10 +15,11 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh import kept as kept_module
-from jupyter_slurm.transport.ssh import pool as pool_module
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
+
+pytestmark = pytest.mark.root
 
 pytestmark = pytest.mark.root
 
@@ -38,126 +39,12 @@ def ssh_carrier(request):
     return request.param
 
 
-NOISE = "echo welcome; echo oops >&2; "
-
-# Login shell, start-up files.
-SHELLS = {
-    "bash": ("bash", {}),
-    "bash-noisy": ("bash", {".bashrc": NOISE}),
-    "bash-reads": ("bash", {".bashrc": "read line; echo got $line"}),
-    "bash-becomes-zsh": ("bash", {".bashrc": "echo hello; exec zsh"}),
-    "bash-slow": ("bash", {".bashrc": "sleep 4; echo at last"}),
-    "zsh-noisy": ("zsh", {".zshenv": NOISE + "setopt noglob nullglob"}),
-    "fish-noisy": ("fish", {".config/fish/config.fish": NOISE}),
-    "tcsh-noisy": ("tcsh", {".tcshrc": 'echo welcome; sh -c "echo oops >&2"'}),
-    "tcsh-reads": ("tcsh", {".tcshrc": "set line = $<"}),
-    "dash": ("dash", {}),
-}
-
-LOGIN_FILES = {
-    "bash": {".bash_profile": "echo hi; export PATH=$PATH:$HOME/far FAR=y"},
-    "zsh": {".zprofile": "echo hi; export PATH=$PATH:$HOME/far FAR=y"},
-    "fish": {
-        ".config/fish/config.fish": "status is-login; and set -gx PATH $PATH $HOME/far; and set -gx FAR y; echo hi"
-    },
-    "tcsh": {".login": "echo hi; setenv PATH ${PATH}:$HOME/far; setenv FAR y"},
-    "dash": {".profile": "echo hi; PATH=$PATH:$HOME/far; export PATH FAR=y"},
-}
-
-
-@pytest.fixture(scope="module")
-def shell_host(ssh_host, new_user):
-    users = {name: new_user(shell=shell, files=files) for name, (shell, files) in SHELLS.items()}
-    users |= {f"login-{shell}": new_user(shell=shell, files=files) for shell, files in LOGIN_FILES.items()}
-    return ssh_host(name="shells", users=list(users.values())), users
-
-
 @pytest.fixture
 def own_host(ssh_host, common, request):
     """A host that the test may break."""
     host = ssh_host(name="fragile", shared=[common], mounts={"/bin/sh": Path(f"/bin/{request.param}")})
     yield host
     host.close()
-
-
-# Login shells ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", SHELLS)
-async def test_any_login_shell_and_whatever_its_files_print(shell_host, connect, name):
-    host, users = shell_host
-    transport = connect(host, user=users[name]).transport
-    odd = ["a b", "$HOME", "!!", "*", "'", '"', "\\", "\n", "~", "\udcff", "{a,b}", "%d"]
-    done = await transport.run(["printf", "%s\\0", *odd])
-    assert (done.exit_code, done.stderr) == (0, b"")
-    assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in odd]
-    done = await transport.run(
-        ["sh", "-c", "cat; echo $JUPYTER_SLURM_SHELL >&2; exit 5"], stdin=bytes(range(256)) * 1000
-    )
-    assert done == Completed(5, bytes(range(256)) * 1000, b"\n")
-
-
-async def test_start_up_files_that_take_long_are_waited_for_and_told_of(ssh_host, new_user, connect, monkeypatch):
-    """Longer than the command itself may take; not for ever."""
-    monkeypatch.setattr(pool_module, "_SLOW", 0.2)
-    user = new_user(files={".bashrc": "until [ -e ~/go ]; do sleep 0.05; done"})
-    host, told = ssh_host(name="slow", users=[user]), asyncio.Event()
-
-    async def slow():
-        told.set()
-        await asyncio.Event().wait()
-
-    impatient = connect(host, user=user, patience=0.5).transport
-    with pytest.raises(TransportError, match=r"did not come up within 0\.5 s") as refused:
-        await impatient.run(["true"])
-    assert "patience" in refused.value.hint
-    transport = connect(host, user=user, slow=slow).transport
-    running = asyncio.create_task(transport.run(["echo", "x"], timeout=2))
-    await told.wait()
-    await asyncio.sleep(2.5)
-    assert not running.done()
-    Path(f"~{user}/go").expanduser().touch()
-    assert (await running).stdout == b"x\n"
-
-
-@pytest.mark.parametrize("shell", LOGIN_FILES)
-async def test_a_path_that_only_a_login_shell_sets(shell_host, connect, shell):
-    host, users = shell_host
-    plain = connect(host, user=users[f"login-{shell}"]).transport
-    assert (await plain.run(["sh", "-c", "echo $FAR"])).stdout == b"\n"
-    login = connect(host, user=users[f"login-{shell}"], login_shell=True).transport
-    done = await login.run(["sh", "-c", "echo $FAR; echo $PATH"])
-    assert done.stderr == b""
-    assert done.stdout.startswith(b"y\n")
-    assert done.stdout.endswith(b"/far\n")
-
-
-async def test_a_prelude_is_run_once_and_what_it_prints_is_nobodys_answer(login_node, connect, new_folder):
-    folder = new_folder(login_node.user)
-    prelude = (
-        f"module() {{ echo loading $2 >&2; export PATH=$PATH:/opt/$2; }}\necho x >>{folder}/runs; module load slurm"
-    )
-    transport = connect(login_node, prelude=prelude).transport
-    for _ in range(3):
-        done = await transport.run(["sh", "-c", "echo $PATH"])
-        assert (done.stderr, done.stdout.endswith(b":/opt/slurm\n")) == (b"", True)
-    assert (folder / "runs").read_text() == "x\n"
-
-
-@pytest.mark.parametrize("prelude", ["exit 3", "echo 'half"])
-async def test_a_prelude_that_ends_the_shell_is_named(login_node, connect, prelude):
-    with pytest.raises(TransportError, match="prelude"):
-        await connect(login_node, prelude=prelude).transport.run(["true"])
-
-
-async def test_start_up_files_that_end_the_login_shell_are_named(ssh_host, new_user, connect):
-    user = new_user(files={".bashrc": "echo 'no quota left' >&2; exit 1"})
-    host = ssh_host(name="ending", users=[user])
-    with pytest.raises(TransportError, match=r"login shell ended.*no quota left"):
-        await connect(host).transport.run(["true"])
-
-
-# What runs there -------------------------------------------------------------------------------------------------
 
 
 async def test_both_streams_at_once_and_more_than_a_window(login_node, connect):
@@ -257,9 +144,6 @@ async def test_values_are_never_in_a_command_line_or_a_log(login_node, connect, 
     assert secret not in f"{error!r} {error} {error.__cause__!r} {error.to_problem()} {caplog.text}"
 
 
-# The way there ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["jump", "command"])
 async def test_through_another_host(login_node, connect_by, kind):
     one = connect_by("paramiko", login_node)
@@ -288,9 +172,6 @@ async def test_a_host_that_cannot_be_reached_is_told_at_once(login_node, connect
         with pytest.raises(TransportError, match=words):
             await SshTransport(Link(way, gate)).run(["true"])
     assert time.monotonic() - begin < 10
-
-
-# When it breaks --------------------------------------------------------------------------------------------------
 
 
 async def test_what_only_asks_is_asked_again_and_the_rest_is_told(own_host, connect, new_folder):
@@ -432,10 +313,13 @@ async def test_transfers_go_on_where_they_were(own_host, connect, new_folder):
         pieces.clear()
         if verb == "write":
             await one.transport.write(f"{folder}/big", data, 0o640)
+            taken = [(int(at), int(size)) for name, _, at, size in pieces[:-1]]
+            ends = [at + size for at, size in taken]
+            assert [at for at, _ in taken] == [0, *ends[:-1]], "each piece is sent once: it goes on where it was"
         else:
             assert await one.transport.read(f"{folder}/big") == data
+            assert len(pieces) == 12, "each piece is asked for once: it goes on where it was"
         await asyncio.gather(*knives)
-        assert len(pieces) == 13 - (verb == "read"), "each piece is asked for once: it goes on where it was"
     assert (folder / "big").read_bytes() == data
     assert (folder / "big").stat().st_mode & 0o777 == 0o640
     assert os.listdir(folder) == ["big"]

@@ -1,0 +1,129 @@
+"""Commands over SSH, whatever the login shell is and whatever its start-up files print."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.base import Completed
+from jupyter_slurm.transport.ssh import pool as pool_module
+
+pytestmark = pytest.mark.root
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture(params=["paramiko", "openssh"])
+def ssh_carrier(request):
+    """Who carries."""
+    return request.param
+
+
+NOISE = "echo welcome; echo oops >&2; "
+
+# Login shell, start-up files.
+SHELLS = {
+    "bash": ("bash", {}),
+    "bash-noisy": ("bash", {".bashrc": NOISE}),
+    "bash-reads": ("bash", {".bashrc": "read line; echo got $line"}),
+    "bash-becomes-zsh": ("bash", {".bashrc": "echo hello; exec zsh"}),
+    "bash-slow": ("bash", {".bashrc": "sleep 4; echo at last"}),
+    "zsh-noisy": ("zsh", {".zshenv": NOISE + "setopt noglob nullglob"}),
+    "fish-noisy": ("fish", {".config/fish/config.fish": NOISE}),
+    "tcsh-noisy": ("tcsh", {".tcshrc": 'echo welcome; sh -c "echo oops >&2"'}),
+    "tcsh-reads": ("tcsh", {".tcshrc": "set line = $<"}),
+    "dash": ("dash", {}),
+}
+
+LOGIN_FILES = {
+    "bash": {".bash_profile": "echo hi; export PATH=$PATH:$HOME/far FAR=y"},
+    "zsh": {".zprofile": "echo hi; export PATH=$PATH:$HOME/far FAR=y"},
+    "fish": {
+        ".config/fish/config.fish": "status is-login; and set -gx PATH $PATH $HOME/far; and set -gx FAR y; echo hi"
+    },
+    "tcsh": {".login": "echo hi; setenv PATH ${PATH}:$HOME/far; setenv FAR y"},
+    "dash": {".profile": "echo hi; PATH=$PATH:$HOME/far; export PATH FAR=y"},
+}
+
+
+@pytest.fixture(scope="module")
+def shell_host(ssh_host, new_user):
+    users = {name: new_user(shell=shell, files=files) for name, (shell, files) in SHELLS.items()}
+    users |= {f"login-{shell}": new_user(shell=shell, files=files) for shell, files in LOGIN_FILES.items()}
+    return ssh_host(name="shells", users=list(users.values())), users
+
+
+@pytest.mark.parametrize("name", SHELLS)
+async def test_any_login_shell_and_whatever_its_files_print(shell_host, connect, name):
+    host, users = shell_host
+    transport = connect(host, user=users[name]).transport
+    odd = ["a b", "$HOME", "!!", "*", "'", '"', "\\", "\n", "~", "\udcff", "{a,b}", "%d"]
+    done = await transport.run(["printf", "%s\\0", *odd])
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in odd]
+    done = await transport.run(
+        ["sh", "-c", "cat; echo $JUPYTER_SLURM_SHELL >&2; exit 5"], stdin=bytes(range(256)) * 1000
+    )
+    assert done == Completed(5, bytes(range(256)) * 1000, b"\n")
+
+
+async def test_start_up_files_that_take_long_are_waited_for_and_told_of(ssh_host, new_user, connect, monkeypatch):
+    """Longer than the command itself may take; not for ever."""
+    monkeypatch.setattr(pool_module, "_SLOW", 0.2)
+    user = new_user(files={".bashrc": "until [ -e ~/go ]; do sleep 0.05; done"})
+    host, told = ssh_host(name="slow", users=[user]), asyncio.Event()
+
+    async def slow():
+        told.set()
+        await asyncio.Event().wait()
+
+    impatient = connect(host, user=user, patience=0.5).transport
+    with pytest.raises(TransportError, match=r"did not come up within 0\.5 s") as refused:
+        await impatient.run(["true"])
+    assert "patience" in refused.value.hint
+    transport = connect(host, user=user, slow=slow).transport
+    running = asyncio.create_task(transport.run(["echo", "x"], timeout=2))
+    await told.wait()
+    await asyncio.sleep(2.5)
+    assert not running.done()
+    Path(f"~{user}/go").expanduser().touch()
+    assert (await running).stdout == b"x\n"
+
+
+@pytest.mark.parametrize("shell", LOGIN_FILES)
+async def test_a_path_that_only_a_login_shell_sets(shell_host, connect, shell):
+    host, users = shell_host
+    plain = connect(host, user=users[f"login-{shell}"]).transport
+    assert (await plain.run(["sh", "-c", "echo $FAR"])).stdout == b"\n"
+    login = connect(host, user=users[f"login-{shell}"], login_shell=True).transport
+    done = await login.run(["sh", "-c", "echo $FAR; echo $PATH"])
+    assert done.stderr == b""
+    assert done.stdout.startswith(b"y\n")
+    assert done.stdout.endswith(b"/far\n")
+
+
+async def test_a_prelude_is_run_once_and_what_it_prints_is_nobodys_answer(login_node, connect, new_folder):
+    folder = new_folder(login_node.user)
+    prelude = (
+        f"module() {{ echo loading $2 >&2; export PATH=$PATH:/opt/$2; }}\necho x >>{folder}/runs; module load slurm"
+    )
+    transport = connect(login_node, prelude=prelude).transport
+    for _ in range(3):
+        done = await transport.run(["sh", "-c", "echo $PATH"])
+        assert (done.stderr, done.stdout.endswith(b":/opt/slurm\n")) == (b"", True)
+    assert (folder / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("prelude", ["exit 3", "echo 'half"])
+async def test_a_prelude_that_ends_the_shell_is_named(login_node, connect, prelude):
+    with pytest.raises(TransportError, match="prelude"):
+        await connect(login_node, prelude=prelude).transport.run(["true"])
+
+
+async def test_start_up_files_that_end_the_login_shell_are_named(ssh_host, new_user, connect):
+    user = new_user(files={".bashrc": "echo 'no quota left' >&2; exit 1"})
+    host = ssh_host(name="ending", users=[user])
+    with pytest.raises(TransportError, match=r"login shell ended.*no quota left"):
+        await connect(host).transport.run(["true"])
