@@ -47,8 +47,11 @@ def doubts_about(facts: Facts, request: Request) -> list[Doubt]:
     request : Request
         The options in force.
     """
-    if request.is_elsewhere:
-        return []
+    known = [*map(str.lower, facts.clusters)]
+    if known and (wrong := [name for name in request.clusters if name not in (*known, "all")]):
+        return [Doubt(f"There is no cluster {wrong[0]}.{nearest(wrong[0], known)}", True)]
+    if {*request.clusters} - {facts.config.get("ClusterName", "").lower()}:
+        return []  # it may go to another one
     partitions, unknown = _partitions(facts, request)
     found = list(unknown)
     found += _about_accounts(facts, request)
@@ -187,7 +190,7 @@ def _refused_by(facts: Facts, request: Request, partition: Partition) -> str:
     if allowed != "ALL" and facts.groups and "root" not in facts.groups and not facts.groups & {*allowed.split(",")}:
         return f"Partition {name} is for the groups {allowed} only, and you are in none of them."
     account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
-    if not _is_flat(facts):
+    if not _is_flat(facts) and partition.allow_accounts is not None:
         account = None
     return _not_allowed(name, "account", account, partition.allow_accounts, fields.get("DenyAccounts", "")) or (
         _not_allowed(name, "QOS", qos, partition.allow_qos, fields.get("DenyQos", ""))

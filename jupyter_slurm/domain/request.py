@@ -47,9 +47,9 @@ class Request:
         return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether it may go to another cluster."""
-        return bool(self.chosen.get("clusters") or self.chosen.get("cluster"))
+    def clusters(self) -> list[str]:
+        """The clusters that it may go to; none: the one at hand."""
+        return [name.lower() for name in self.words("clusters") or self.words("cluster")]
 
     @cached_property
     def time(self) -> tuple[str, float] | None:

@@ -50,7 +50,7 @@ def size_doubts(
     found += _features(facts, request, nodes, where)
     found += _node_count(request, partitions, where)
     found += _cpus(request, nodes, lists, where)
-    found += _memory(request, nodes, where)
+    found += [*_memory(request, nodes, where)] or _allowed_memory(facts, request, partitions, where)
     for written, gres in request.gpus_per_node:
         found += _gpus(facts, nodes, written, gres, where)
     for written, gres in request.gpus:
@@ -132,6 +132,28 @@ def _memory(request: Request, nodes: Sequence[Node], where: str) -> Iterator[Sai
         written, size = request.memory_per_node
         if size > most:
             yield f"{written} is more than any node {where} has: at most {format_memory(most)}.", False
+
+
+def _allowed_memory(facts: Facts, request: Request, partitions: Sequence[Partition], where: str) -> Iterator[Said]:
+    """Compare memory with what a job may have on a node, which may be less than the node has."""
+    limits = [limit for one in partitions if (limit := _memory_limit(facts, one)) is not None]
+    if request.memory_per_node is not None and len(limits) == len(partitions):
+        written, size = request.memory_per_node
+        if size > max(limits):
+            yield (
+                f"{written} is more than a job may have on a node {where}: at most {format_memory(max(limits))}.",
+                False,
+            )
+
+
+def _memory_limit(facts: Facts, partition: Partition) -> int | None:
+    """Return the bytes that a job may have on a node; a limit for each CPU makes Slurm give it more of these."""
+    for settings in (partition.fields, facts.config):
+        for name in ("MaxMemPerNode", "MaxMemPerCPU"):
+            if (text := settings.get(name, "")).isdecimal() and int(text):
+                cpus = max(node.cpus for node, _ in facts.shapes_in[partition.name]) if name == "MaxMemPerCPU" else 1
+                return int(text) * cpus * _MIB
+    return None
 
 
 def _gpus(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.domain.associations import Association
 from jupyter_slurm.domain.cluster import Node, parse_partitions
 from jupyter_slurm.domain.doubts import doubts_about
 from jupyter_slurm.domain.facts import Facts
@@ -61,6 +62,19 @@ SAID = [
     ),
     (["-p", "arandu", "-t", "60", ":", "-N", "3"], "--nodes=3 asks for 3 nodes, and there are 2 in partition devwork."),
     (["-p", "arandu", "--gres=gpu:a100=2"], "--gres=gpu:a100=2: a number stands behind a colon, a100:2."),
+    (
+        ["-p", "small", "--mem=1001"],
+        "--mem=1001 is more than a job may have on a node in partition small: at most 1000M.",
+    ),
+    (
+        ["-p", "small", "--mem-per-cpu=400", "-c", "4"],
+        "--mem-per-cpu=400 for each of 4 CPUs is more than a job may have",
+    ),
+    (["-p", "small", "--mem=65G"], "--mem=65G is more than any node in partition small has: at most 64G."),
+    (["-p", "thin", "--mem=16001"], "is more than a job may have on a node in partition thin: at most 16000M."),
+    (["-p", "thin,small", "--mem-per-cpu=2000", "-c", "9"], "may have on a node in thin, small: at most 16000M."),
+    (["-M", "arand"], "There is no cluster arand. Did you mean arandu?"),
+    (["-M", "arandu", "-N", "3"], "--nodes=3 asks for 3 nodes, and there are 2 in partition devwork."),
     (["-w", "dgx01"], "Node dgx01 is not in partition devwork. It is in: arandu."),
 ]
 FINE = [
@@ -72,6 +86,12 @@ FINE = [
     ["-n", "40", "-O"],
     ["-C", "workstation|dgx"],
     ["--mem=0", "--gres=none"],
+    ["-p", "small", "--mem=1000"],
+    ["-p", "small", "--mem-per-cpu=400", "-n", "4"],
+    ["-p", "thin", "--mem=16000"],
+    ["-p", "thin", "--mem-per-cpu=2000", "-c", "8"],
+    ["-p", "small,thin", "--mem=2000"],
+    ["-M", "arandu"],
     ["--reservation", "night"],
     ["-p", "arandu", "-t", "60", "--gres=gpu:a100:8", ":", "-c", "16", ":", "-p", "arandu", "-n", "100"],
 ]
@@ -100,6 +120,9 @@ def limited(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
     )
     night = ["ReservationName=night", "StartTime=now+1hour", "Duration=60", "Users=root", "Nodes=c4aiscw2"]
     cluster.run("scontrol", "create", "reservation", *night)
+    for name, limit in (("small", "MaxMemPerNode=1000"), ("thin", "MaxMemPerCPU=1000")):
+        nodes = f"Nodes={','.join(stations.names)}"
+        cluster.run("scontrol", "create", f"PartitionName={name}", nodes, limit, "MaxTime=60")
     return cluster
 
 
@@ -109,7 +132,7 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
     async with open_desk(limited, tmp_path) as desk:
         await _while_the_controller_sleeps(desk, limited)
         names = (await desk.core.names(desk.id, "partition", 60.0))["names"]
-        assert {one["name"] for one in names} == {"arandu", "devwork", "others", "closed"}
+        assert {one["name"] for one in names} == {"arandu", "devwork", "others", "closed", "small", "thin"}
         for kind, expected in {
             "account": {"c4ai": "default, QOS normal, urgent"},
             "qos": {"normal": "", "urgent": "at most 01:00:00"},
@@ -162,7 +185,7 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
         "", "-t", "40-0", "--hold", kind="allocation", python=sys.executable, lease={"seconds": 600, "keep": True}
     )
     assert "--time=40-0" in holder["doubts"][0]
-    assert (await desk.submit(SCRIPT, "-M", "arandu", "-t", "40-0", "--hold"))["doubts"] == []
+    assert "--time=40-0" in (await desk.submit(SCRIPT, "-M", "arandu", "-t", "40-0", "--hold"))["doubts"][0]
 
     # A partition that has come since: sbatch knows better, and nothing false is said.
     cluster.run("scontrol", "create", "PartitionName=new", "Nodes=c4aiscw1")
@@ -204,6 +227,30 @@ def test_groups_and_hidden_nodes_and_plugins() -> None:
     assert doubts_about(Facts(0.0, partitions), Request({"nodelist": "./hosts/p", "reservation": "r"}))[
         0
     ].is_about_names
+
+
+def test_limits_of_the_cluster_other_clusters_and_later_versions() -> None:
+    """A limit of the whole cluster, a job that may go elsewhere, and accounts that mean those below them as well."""
+
+    def said(partition: str, asked: dict[str, str], **config: str) -> list[str]:
+        partitions = tuple(parse_partitions(f"PartitionName=p TotalNodes=1 Default=YES {partition}\n".encode()))
+        node, mine = Node("n1", cpus=4, memory=1 << 34, partitions=("p",)), (Association("us", is_default=True),)
+        facts = Facts(0.0, partitions, (node,), config=config, associations=mine, clusters=("here", "there"))
+        return [doubt.text for doubt in doubts_about(facts, Request(asked))]
+
+    at_most = "--mem=2G is more than a job may have on a node in partition p: at most"
+    assert said("MaxMemPerNode=UNLIMITED", {"mem": "2G"}, MaxMemPerNode="1024") == [f"{at_most} 1G."]
+    assert said("MaxMemPerNode=UNLIMITED", {"mem": "2G"}, MaxMemPerCPU="256") == [f"{at_most} 1G."]
+    assert said("MaxMemPerNode=4096", {"mem": "2G"}, MaxMemPerNode="1024") == []
+    assert said("MaxMemPerNode=1024", {"mem": "2G", "clusters": "there"}, ClusterName="here") == []
+    assert said("MaxMemPerNode=1024", {"mem": "2G", "clusters": "HERE"}, ClusterName="here") == [f"{at_most} 1G."]
+    assert said("", {"clusters": "here,thre"}) == ["There is no cluster thre. Did you mean there?"]
+    denied = ["Partition p takes no jobs of the account us."]
+    for version in ("22.05.8", "24.11.5"):
+        assert said("DenyAccounts=us,them AllowAccounts=ALL", {}, SLURM_VERSION=version) == denied
+    only = "AllowAccounts=them"
+    assert said(only, {}, SLURM_VERSION="22.05.8") == ["Partition p takes no jobs of the account us, only of: them."]
+    assert said(only, {}, SLURM_VERSION="24.11.5") == [], "us may be below them"
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
