@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.finding import job, jobs
     from jupyter_slurm.handles.job import Job
     from jupyter_slurm.handles.joblist import JobList
+    from jupyter_slurm.handles.session import Session, session, sessions
     from jupyter_slurm.handles.table import Table
     from jupyter_slurm.handles.tunnel import Tunnel, tunnel
     from jupyter_slurm.handles.waiting import WaitInterrupted
@@ -29,6 +30,7 @@ __all__ = [
     "JobFailed",
     "JobList",
     "RemoteCell",
+    "Session",
     "SlurmError",
     "Step",
     "Table",
@@ -41,6 +43,8 @@ __all__ = [
     "errors",
     "job",
     "jobs",
+    "session",
+    "sessions",
     "tunnel",
     "wait",
 ]
@@ -53,6 +57,7 @@ _HOME = {
     "JobList": "jupyter_slurm.handles.joblist",
     "SlurmError": "jupyter_slurm.errors",
     "RemoteCell": "jupyter_slurm.handles.allocation",
+    "Session": "jupyter_slurm.handles.session",
     "Step": "jupyter_slurm.handles.allocation",
     "Table": "jupyter_slurm.handles.table",
     "Task": "jupyter_slurm.handles.array",
@@ -62,6 +67,8 @@ _HOME = {
     "as_completed": "jupyter_slurm.handles.completion",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
+    "session": "jupyter_slurm.handles.session",
+    "sessions": "jupyter_slurm.handles.session",
     "tunnel": "jupyter_slurm.handles.tunnel",
     "wait": "jupyter_slurm.handles.completion",
 }

@@ -80,6 +80,9 @@ class Settings(Configurable):
         min=60.0,
         help="How long an allocation of %salloc stays open without a step in it or a kernel that uses it.",
     ).tag(config=True)
+    session_idle = Float(
+        86_400.0, min=60.0, help="A session (a Jupyter in a job) ends when nobody has used it for so long."
+    ).tag(config=True)
     live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
 
     @default("job_root")

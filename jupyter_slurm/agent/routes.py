@@ -36,6 +36,7 @@ CAPABILITIES = (
     "steps",
     "names",
     "processes",
+    "sessions",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -52,6 +53,17 @@ class BusLike(Protocol):
         """Return an async context manager that gives an async iterator."""
 
 
+class SessionsLike(Protocol):
+    """What the routes ask of sessions: :class:`jupyter_slurm.services.sessions.Sessions`."""
+
+    async def launch(self, name: str, asked: Json) -> Json: ...
+    def told(self, name: str, *, active: bool) -> list[Json]: ...
+    async def one(self, name: str, reference: str) -> Json: ...
+    async def open(self, name: str, reference: str) -> Json: ...
+    async def end(self, name: str, reference: str) -> Json: ...
+    async def rename(self, name: str, reference: str, wanted: str) -> Json: ...
+
+
 class CoreLike(Protocol):
     """What the routes call: :class:`jupyter_slurm.services.core.Core`, or what a test puts in its place."""
 
@@ -59,6 +71,8 @@ class CoreLike(Protocol):
     def bus(self) -> BusLike: ...  # noqa: D102
     @property
     def users(self) -> UsersLike: ...  # noqa: D102
+    @property
+    def sessions(self) -> SessionsLike: ...  # noqa: D102
     async def start(self) -> None: ...  # noqa: D102
     async def stop(self) -> None: ...  # noqa: D102
     def holds(self) -> dict[str, int]: ...  # noqa: D102
@@ -167,6 +181,12 @@ class Routes:
             "listTunnels": self._list_tunnels,
             "openTunnel": self._open_tunnel,
             "closeTunnel": self._close_tunnel,
+            "listSessions": self._list_sessions,
+            "launchSession": self._launch_session,
+            "getSession": self._get_session,
+            "openSession": self._open_session,
+            "stopSession": self._stop_session,
+            "renameSession": self._rename_session,
             "clean": self._clean,
         }
 
@@ -334,6 +354,26 @@ class Routes:
 
     async def _close_tunnel(self, call: Call) -> Reply:
         return Reply(await self._core.close_tunnel(call.path["cluster"], call.path["tunnel"]))
+
+    async def _list_sessions(self, call: Call) -> Reply:
+        return Reply(self._core.sessions.told(call.path["cluster"], active=call.query["state"] == "active"))
+
+    async def _launch_session(self, call: Call) -> Reply:
+        asked = {"options": [], "args": [], "python": None, "context": {}, **call.body}
+        return Reply(await self._core.sessions.launch(call.path["cluster"], asked), status=201)
+
+    async def _get_session(self, call: Call) -> Reply:
+        return Reply(await self._core.sessions.one(call.path["cluster"], call.path["session"]))
+
+    async def _open_session(self, call: Call) -> Reply:
+        return Reply(await self._core.sessions.open(call.path["cluster"], call.path["session"]))
+
+    async def _stop_session(self, call: Call) -> Reply:
+        return Reply(await self._core.sessions.end(call.path["cluster"], call.path["session"]))
+
+    async def _rename_session(self, call: Call) -> Reply:
+        cluster, session = call.path["cluster"], call.path["session"]
+        return Reply(await self._core.sessions.rename(cluster, session, call.body["name"]))
 
     async def _clean(self, call: Call) -> Reply:
         return Reply(

@@ -16,6 +16,7 @@ from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import AllocationList, JobList
 from jupyter_slurm.handles.sending import hand_over
+from jupyter_slurm.handles.session import Session
 from jupyter_slurm.handles.submitting import Submission, say_doubts
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
@@ -140,7 +141,7 @@ class Step(_Unrepeatable):
     def _wait(self, timeout: float | None, *, check: bool, echo: bool) -> Job:
         follower = self._follow()
         try:
-            waiting.wait_here(self, follower, timeout, echo=echo, interrupted=lambda _: self._interrupted(follower))
+            waiting.wait_here(self, follower, timeout, echo=echo, on_interrupt=lambda _: self._interrupted(follower))
         except WaitInterrupted:
             for shown in self._views:
                 shown.finish()
@@ -190,6 +191,8 @@ def handle(cluster: Cluster, data: Mapping[str, Any]) -> Job:
         return RemoteCell(cluster, data) if data.get("process") else Step(cluster, data)
     if data.get("kind") == "allocation":
         return Allocation(cluster, data)
+    if data.get("kind") == "session":
+        return Session(cluster, data)
     return array.handle(cluster, data)
 
 

@@ -11,6 +11,7 @@ from jupyter_slurm.domain.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
 from jupyter_slurm.handles.held import held_facts, held_notes, is_released
 from jupyter_slurm.handles.ranks import fold
+from jupyter_slurm.handles.serving import session_facts, session_notes
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import plain, printable, to_html
 
@@ -96,6 +97,8 @@ def title(data: Mapping[str, Any]) -> str:
     name, what = data.get("name") or data.get("label"), "Step" if data.get("allocation") else "Job"
     if data.get("kind") == "allocation":
         name, what = data.get("label"), "Allocation"
+    elif data.get("kind") == "session":
+        name, what = data.get("label"), "Session"
     elif data.get("kind") == "process":
         name, what = None, "Process"
     elif data.get("process"):
@@ -123,7 +126,7 @@ def facts(data: Mapping[str, Any]) -> list[str]:
         said.append(f"restarts: {data['restarts']}")
     if data.get("time_limit") and not is_finished(data):
         said.append(f"limit {duration(data['time_limit'])}")
-    said += held_facts(data, duration)
+    said += [*held_facts(data, duration), *session_facts(data, duration)]
     if data.get("tasks"):
         said.append("tasks: " + tally(data))
     return said
@@ -195,7 +198,7 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
         since = data.get("unknown_since")
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
         said.append(f"Slurm has not answered{when}; this is the last that was known.")
-    said += held_notes(data, duration)
+    said += [*held_notes(data, duration), *session_notes(data, duration)]
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))
     return [text for text in said if text]
@@ -236,7 +239,10 @@ def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *
         escape(_state(data)) + "</span>",
         f"<span{_CALMLY}> {escape(' · '.join(facts(data)))}</span></div>",
     ]
-    parts += [f"<div{_CALMLY}>{escape(note)}</div>" for note in notes(data, trouble, printed=printed or bool(panes))]
+    url = (data.get("session") or {}).get("url") or ""
+    for note in notes(data, trouble, printed=printed or bool(panes)):
+        said = f'<a href="{escape(url)}" target="_blank" rel="noopener noreferrer">{escape(url)}</a>'
+        parts.append(f"<div{_CALMLY}>{said if note == url else escape(note)}</div>")
     return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
 
 

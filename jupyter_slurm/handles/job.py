@@ -311,7 +311,7 @@ class Job(Recorded):
 
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the job is over and did not end well."""
-        if self.is_finished and self.state != "COMPLETED":
+        if self.is_finished and self.data["state"] != "COMPLETED":
             text, stream = self._written.log(ranks=self.data.get("ranks"))
             raise failure(self.data, text, self._data.get(stream or "stdout"))
         return self

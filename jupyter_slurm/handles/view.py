@@ -20,6 +20,7 @@ from jupyter_slurm.handles.card import as_html, as_text, output_as_html, output_
 from jupyter_slurm.handles.displays import Shown
 from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.held import is_released
+from jupyter_slurm.handles.serving import hides_log
 from jupyter_slurm.handles.timeline import Panes, not_shown
 
 __all__ = ["View", "bundle", "cell_of", "notebook"]
@@ -47,7 +48,7 @@ def cell_of(shell: Any) -> str:
 
 def bundle(data: Mapping[str, Any], panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:
     """Return a job in all the forms that front ends know."""
-    if is_released(data):  # all that it prints then is that Slurm has cancelled it
+    if is_released(data) or hides_log(data):  # all that it prints then is that Slurm has cancelled it
         panes = ()
     return {
         "text/plain": as_text(data, panes, trouble, printed=printed),

@@ -20,7 +20,7 @@ from jupyter_slurm.handles.terminal import IncrementalFilter, printable
 if TYPE_CHECKING:
     from jupyter_slurm.handles.follow import Follower
 
-__all__ = ["WaitInterrupted", "wait_async", "wait_here"]
+__all__ = ["WaitInterrupted", "interrupted", "wait_async", "wait_here"]
 
 _STEP = 0.5  # an interrupt is noticed at once; this is only how often the deadline is looked at
 
@@ -52,7 +52,7 @@ def wait_here(
     timeout: float | None,
     *,
     echo: bool,
-    interrupted: Callable[[Awaited], WaitInterrupted] | None = None,
+    on_interrupt: Callable[[Awaited], WaitInterrupted] | None = None,
 ) -> None:
     """Wait until a job is over.
 
@@ -66,7 +66,7 @@ def wait_here(
         Seconds; None waits without end.
     echo : bool
         Print the output as it comes (a terminal; a notebook shows it in place).
-    interrupted : callable, optional
+    on_interrupt : callable, optional
         Decides what becomes of the job at an interrupt; by default the person does.
 
     Raises
@@ -91,7 +91,7 @@ def wait_here(
                 else:
                     printer.print_for(left)
     except KeyboardInterrupt:
-        raise (interrupted or _interrupted)(job) from None
+        raise (on_interrupt or interrupted)(job) from None
 
 
 async def wait_async(job: Awaited, follower: Follower) -> None:
@@ -179,7 +179,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         target.flush()
 
 
-def _interrupted(job: Awaited) -> WaitInterrupted:
+def interrupted(job: Awaited) -> WaitInterrupted:
     """Decide what becomes of the job, and say it."""
     choice, why = settings().on_interrupt, "as the setting on_interrupt says"
     if choice == "ask":

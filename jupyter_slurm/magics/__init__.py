@@ -38,7 +38,7 @@ def register(shell: Any) -> None:
     shell.register_magic_function(_run_magic(shell), "line_cell", "srun")
     shell.register_magic_function(_remote_magic(shell), "line_cell", "remote")
     shell.register_magic_function(_allocation_magic(shell), "line", "salloc")
-    shell.register_magic_function(_slurm_magic(), "line", "slurm")
+    shell.register_magic_function(_slurm_magic(shell), "line", "slurm")
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
     _forget_matcher(shell)
@@ -120,11 +120,11 @@ def _allocation_magic(shell: Any) -> _Magic:
     return _dress(salloc, "salloc")
 
 
-def _slurm_magic() -> _Magic:
+def _slurm_magic(shell: Any) -> _Magic:
     def slurm(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
         from jupyter_slurm.magics.slurm import run
 
-        return run(line)
+        return run(shell, line, local_ns or {})
 
     return _dress(slurm, "slurm")
 

@@ -14,6 +14,7 @@ from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles import facts
 from jupyter_slurm.handles.options import known_table, named_options
+from jupyter_slurm.handles.session import WORDS as LAUNCH_WORDS
 from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
@@ -37,9 +38,15 @@ _ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
     "%%remote": REMOTE_WORDS,
     "%remote": PROCESS_WORDS,
     "%salloc": ALLOCATION_WORDS,
+    "%slurm launch": LAUNCH_WORDS,
 }
 _FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
-_TABLES: Final = {"salloc": "sbatch", "remote": "srun"}  # what holds an allocation is a batch job, a process is a step
+# What holds an allocation or a session is a batch job, a process is a step.
+_TABLES: Final = {
+    "salloc": "sbatch",
+    "slurm launch": "sbatch",
+    "remote": "srun",
+}
 
 
 class _Place(NamedTuple):
@@ -134,7 +141,9 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
     """Return what may stand there; nothing where files and Python's names are as good a guess."""
     magic, words, last = place.magic, place.words, place.text
     if magic == "%slurm":
-        return _of_slurm(words, last)
+        if words[:1] != ["launch"]:
+            return _of_slurm(words, last)
+        magic, words = "%slurm launch", words[1:]
     command = magic.lstrip("%")
     if "--" in words:
         return None  # arguments of the script

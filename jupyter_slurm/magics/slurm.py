@@ -1,8 +1,11 @@
-"""``%slurm``: which cluster this notebook uses."""
+"""``%slurm``: which cluster this notebook uses, and sessions there."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.line import tokenize
 from jupyter_slurm.errors import UsageError
@@ -12,18 +15,26 @@ from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.tunnel import tunnels
 from jupyter_slurm.handles.users import lines
 
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.session import Session
+
 __all__ = ["USES", "run"]
 
 USES = {
     "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
+    "launch": "%slurm launch [CLUSTER] [options of sbatch] [words]",
 }
 """The words of ``%slurm``, and how each is used."""
 
 
-def run(line: str) -> CommandText | None:
-    """Run ``%slurm use NAME``, ``%slurm disconnect NAME`` or ``%slurm list``."""
+def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> CommandText | Session | None:
+    """Run ``%slurm use NAME``, ``%slurm disconnect NAME``, ``%slurm list`` or ``%slurm launch …``."""
+    if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
+        from jupyter_slurm.magics.sessions import run as launch  # few do
+
+        return launch(shell, line[found.end() :], local_ns)
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
     if action not in USES:

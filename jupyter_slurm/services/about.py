@@ -23,10 +23,11 @@ RUNNER = (
     "job.py",
     "remote.py",
     "shell.py",
+    "serve.py",
     "sweep.py",
     "values.py",
 )
-"""The files of the runner; a job starts one of the first four, and they find the others beside themselves."""
+"""The files of the runner; a job starts one of them, and they find the others beside themselves."""
 
 
 def cluster_id(slurm_conf: str | None) -> str:

@@ -8,7 +8,7 @@ import functools
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from jupyter_slurm.config import Settings
@@ -94,6 +94,7 @@ class Cluster:
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)
         self._intake = Intake(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
+        self.tending: list[Callable[[], Awaitable[None]]] = [self.signs.read, self.steps.tend, self.releases.tend]
         self._tails = Tails(transport)
         self._bus = bus
         self._watching: asyncio.Task[None] | None = None
@@ -394,8 +395,7 @@ class Cluster:
                 continue
             if self.signs.are_left or any(entry.gives_signs for entry in self.tracker.active()):
                 try:
-                    await self.signs.read()
-                    await self.steps.tend()
-                    await self.releases.tend()
+                    for tend in self.tending:
+                        await tend()
                 except (SlurmError, OSError):
                     log.exception("the events folder of %s could not be worked off", self.id)

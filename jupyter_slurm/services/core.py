@@ -18,6 +18,7 @@ from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import clean
+from jupyter_slurm.services.sessions import Sessions
 from jupyter_slurm.services.site import Site, unusable
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.tunnels import Tunnels
@@ -68,6 +69,7 @@ class Core:
         self._registering = asyncio.Lock()
         self._daily: asyncio.Task[None] | None = None
         self.tunnels = Tunnels(settings, self._cluster, self._ports, clock, os.path.join(private, "tunnels"))
+        self.sessions = Sessions(self._cluster, self.tunnels, os.path.join(settings.state_dir, "sessions"))
 
     async def start(self) -> None:
         """Find again what was under way: clusters, jobs, submissions without an answer."""
@@ -84,6 +86,7 @@ class Core:
             self._daily.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._daily
+        await self.sessions.stop()
         await self.tunnels.stop()
         for site in self._sites.values():
             await site.disconnect(keep=True)
@@ -311,6 +314,7 @@ class Core:
         cluster = Cluster(
             where, transport=transport, settings=self.settings, store=self._store, bus=self.bus, clock=self._clock
         )
+        cluster.tending.append(lambda: self.sessions.tend(cluster))
         await cluster.start()
         site = self._sites.get(where.id) if where.is_far else None
         profile, desk = (None, None) if site is None else (site.profile, site.desk)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queue import runs_script
@@ -18,6 +18,9 @@ from jupyter_slurm.services.paths import STREAMS, output_path, runner_path
 from jupyter_slurm.services.seen import representative, with_what_was_told
 from jupyter_slurm.services.sending import Sending
 from jupyter_slurm.transport.base import Hold
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.served import Served
 
 __all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
 
@@ -68,6 +71,8 @@ class Entry:
         Of a step: ``12.0``, once it has begun.
     ranks : dict or None
         Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
+    served : Served or None
+        Of a session that runs: where its Jupyter listens, and what leads there.
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     known : bool
@@ -104,6 +109,7 @@ class Entry:
     tasks_saved: float = 0.0
     hold: Hold | None = None
     sending: Sending | None = None
+    served: Served | None = None
     is_growing: bool = False
     members: list[tuple[int, Entry | None]] = field(default_factory=list)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -115,7 +121,7 @@ class Entry:
 
     @property
     def kind(self) -> str | None:
-        """``script``, ``python``, ``allocation``, of a step also ``command``, ``process``; None for a job of others."""
+        """``script``, ``python``, ``allocation``, ``session``; of a step also ``command``, ``process``; else None."""
         return self.record.get("kind") if self.record else None
 
     @property
@@ -151,7 +157,7 @@ class Entry:
     @property
     def gives_signs(self) -> bool:
         """Whether a runner of ours tells its start and its end."""
-        return self.is_step or self.kind in ("python", "allocation") or "run" in (self.record or {})
+        return self.is_step or self.kind in ("python", "allocation", "session") or "run" in (self.record or {})
 
     @property
     def script_path(self) -> str | None:

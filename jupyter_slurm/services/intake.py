@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import posixpath
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, 
 from jupyter_slurm.services import submission
 from jupyter_slurm.services.about import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.entry import Entry
-from jupyter_slurm.services.environments import Environments
+from jupyter_slurm.services.environments import Environments, Prepared
 from jupyter_slurm.services.estimating import estimate
 from jupyter_slurm.services.facts import Doubts, FactsKeeper
 from jupyter_slurm.services.growth import Growth, said_of
@@ -40,6 +41,9 @@ __all__ = ["Intake"]
 _SUBMISSIONS_AT_ONCE = 4
 _EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
 _LOOKED_AT = 5.0  # seconds in which a folder is looked at
+_RUNNERS = {"allocation": "hold.py", "session": "serve.py"}
+_CHECKED = 10.0  # seconds for a Python to say whether it has a Jupyter
+_LACKING = 3  # runner/serve.py's exit code for no
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
@@ -106,7 +110,7 @@ class Intake:
             return job_dict(await self._growth.wait(known))
         if asked.get("again") and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
-        runner = self._runner_path("hold.py" if asked["kind"] == "allocation" else RUNNER[0])
+        runner = self._runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
@@ -128,7 +132,7 @@ class Intake:
         parts = await self._parts(plan) if plan.record["array"] else []
         plan = replace(make(parts[0]) if parts else plan, values=await self._values(asked))
         python = (plan.record.get("cell") or {}).get("python")
-        warnings = await self._doubts(asked.get("python") if asked["kind"] == "allocation" else python)
+        warnings = await self._doubts(asked.get("python") if asked["kind"] in _RUNNERS else python)
         warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
         if asked.get("dry_run"):
             doubts = self._facts.doubts(plan.requests)
@@ -143,6 +147,8 @@ class Intake:
                 told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
             return told
         await self._prepare()
+        if asked["kind"] == "session":
+            await self._check_jupyter(runner, asked, prepared, context)
         entry, doubts = await self._hand_over(plan, context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):
             self._origins.note(entry, folder)
@@ -267,6 +273,21 @@ class Intake:
                 await self._transport.remove(entry.folder.path)
         finally:
             self._tracker.drop(entry)
+
+    async def _check_jupyter(
+        self, runner: str, asked: Mapping[str, Any], prepared: Prepared | None, context: Context
+    ) -> None:
+        """Refuse a session whose Python has no Jupyter, as far as that can be seen from where sbatch runs."""
+        python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (asked.get("python"), ())
+        try:
+            checked = await self._transport.run(
+                [*wrapper, python or "python3", runner, "--check"], context=context, timeout=_CHECKED
+            )
+            why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
+        except (SlurmError, ValueError):
+            return  # the node may have what this machine has not
+        if why:
+            raise UsageError(str(why), hint=str(hint))
 
     async def _prepare(self) -> None:
         """Put the cluster's folder and the runner in place, once."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from jupyter_slurm.errors import JobError
-from jupyter_slurm.services.entry import Entry
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["lost", "process_of"]
+from jupyter_slurm.errors import JobError, SlurmError
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.served import end_error
+
+__all__ = ["process_of", "why_ended"]
 
 
 def process_of(entry: Entry) -> str | None:
@@ -15,7 +19,16 @@ def process_of(entry: Entry) -> str | None:
     return key
 
 
-def lost(why: str, *, has_begun: bool) -> JobError:
+def why_ended(entry: Entry, marker: Mapping[str, Any]) -> SlurmError | None:
+    """Return what the end marker of a session, or of a step, says beside its exit code; None: nothing."""
+    if marker["exit_code"] and marker.get("with_allocation"):
+        return JobError("Its allocation ended.", hint="%salloc asks for another one.")
+    if entry.kind == "session":
+        return end_error(marker)
+    return _lost(str(marker["lost"]), has_begun=not marker.get("interrupted")) if "lost" in marker else None
+
+
+def _lost(why: str, *, has_begun: bool) -> JobError:
     """Return the error of a cell whose process is gone."""
     when = "while it ran: all variables of the process are gone" if has_begun else "before it began"
     return JobError(f"Its process ended {when} ({why}).", hint="%%remote starts another one.")

@@ -34,6 +34,7 @@ __all__ = ["ACCEPTED", "Answer", "Plan", "answer_of", "begin", "execute", "make_
 ACCEPTED = JobState("PENDING")
 """The state of a job that sbatch has just accepted."""
 
+_HOLDERS = {"allocation": "allocation", "session": "jupyter"}  # how the scripts are called that only begin a runner
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
@@ -130,7 +131,7 @@ def make_plan(
     UsageError
         It cannot be submitted.
     """
-    job, holds = folder.job(part.key if part else asked["key"]), asked["kind"] == "allocation"
+    job, holds = folder.job(part.key if part else asked["key"]), asked["kind"] in ("allocation", "session")
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
     python = asked["kind"] == "python"
@@ -142,7 +143,7 @@ def make_plan(
         started = launching.runner(runner, asked) if python else runner
         activation = prepared.environment.activation() if prepared else ""
         script = job_script([interpreter, "-u", started, job.path], header=asked["text"], environment=activation)
-        name = "allocation" if holds else script_name(asked.get("label"), "cell.py")
+        name = _HOLDERS.get(asked["kind"]) or script_name(asked.get("label"), "cell.py")
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
     requests = options_in_force(table, options, header, context.env or {})
@@ -164,7 +165,7 @@ def make_plan(
     if asked.get("resume"):
         defaults += resuming.with_resume(chosen, limit, defaults)
     if holds:
-        defaults = [*_of_allocation(chosen), *defaults]
+        defaults = [*_of_holder(asked["kind"], chosen), *defaults]
     argv = ["sbatch", "--parsable", *defaults, *options, *of_part, job.file(name), *args]
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -190,7 +191,9 @@ def make_plan(
         "job": None,
         "end": None,
     }
-    if holds:
+    if asked["kind"] == "session":
+        record["session"] = asked["session"]
+    if asked["kind"] == "allocation":
         if not asked.get("lease"):
             raise UsageError("an allocation needs a lease: after how long without use it ends")
         record["lease"] = asked["lease"]
@@ -208,7 +211,7 @@ def make_plan(
     wrapper: tuple[str, ...] = ()
     if prepared:
         record["environment"] = prepared.environment.as_dict()
-        wrapper = () if python else prepared.wrapper()
+        wrapper = () if python or holds else prepared.wrapper()
     text = script.encode("utf-8", "surrogateescape")
     if len(requests) > 1:
         record["heterogeneous"] = True
@@ -221,10 +224,11 @@ def _environment_asked(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: asked.get(name) for name in names}
 
 
-def _of_allocation(chosen: Mapping[str, str | None]) -> list[str]:
-    """Return what is added for an allocation: begun again by itself, it would be held for nobody."""
+def _of_holder(kind: str, chosen: Mapping[str, str | None]) -> list[str]:
+    """Return what is added for an allocation or a session: begun again by itself, it would be there for nobody."""
     if "array" in chosen:
-        raise OptionError("an allocation is one job: --array has no place here", option="--array")
+        what = "an allocation" if kind == "allocation" else f"a {kind}"
+        raise OptionError(f"{what} is one job: --array has no place here", option="--array")
     return [] if {"requeue", "no-requeue"} & chosen.keys() else ["--no-requeue"]
 
 

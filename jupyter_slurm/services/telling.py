@@ -9,6 +9,7 @@ from typing import Any
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.processes import process_of
+from jupyter_slurm.services.served import session_dict
 
 __all__ = ["job_dict"]
 
@@ -57,6 +58,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "lease": None if lease.get("once") else lease.get("seconds"),
         "keep": bool(lease.get("keep")) if lease else None,
         "released": record.get("released"),
+        "session": session_dict(entry),
         # Before the first look at the queue, and where that tells none: what was asked for.
         "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
         "restarts": entry.restarts,

@@ -14,14 +14,14 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, ControllerError, JobError, SlurmError, TransportError
+from jupyter_slurm.errors import CommandError, ControllerError, SlurmError, TransportError
 from jupyter_slurm.services import parts, tasks
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.dependencies import note_blame
 from jupyter_slurm.services.entry import UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.launching import ranks_of, read_ranks
-from jupyter_slurm.services.processes import lost, process_of
+from jupyter_slurm.services.processes import process_of, why_ended
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.telling import job_dict
@@ -313,11 +313,9 @@ class Tracker:
             return False
         entry.restarts, entry.ranks = restarts, ranks_of(marker)
         entry.ended(code, at, self.clock(), interrupted=interrupted)
-        if code and marker.get("with_allocation"):
-            entry.error = JobError("Its allocation ended.", hint="%salloc asks for another one.")
-        elif "lost" in marker:
+        if "lost" in marker:
             await self._end_of_process(entry)
-            entry.error = lost(str(marker["lost"]), has_begun=not interrupted)
+        entry.error = why_ended(entry, marker) or entry.error
         return True
 
     async def _end_of_process(self, cell: Entry) -> None:

@@ -127,15 +127,15 @@ class Tunnel:
         """Whether the local port is ours, or somebody else has it for now."""
         return self._forwarder is not None
 
-    async def prepare(self) -> None:
-        """Find the way and who answers at its end, for a person who waits for it and may be asked.
+    async def prepare(self, *, asked: bool = True) -> None:
+        """Find the way and who answers at its end; ``asked``: for a person who waits for it and may be asked.
 
         Raises
         ------
         SlurmError
             It cannot be used now; says why.
         """
-        await self._prepare(None, asked=True)
+        await self._prepare(None, asked=asked)
         self._era = object()  # by the time that somebody connects, it may be another program
 
     def close(self) -> None:

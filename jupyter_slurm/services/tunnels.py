@@ -116,6 +116,10 @@ class Tunnels:
         return [tunnel.as_dict() for tunnel in self._tunnels.values() if tunnel.asked.cluster == cluster]
 
     async def open(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Open a tunnel for a person who waits for it; see :meth:`reach`."""
+        return (await self.reach(cluster, wanted)).as_dict()
+
+    async def reach(self, cluster: str, wanted: dict[str, Any], *, asked: bool = True) -> Tunnel:
         """Open a tunnel, or return the one that is there.
 
         Parameters
@@ -123,6 +127,8 @@ class Tunnels:
         wanted : dict
             ``job`` (None: a host on the way), ``port``, and ``node``, ``local_port``, ``socket`` (whether it is to be
             one) or None.
+        asked : bool
+            Whether a person waits for it, who may be asked about the key of the node.
 
         Raises
         ------
@@ -132,7 +138,7 @@ class Tunnels:
             The job does not run.
         """
         entry = await self._entry(cluster, wanted.get("job"))
-        asked = Asked(
+        goal = Asked(
             id=secrets.token_hex(8),
             cluster=cluster,
             job=_reference(entry) if entry is not None else "",
@@ -143,22 +149,22 @@ class Tunnels:
             socket=self._new_socket() if wanted.get("socket") else None,
             since=self._clock(),
         )
-        if (same := self._same(asked)) is not None:
+        if (same := self._same(goal)) is not None:
             if not same.listens:  # the person wants it back, on whatever port
-                same.listen(self._listen(cluster, asked.local_port, same.asked.socket))
+                same.listen(self._listen(cluster, goal.local_port, same.asked.socket))
                 self._remember()
-            await same.prepare()
-            return same.as_dict()
+            await same.prepare(asked=asked)
+            return same
         if len(self._tunnels) >= _MOST:
             raise TunnelError(f"there are {_MOST} tunnels", hint="Close those that nobody uses.")
-        tunnel = self._keep(asked, self._listen(cluster, asked.local_port, asked.socket))
+        tunnel = self._keep(goal, self._listen(cluster, goal.local_port, goal.socket))
         try:
-            await tunnel.prepare()
+            await tunnel.prepare(asked=asked)
         except BaseException:
             self._drop(tunnel)
             raise
         self._remember()
-        return tunnel.as_dict()
+        return tunnel
 
     async def close(self, cluster: str, tunnel: str) -> dict[str, Any]:
         """Close a tunnel.

@@ -31,6 +31,36 @@ from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 _PROMPT = Prompt("gateway", "password", "Log in", "", (Question("Password: "),))
 
 
+class PlumbingSessions:
+    """Those of :class:`PlumbingCore`."""
+
+    def __init__(self, job: Callable[[str, str], dict[str, Any]]) -> None:
+        self._job = job
+
+    def _one(self, cluster: str) -> dict[str, Any]:
+        session = {"state": "ready", "message": "", "url": "http://127.0.0.1:8000/jupyter-slurm/1/", "idle": 60.0}
+        return {**self._job(cluster, "1"), "kind": "session", "label": "jupyter-1", "session": session}
+
+    async def launch(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+        return {**self._one(name), "key": asked["key"]}
+
+    def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:
+        return [self._one(name)]
+
+    async def one(self, name: str, reference: str) -> dict[str, Any]:
+        self._job(name, reference)
+        return self._one(name)
+
+    async def open(self, name: str, reference: str) -> dict[str, Any]:
+        return {**(await self.one(name, reference)), "page": "/page.html"}
+
+    async def end(self, name: str, reference: str) -> dict[str, Any]:
+        return await self.one(name, reference)
+
+    async def rename(self, name: str, reference: str, wanted: str) -> dict[str, Any]:
+        return {**(await self.one(name, reference)), "label": wanted}
+
+
 class PlumbingCore:
     """Answers at once and remembers what it was asked: for tests of what lies between a client and a core."""
 
@@ -38,6 +68,7 @@ class PlumbingCore:
         self.bus = Bus()
         self.users = Users(lambda cluster: self.bus.publish("cluster", self._cluster()))
         self.desk = Desk("local", self.bus, patience=5)
+        self.sessions = PlumbingSessions(self._job)
         self.held: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.loop: asyncio.AbstractEventLoop | None = None

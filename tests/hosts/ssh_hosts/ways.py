@@ -12,7 +12,7 @@ import pytest
 
 from ssh_hosts.sshd import SshHost
 
-__all__ = ["Way", "login_host", "pytest_generate_tests", "way"]
+__all__ = ["Way", "login_host", "new_login_host", "pytest_generate_tests", "way"]
 
 CARRIERS = ("paramiko", "openssh")
 _REMOTE = [pytest.mark.remote, pytest.mark.root]
@@ -64,16 +64,26 @@ def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_facto
     It sees what lies in ``short_tmp`` (the clusters) and in the folders of the tests, as on a shared file system. The
     start-up files of whoever runs the tests are empty there: what they wait for is not what is tested.
     """
-    empty = tmp_path_factory.mktemp("startup") / "empty"
+    return new_login_host(ssh_host, short_tmp, tmp_path_factory, sessions=2)
+
+
+def new_login_host(
+    ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_factory: pytest.TempPathFactory, *, sessions: int
+) -> SshHost:
+    """Start such a host with another MaxSessions: a tunnel by a step takes one more than commands do."""
+    name = "login" if sessions == 2 else f"login{sessions}"
+    folder = tmp_path_factory.mktemp("startup")
+    empty, names = folder / "empty", folder / "hosts"
     empty.touch()
+    names.write_text(Path("/etc/hosts").read_text() + f"127.0.0.1 {name}\n")  # srun looks itself up
     own = [Path.home() / name for name in (".bashrc", ".bash_profile", ".bash_login", ".profile")]
     return ssh_host(
-        name="login",
+        name=name,
         users=["root"],
         own_network=False,
         shared=[short_tmp, tmp_path_factory.getbasetemp()],
-        mounts={str(file): empty for file in own if file.is_file()},
-        options={"PermitRootLogin": "prohibit-password", "MaxSessions": 2},
+        mounts={"/etc/hosts": names, **{str(file): empty for file in own if file.is_file()}},
+        options={"PermitRootLogin": "prohibit-password", "MaxSessions": sessions},
         sftp=False,
     )
 

@@ -1,0 +1,201 @@
+"""``jupyter slurm launch|sessions|open|stop|rename|log``: a Jupyter in a job, on a port of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.session import Session
+
+__all__ = ["add_parser", "run"]
+
+_COLUMNS = ("NAME", "STATE", "JOB", "PARTITION", "NODES", "URL")
+_LAUNCH = """\
+Have a job run the Jupyter of a Python, bring it to a local port (8000 to 9000), and open it, logged in.
+
+  jupyter slurm launch [CLUSTER] [options of sbatch] [words]
+  jupyter slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
+
+Words (ours have no dashes, Slurm's have):
+  name=NAME     its name; by default jupyter-1, jupyter-2 …
+  dir=FOLDER    the folder that it shows; by default the job's working directory
+  env=NAME      the environment of the job: a name, or the folder of a venv or of conda
+  python=PATH   the Python whose Jupyter it is
+  idle=TIME     it ends when nobody has used it for so long: 30m, 2h, or as for --time; by default a day
+  port=PORT     the local port; by default the first that is free
+  noopen        do not start a browser
+
+It waits until the session is ready. Ctrl-C asks once whether to cancel it or to keep it."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommands."""
+    launch = subparsers.add_parser(
+        "launch",
+        help="run a Jupyter in a job and bring it here",
+        usage="jupyter slurm launch [CLUSTER] [options of sbatch] [words]",
+        description=_LAUNCH,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prefix_chars="\0",  # what begins with a dash is Slurm's
+        add_help=False,
+    )
+    launch.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    launch.set_defaults(explain=launch.print_help)
+    listing = subparsers.add_parser("sessions", help="list the sessions: a Jupyter in a job each")
+    listing.add_argument("-a", "--all", action="store_true", help="also those that are over")
+    listing.add_argument("--json", action="store_true", help="for programs")
+    opening = subparsers.add_parser("open", help="open a session in a browser, logged in")
+    opening.add_argument("--no-browser", action="store_true", help="only say where it is")
+    stop = subparsers.add_parser("stop", help="end a session, with all that runs in it")
+    rename = subparsers.add_parser("rename", help="give a session another name")
+    log = subparsers.add_parser("log", help="the last lines of what the Jupyter of a session says")
+    log.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="how many; by default 20")
+    for parser in (opening, stop, rename, log):
+        parser.add_argument("name", metavar="NAME", help="name of the session, Slurm id or key of its job")
+    rename.add_argument("new", metavar="NEW", help="its new name")
+    for parser in (listing, opening, stop, rename, log):
+        parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one of the subcommands."""
+    if args.command == "launch":
+        return _launch(args)
+    from jupyter_slurm.handles.cluster import use
+
+    if args.cluster:
+        use(args.cluster)
+    if args.command == "sessions":
+        return _list(is_active=not args.all, as_json=args.json)
+    return {"open": _open, "stop": _stop, "rename": _rename, "log": _log}[args.command](args)
+
+
+def _launch(args: argparse.Namespace) -> int:
+    if {"-h", "--help"} & set(args.words):
+        args.explain()
+        return 0
+    from jupyter_slurm.domain.line import parse_cell_line
+    from jupyter_slurm.handles.options import option_table
+    from jupyter_slurm.handles.session import WORDS, launch, named_in, there
+
+    name, line = named_in(shlex.join(args.words))
+    cluster = there(name)
+    parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
+    session = launch(cluster, parsed, cluster.python if cluster.is_remote else sys.executable)
+    if not _await(session):
+        return 130
+    page = session.page()
+    print(f"{session.url}\nThis file opens it, logged in: {page}")
+    if "noopen" not in parsed.words:
+        _show(session)
+    return 0
+
+
+def _await(session: Session) -> bool:
+    """Say how far it is until it is ready; an interrupt asks whether to cancel it. Return whether it is ready."""
+    from jupyter_slurm.handles.waiting import WaitInterrupted, interrupted
+
+    said: list[str] = []
+
+    def tell(data: Mapping[str, Any]) -> None:
+        line = _progress(data)
+        if line and line not in said[-1:]:
+            said.append(line)
+            print(line, flush=True)
+
+    try:
+        session.wait_ready(told=tell)
+    except WaitInterrupted:
+        print(interrupted(session).message, file=sys.stderr)
+        return False
+    return True
+
+
+def _progress(data: Mapping[str, Any]) -> str:
+    """Return in a line how far a session is."""
+    from jupyter_slurm.handles.card import title
+    from jupyter_slurm.handles.terminal import printable
+
+    session, start = data["session"], data.get("estimated_start")
+    line = f"{title(data)}: {session['state']}"
+    if session["state"] == "pending" and data.get("reason_text"):
+        line += f": {data['reason_text']}"
+    if session["state"] == "pending" and start and start > time.time():
+        line += f" Earliest start, as Slurm sees it now: {time.strftime('%Y-%m-%d %H:%M', time.localtime(start))}."
+    if data.get("nodes"):
+        line += f", on {data['nodes']}"
+    return printable(line + (f": {session['message']}" if session["message"] else "")).replace("\n", " ")
+
+
+def _show(session: Session) -> None:
+    try:
+        session.open()
+    except UsageError as error:  # no browser here
+        print(error.hint, file=sys.stderr)
+
+
+def _list(*, is_active: bool, as_json: bool) -> int:
+    from jupyter_slurm.cli.jobs import print_table
+    from jupyter_slurm.handles.session import sessions
+
+    found = [session._data for session in sessions(active=is_active)]
+    if as_json:
+        print(json.dumps(found, indent=2))
+    elif found:
+        print_table([_COLUMNS, *(_row(data) for data in found)])
+    else:
+        print("No sessions." if not is_active else "No sessions that are not over; --all shows the others.")
+    return 0
+
+
+def _row(data: Mapping[str, Any]) -> list[str]:
+    session = data["session"]
+    values = (data.get("label"), session["state"], data["id"], data.get("partition"), data.get("nodes"), session["url"])
+    return [str(value or "") for value in values]
+
+
+def _open(args: argparse.Namespace) -> int:
+    from jupyter_slurm.handles.session import session
+
+    found = session(args.name)
+    page = found.page()
+    print(f"{found.url}\nThis file opens it, logged in: {page}")
+    if not args.no_browser:
+        _show(found)
+    return 0
+
+
+def _stop(args: argparse.Namespace) -> int:
+    from jupyter_slurm.handles.session import session
+
+    found = session(args.name)
+    if found.is_finished:
+        print(f"{found.title} was over already.")
+        return 0
+    found.stop()
+    print(f"Stopped: {found.title}")
+    return 0
+
+
+def _rename(args: argparse.Namespace) -> int:
+    from jupyter_slurm.handles.session import session
+
+    print(session(args.name).rename(args.new).title)
+    return 0
+
+
+def _log(args: argparse.Namespace) -> int:
+    from jupyter_slurm.handles.session import session
+
+    if args.lines < 1:
+        raise UsageError(f"{args.lines} lines cannot be shown.", hint="-n 20, for example.")
+    print(session(args.name).log(args.lines))
+    return 0

@@ -1,0 +1,56 @@
+"""What the card of a session says beside that of any job: how far it is, where it is, and what ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["hides_log", "is_ready", "session_facts", "session_notes", "session_state"]
+
+_WORDS = {"starting": "starting Jupyter", "unreachable": "ready, but not reached from here"}
+
+
+def session_state(data: Mapping[str, Any]) -> str:
+    """Return how far a session is; empty for what is none, and for one that is over: Slurm says how."""
+    session = data.get("session")
+    return str(session["state"]) if session and not data.get("finished") else ""
+
+
+def is_ready(data: Mapping[str, Any]) -> bool:
+    """Tell whether a session can be opened."""
+    return session_state(data) in ("ready", "reconnecting")
+
+
+def hides_log(data: Mapping[str, Any]) -> bool:
+    """Tell whether what Jupyter logs is of no interest: it is there, or ended as it should."""
+    if not data.get("session"):
+        return False
+    return is_ready(data) or (bool(data.get("finished")) and data.get("state") in ("COMPLETED", "CANCELLED"))
+
+
+def session_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+    """Return how far a session is, and which Jupyter it is."""
+    state, session = session_state(data), data.get("session") or {}
+    if not state:
+        return []
+    said = [_WORDS.get(state, state)] if state not in ("submitted", "pending") else []
+    if session.get("server"):
+        said.append(str(session["server"]))
+    limit, start = data.get("time_limit"), data.get("start_time")
+    if limit and start and is_ready(data):
+        said.append(f"{duration(max(0.0, start + limit - time.time()))} left")
+    return said
+
+
+def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+    """Return where a session is, how it is opened, and what ends it."""
+    state, session = session_state(data), data.get("session") or {}
+    if not state:
+        return []
+    said = [str(session.get("message") or "")]
+    if is_ready(data):
+        said.append(str(session["url"]))
+        said.append(f"`jupyter slurm open {data.get('label')}` in a terminal, or .open() here, opens it logged in.")
+    said.append(f"It ends when nobody has used it for {duration(session['idle'])}.")
+    return said

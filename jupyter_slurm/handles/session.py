@@ -1,0 +1,269 @@
+"""Sessions, as a person has them: a Jupyter in a job, on a port of this machine."""
+
+from __future__ import annotations
+
+import re
+import time
+import webbrowser
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from jupyter_slurm.domain.line import MagicLine, tokenize
+from jupyter_slurm.domain.values import parse_time_limit
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.handles.answering import answering
+from jupyter_slurm.handles.cluster import Cluster, chosen, current, named, settings
+from jupyter_slurm.handles.failure import failure
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.joblist import JobList
+from jupyter_slurm.handles.serving import is_ready
+from jupyter_slurm.handles.submitting import Submission, say_doubts
+from jupyter_slurm.handles.waiting import WaitInterrupted
+
+__all__ = ["WORDS", "Session", "launch", "named_in", "session", "sessions", "there"]
+
+WORDS = {
+    "dir": True,
+    "env": True,
+    "idle": True,
+    "name": True,
+    "noopen": False,
+    "open": False,
+    "port": True,
+    "python": True,
+}
+"""Our words of ``launch``, and whether each takes a value."""
+
+_OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context")
+_SHORTEST = 60  # seconds: what is looked at seldom cannot end sooner
+_UNITS = {"m": 60, "h": 3600, "d": 86_400}
+_STEP = 0.2
+
+
+class Session(Job):
+    """A Jupyter that a job runs, on a port of this machine.
+
+    It comes from ``%slurm launch``, :func:`jupyter_slurm.sessions` and :func:`jupyter_slurm.session`. Beside what every
+    :class:`Job` has:
+    """
+
+    @property
+    def name(self) -> str | None:
+        """Its name: what ``name=`` gave it, or :meth:`rename`."""
+        return self.data.get("label")
+
+    @property
+    def state(self) -> str:
+        """How far it is: submitted, pending, starting, ready, reconnecting, unreachable, ending, ended."""
+        return str(self._session["state"])
+
+    @property
+    def url(self) -> str | None:
+        """Where it is here, without its token: :meth:`open` logs in. None while it is not ready."""
+        url: str | None = self._session["url"]
+        return url
+
+    @property
+    def server(self) -> str | None:
+        """Which Jupyter it is, with its version."""
+        server: str | None = self._session["server"]
+        return server
+
+    @property
+    def _session(self) -> Mapping[str, Any]:
+        told: Mapping[str, Any] = self.data["session"]
+        return told
+
+    def open(self, *, browser: bool = True) -> Session:
+        """Bring it here and, with ``browser``, show it: logged in, and the token is in no history.
+
+        Raises
+        ------
+        JobError
+            It is not ready, or over.
+        TunnelError
+            No way leads there.
+        """
+        page = self.page()
+        if browser and not webbrowser.open(f"file://{quote(page)}"):
+            raise UsageError("No browser could be started here.", hint=f"Open this file in yours: {page}")
+        return self
+
+    def page(self) -> str:
+        """Bring it here and return the path of a file, for you alone, that opens it logged in."""
+        client, path = self._cluster.client, self._cluster.path("sessions", self._reference, "open")
+        told = answering(client, self._cluster.name, lambda: client.post(path, timeout=None))
+        self._data = {name: value for name, value in told.items() if name != "page"}
+        if self._follower is not None:
+            self._follower.know(self._data)
+        return str(told["page"])
+
+    def stop(self) -> Session:
+        """End it, with all that runs in it."""
+        self.cancel()
+        return self
+
+    def rename(self, name: str) -> Session:
+        """Give it another name."""
+        path = self._cluster.path("sessions", self._reference, "rename")
+        self._data = self._cluster.client.post(path, json={"name": name})
+        return self
+
+    def log(self, lines: int = 20) -> str:
+        """Return the last lines of what its Jupyter says."""
+        return self.tail(lines, "stderr")
+
+    def wait_ready(
+        self, timeout: float | None = None, *, told: Callable[[Mapping[str, Any]], None] = lambda data: None
+    ) -> Session:
+        """Wait until it can be opened.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; by default without end.
+        told : callable, optional
+            Is given what is known of it, again and again.
+
+        Raises
+        ------
+        JobFailed
+            It ended before; with the last lines of its log.
+        TimeoutError
+            The time is over; it goes on.
+        WaitInterrupted
+            The wait was interrupted; it goes on.
+        """
+        deadline, follower = None if timeout is None else time.monotonic() + timeout, self._follow()
+        try:
+            while not follower.ended.is_set() and not is_ready(follower.data):
+                told(follower.data)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"{self.title} is not ready after {timeout:g} s: {self.state}.")
+                follower.ended.wait(_STEP)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(f"Stopped waiting. {self.title} goes on; .stop() ends it.") from None
+        if follower.error is not None:
+            raise follower.error
+        self._data = dict(follower.data)
+        told(self._data)
+        if follower.ended.is_set():
+            text, stream = self._written.log(ranks=None)
+            raise failure(self._data, text, self._data.get(stream or "stderr"))
+        return self
+
+    def raise_for_state(self) -> Job:
+        """Raise JobFailed if it is over and did not end well; stopped is well."""
+        return self if self._data.get("state") == "CANCELLED" else super().raise_for_state()
+
+    def resubmit(self, **options: Any) -> Job:
+        """Refuse: the line that launched it launches another one.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(f"{self.title} is not submitted again from here.", hint="Launch another one.")
+
+
+def named_in(line: str) -> tuple[str | None, str]:
+    """Return the cluster that the first word behind ``launch`` names, if it does, and the rest of the line."""
+    first = next(iter(tokenize(line)), None)
+    if first is None or first.text.startswith("-") or "=" in first.text or first.text in WORDS:
+        return None, line
+    return first.text, line[first.end :]
+
+
+def there(name: str | None) -> Cluster:
+    """Return the cluster of a name, logged in; the choice of this process stays."""
+    if name is None or name == chosen():
+        return current()
+    if chosen() == "local":
+        here = current()
+        if name in (here.name, here.client.get(here.path())["name"]):
+            return here
+    return named(name)
+
+
+def launch(cluster: Cluster, parsed: MagicLine, python: str) -> Session:
+    """Have a job run a Jupyter, once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    parsed : MagicLine
+        Options of sbatch and our words.
+    python : str
+        Whose Jupyter it is, where neither ``python=`` nor ``env=`` says it.
+
+    Raises
+    ------
+    UsageError, SubmitRefused
+        Nothing was submitted.
+    """
+    words = parsed.words
+    if parsed.args:
+        raise UsageError("A session takes no arguments.", hint="Jupyter is all that it runs.")
+    is_open = "env" in words and "python" not in words
+    submission = Submission(
+        "session",
+        "",
+        parsed.options,
+        env=words.get("env"),
+        python=None if is_open else python,
+        default_python=python,
+    )
+    with submission.body(cluster) as body:
+        asked: dict[str, Any] = {name: body[name] for name in _OF_A_LAUNCH if name in body}
+        asked |= {"name": words.get("name"), "idle": _idle(words.get("idle")), "dir": words.get("dir")}
+        asked["port"] = _port(words.get("port"))
+        try:
+            data = cluster.client.post(cluster.path("sessions"), json=asked, idempotent=True)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                "Interrupted while sbatch was at work: the session may or may not be there. "
+                f"`jupyter slurm sessions` lists it, `jupyter slurm stop {asked['name'] or asked['key']}` ends it."
+            ) from None
+    say_doubts(data)
+    return Session(cluster, data, from_start=True)
+
+
+def sessions(*, active: bool = True) -> JobList[Session]:
+    """Return your sessions on this cluster, the latest first; ``active``: only those that are not over."""
+    cluster = current()
+    found = cluster.client.get(cluster.path("sessions"), params={"state": "active" if active else "all"})
+    return JobList(Session(cluster, data) for data in found)
+
+
+def session(name: str) -> Session:
+    """Return a session by its name, its Slurm id or its key.
+
+    Raises
+    ------
+    JobNotFound
+        There is none.
+    """
+    cluster = current()
+    return Session(cluster, cluster.client.get(cluster.path("sessions", str(name))))
+
+
+def _idle(text: str | None) -> float:
+    """Return seconds: as ``--time`` is written, or 30m, 2h, 1d."""
+    if text is None:
+        return settings().session_idle
+    short = re.fullmatch(r"(\d{1,6})([mhd])", text)
+    seconds = int(short[1]) * _UNITS[short[2]] if short else parse_time_limit(text)
+    if seconds is None or seconds < _SHORTEST:
+        raise UsageError(f"idle={text}: at least a minute, and not without end.", hint="For example idle=30m, idle=2h.")
+    return float(seconds)
+
+
+def _port(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65_536:
+        raise UsageError(f"port={text}: that is no port.", hint="A port is a number from 1 to 65535.")
+    return int(text)

@@ -1,0 +1,42 @@
+"""``%slurm launch``."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.line import parse_cell_line
+from jupyter_slurm.errors import OptionError, SubmitRefused
+from jupyter_slurm.handles import view
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.session import WORDS, Session, launch, named_in, there
+from jupyter_slurm.magics.cells import mention, python_of
+from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+__all__ = ["run"]
+
+
+def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Session:
+    """Launch a session; with ``open``, wait until it is ready and show it in a browser."""
+    name, rest = named_in(line)
+    cluster, prefix = there(name), "%slurm launch" + line.removesuffix(rest)
+    with pointing_at(prefix, rest):
+        table = option_table(cluster, "sbatch")
+        parsed = parse_cell_line(rest, table, WORDS, lookup_in(shell, local_ns), variables(rest, cluster))
+    try:
+        session = launch(cluster, parsed, python_of(parsed, cluster))
+    except (SubmitRefused, OptionError) as error:
+        add_blame(error, prefix, rest, parsed, "")
+        raise
+    variable = parsed.words.get("name") or ""
+    if variable.isidentifier() and not keyword.iskeyword(variable):
+        shell.push({variable: session})
+    if "open" in parsed.words:
+        if (notebook := view.notebook()) is not None:
+            session._show(notebook)
+        session.wait_ready().open()
+    else:
+        mention(shell, session)
+    return session

@@ -1,0 +1,304 @@
+"""Sessions: a Jupyter in a job, and the tunnel that brings it here.
+
+What is durable is the job (``kind`` session) and what its runner left in the job directory; the tunnel is remembered by
+:mod:`jupyter_slurm.services.tunnels`. So any agent finds a session again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from html import escape
+from typing import Any
+
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
+from jupyter_slurm.services.cluster import Cluster
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.served import read_served, read_token, session_dict
+from jupyter_slurm.services.slurm import printable
+from jupyter_slurm.services.telling import job_dict
+from jupyter_slurm.services.tunnels import Tunnels
+from jupyter_slurm.transport.files import make_private
+
+__all__ = ["Sessions"]
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")  # no number and no key: those name the job
+_FRESH = 1.0  # seconds between two looks whether a Jupyter answers
+_AGAIN = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
+
+_PAGE = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Opening the session</title></head>
+<body onload="document.forms[0].submit()">
+<form method="post" action="{login}"><input type="hidden" name="token" value="{token}">
+<input type="hidden" name="password" value="{token}"><input type="hidden" name="next" value="{base_url}">
+<noscript><button>Open the session</button></noscript></form></body></html>
+"""
+
+
+class Sessions:
+    """Those of all clusters.
+
+    Parameters
+    ----------
+    cluster : callable
+        Returns a cluster by its id; raises while nobody is logged in there.
+    tunnels : Tunnels
+        What brings their ports here.
+    folder : str
+        For the pages that log in: of ours alone.
+    """
+
+    def __init__(self, cluster: Callable[[str], Cluster], tunnels: Tunnels, folder: str) -> None:
+        self._cluster, self._tunnels, self._folder = cluster, tunnels, folder
+        self._launching: set[tuple[str, str]] = set()
+        self._told: dict[str, Any] = {}  # of each that is not over, what was told last
+        self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
+        self._reaching: dict[str, asyncio.Task[None]] = {}
+
+    async def stop(self) -> None:
+        """Leave them as they are."""
+        for task in self._reaching.values():
+            task.cancel()
+        await asyncio.gather(*self._reaching.values(), return_exceptions=True)
+
+    # -- what a person asks for
+
+    async def launch(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit the job of a session, once for one key.
+
+        Raises
+        ------
+        UsageError
+            The name is taken, or its Python has no Jupyter: nothing was submitted.
+        SubmitRefused
+            sbatch says no.
+        """
+        cluster, key = self._cluster(name), asked["key"]
+        with self._named(cluster, key, asked.get("name")) as chosen:
+            session = {"base_url": f"/jupyter-slurm/{key}/", **{n: asked.get(n) for n in ("idle", "dir", "port")}}
+            body = {n: value for n, value in asked.items() if n not in ("name", "idle", "dir", "port")}
+            body |= {"kind": "session", "text": "", "label": chosen, "session": session, "dry_run": False}
+            return await cluster.submit(body)
+
+    def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:
+        """Return the sessions of a cluster, the newest first."""
+        entries = [entry for entry in self._cluster(name).tracker.entries.values() if _is_one(entry)]
+        meant = [entry for entry in entries if not (active and entry.is_finished)]
+        return [job_dict(entry) for entry in sorted(meant, key=lambda e: e.submit_time or 0.0, reverse=True)]
+
+    async def one(self, name: str, reference: str) -> dict[str, Any]:
+        """Return a session by its name, its Slurm id or its key; of several with one name, the latest.
+
+        Raises
+        ------
+        JobNotFound
+            There is none.
+        """
+        return job_dict(await self._find(self._cluster(name), reference))
+
+    async def open(self, name: str, reference: str) -> dict[str, Any]:
+        """Bring a session here, and write a page that logs in to it.
+
+        Raises
+        ------
+        JobError
+            It is not ready, or over.
+        TunnelError
+            No way leads there.
+        """
+        cluster = self._cluster(name)
+        entry = await self._find(cluster, reference)
+        if entry.is_finished or not entry.state.is_running or not await self._look(cluster, entry):
+            state = (session_dict(entry) or {})["state"]
+            hint = "It is over: launch another one." if entry.is_finished else "Ask again when it is ready."
+            raise JobError(f"session {_name(entry)} is not ready: {state}", hint=hint, state=state)
+        await self._reach(cluster, entry, asked=True)
+        told = job_dict(entry)
+        page = await self._write_page(cluster, entry, told["session"]["url"])
+        return {**told, "page": page}
+
+    async def end(self, name: str, reference: str) -> dict[str, Any]:
+        """End a session, with all that runs in it."""
+        cluster = self._cluster(name)
+        entry = await self._find(cluster, reference)
+        return await cluster.cancel(str(entry.key))
+
+    async def rename(self, name: str, reference: str, wanted: str) -> dict[str, Any]:
+        """Give a session another name.
+
+        Raises
+        ------
+        UsageError
+            Another one has it.
+        """
+        cluster = self._cluster(name)
+        entry = await self._find(cluster, reference)
+        with self._named(cluster, str(entry.key), wanted) as chosen:
+            if entry.record is not None:
+                entry.record["label"] = chosen
+            await cluster.tracker.save(entry)
+        cluster.tracker.tell(entry)
+        return job_dict(entry)
+
+    # -- what goes on meanwhile
+
+    async def tend(self, cluster: Cluster) -> None:
+        """Bring those that are ready here, and tell what has changed."""
+        for entry in list(cluster.tracker.entries.values()):
+            if not _is_one(entry):
+                continue
+            key = str(entry.key)
+            if entry.is_finished:
+                if self._told.pop(key, None) is not None:
+                    self._next.pop(key, None)
+                    self._sweep(cluster)
+                continue
+            if not entry.state.is_running:
+                await self._let_go(cluster, entry)
+            elif self._is_due(key) and await self._look(cluster, entry):
+                self._begin(cluster, entry)
+            now = session_dict(entry)
+            if self._told.get(key) != now:
+                self._told[key] = now
+                cluster.tracker.tell(entry)
+
+    async def _find(self, cluster: Cluster, reference: str) -> Entry:
+        named = [e for e in cluster.tracker.entries.values() if _is_one(e) and _name(e) == reference]
+        if named:
+            return max(named, key=lambda e: (not e.is_finished, e.submit_time or 0.0))
+        with contextlib.suppress(JobNotFound):
+            entry = await cluster.entry(reference)
+            if _is_one(entry):
+                return entry
+        raise JobNotFound(
+            f"there is no session {printable(reference)}",
+            hint="`jupyter slurm sessions` lists those that go on.",
+        )
+
+    def _is_due(self, key: str) -> bool:
+        at, _ = self._next.get(key, (0.0, 0.0))
+        if time.monotonic() < at or key in self._reaching:
+            return False
+        self._next.setdefault(key, (0.0, _AGAIN[0]))
+        self._next[key] = (time.monotonic() + _FRESH, self._next[key][1])
+        return True
+
+    async def _look(self, cluster: Cluster, entry: Entry) -> bool:
+        """See where its Jupyter listens; return whether it does."""
+        if entry.served is None and entry.folder is not None:
+            entry.served = await read_served(cluster.client.transport, entry.folder)
+        return entry.served is not None
+
+    def _begin(self, cluster: Cluster, entry: Entry) -> None:
+        """Reach a session, beside what else goes on."""
+        if entry.served is not None and entry.served.tunnel is None:
+            task = asyncio.create_task(self._reach_soon(cluster, entry), name=f"session {entry.key}")
+            self._reaching[str(entry.key)] = task
+            task.add_done_callback(lambda _: self._reaching.pop(str(entry.key), None))
+
+    async def _reach_soon(self, cluster: Cluster, entry: Entry) -> None:
+        key = str(entry.key)
+        try:
+            await self._reach(cluster, entry)
+            self._next.pop(key, None)
+        except (SlurmError, OSError) as error:
+            log.info("session %s is not reached: %s", entry.key, error)
+            pause = self._next.get(key, (0.0, _AGAIN[0]))[1]
+            self._next[key] = (time.monotonic() + pause, min(_AGAIN[1], pause * 2))
+        cluster.tracker.tell(entry)
+
+    async def _reach(self, cluster: Cluster, entry: Entry, *, asked: bool = False) -> None:
+        """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
+        served, wanted = entry.served, (entry.record or {}).get("session") or {}
+        if served is None:
+            return
+        goal = {"job": entry.key, "port": served.port, "local_port": wanted.get("port")}
+        try:
+            served.tunnel = await self._tunnels.reach(cluster.id, goal, asked=asked)
+            served.error = None
+        except SlurmError as error:
+            served.error = error
+            raise
+
+    async def _write_page(self, cluster: Cluster, entry: Entry, url: str) -> str:
+        """Write the page that logs in: the token is in no command line and no history."""
+        if entry.folder is None:
+            raise JobError("this is no session of ours")
+        token = await read_token(cluster.client.transport, entry.folder)
+        base_url = "/" + url.split("/", 3)[3]
+        page = _PAGE.format(login=escape(f"{url}login"), token=escape(token), base_url=escape(base_url))
+        path = os.path.join(self._folder, f"{entry.key}.html")
+        self._sweep(cluster)
+        try:
+            make_private(self._folder)
+            _write(path, page)
+        except OSError as error:
+            raise TransportError(f"{path} cannot be written: {error.strerror}", hint="Is the disk full?") from error
+        return path
+
+    async def _let_go(self, cluster: Cluster, entry: Entry) -> None:
+        """Close the tunnel of a session that was requeued: its Jupyter will listen elsewhere."""
+        served, entry.served = entry.served, None
+        if served is not None and served.tunnel is not None:
+            with contextlib.suppress(SlurmError):
+                await self._tunnels.close(cluster.id, served.tunnel.asked.id)
+
+    def _sweep(self, cluster: Cluster) -> None:
+        """Remove the pages of sessions that are over."""
+        active = {f"{entry.key}.html" for entry in cluster.tracker.active()}
+        over = {f"{key}.html" for key in cluster.tracker.entries} - active
+        with contextlib.suppress(OSError):
+            for name in over.intersection(os.listdir(self._folder)):
+                os.unlink(os.path.join(self._folder, name))
+
+    @contextlib.contextmanager
+    def _named(self, cluster: Cluster, key: str, name: str | None) -> Iterator[str]:
+        """Keep a name for one session while it comes to be; without one, the first that is free.
+
+        Raises
+        ------
+        UsageError
+            It is none, or another session has it.
+        """
+        others = [e for e in cluster.tracker.entries.values() if _is_one(e) and not e.is_finished and e.key != key]
+        taken = {_name(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
+        if name is not None and not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{printable(name)!r} is no name of a session",
+                hint="A letter, then letters, digits, dots, dashes and underscores: name=training, for example.",
+            )
+        if name in taken:
+            raise UsageError(
+                f"there is a session {name} already",
+                hint=f"`jupyter slurm open {name}` opens it, `jupyter slurm stop {name}` ends it; or name=ANOTHER.",
+            )
+        chosen = name or next(one for n in range(1, 10_000) if (one := f"jupyter-{n}") not in taken)
+        self._launching.add((cluster.id, chosen))
+        try:
+            yield chosen
+        finally:
+            self._launching.discard((cluster.id, chosen))
+
+
+def _is_one(entry: Entry) -> bool:
+    return entry.kind == "session"
+
+
+def _name(entry: Entry) -> str:
+    return str((entry.record or {}).get("label") or entry.key)
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file that only this user can read, in one step."""
+    draft = f"{path}.{secrets.token_hex(4)}"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(draft, path)
