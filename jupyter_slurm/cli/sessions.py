@@ -89,7 +89,7 @@ def _launch(args: argparse.Namespace) -> int:
     name, line = named_in(shlex.join(args.words))
     cluster = there(name)
     parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
-    session = launch(cluster, parsed, cluster.python if cluster.is_remote else sys.executable)
+    session = launch(cluster, parsed)
     if not _await(session):
         return 130
     page = session.page()

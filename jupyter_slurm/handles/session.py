@@ -18,7 +18,7 @@ from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.serving import is_ready
-from jupyter_slurm.handles.submitting import Submission, say_doubts
+from jupyter_slurm.handles.submitting import Submission, python_named, say_doubts
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["WORDS", "Session", "launch", "named_in", "session", "sessions", "there"]
@@ -187,7 +187,7 @@ def there(name: str | None) -> Cluster:
     return named(name)
 
 
-def launch(cluster: Cluster, parsed: MagicLine, python: str) -> Session:
+def launch(cluster: Cluster, parsed: MagicLine) -> Session:
     """Have a job run a Jupyter, once.
 
     Parameters
@@ -196,15 +196,13 @@ def launch(cluster: Cluster, parsed: MagicLine, python: str) -> Session:
         Where.
     parsed : MagicLine
         Options of sbatch and our words.
-    python : str
-        Whose Jupyter it is, where neither ``python=`` nor ``env=`` says it.
 
     Raises
     ------
     UsageError, SubmitRefused
         Nothing was submitted.
     """
-    words = parsed.words
+    words, python = parsed.words, python_named(parsed.words.get("python"), cluster)
     if parsed.args:
         raise UsageError("A session takes no arguments.", hint="Jupyter is all that it runs.")
     is_open = "env" in words and "python" not in words

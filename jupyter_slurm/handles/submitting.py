@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
-__all__ = ["Preview", "Same", "Submission", "preview", "say_doubts", "submit"]
+__all__ = ["Preview", "Same", "Submission", "preview", "python_named", "say_doubts", "submit"]
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,16 @@ class Preview:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
+
+
+def python_named(name: str | None, cluster: Cluster) -> str:
+    """Return the interpreter that a person names, else this process's own, or the far side's."""
+    if cluster.is_remote:
+        return name or cluster.python
+    if not name:
+        return sys.executable
+    path = shutil.which(os.path.expanduser(name)) or os.path.expanduser(name)
+    return path if os.path.isabs(path) else os.path.abspath(path)
 
 
 def preview(cluster: Cluster, submission: Submission) -> Preview:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import os
-import shutil
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.submitting import python_named
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.values import Parcel
@@ -50,13 +49,7 @@ def as_python(cell: str) -> str:
 
 def python_of(parsed: MagicLine, cluster: Cluster) -> str:
     """Return the interpreter for a Python cell: the one that was named, else the kernel's own, or the far side's."""
-    named = parsed.words.get("python")
-    if cluster.is_remote:
-        return named or cluster.python
-    if not named:
-        return sys.executable
-    path = shutil.which(os.path.expanduser(named)) or os.path.expanduser(named)
-    return path if os.path.isabs(path) else os.path.abspath(path)
+    return python_named(parsed.words.get("python"), cluster)
 
 
 def cell_name(shell: Any) -> str:

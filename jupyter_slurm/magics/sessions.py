@@ -11,7 +11,7 @@ from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.session import WORDS, Session, launch, named_in, there
-from jupyter_slurm.magics.cells import mention, python_of
+from jupyter_slurm.magics.cells import mention
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
@@ -26,7 +26,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Session:
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(rest, table, WORDS, lookup_in(shell, local_ns), variables(rest, cluster))
     try:
-        session = launch(cluster, parsed, python_of(parsed, cluster))
+        session = launch(cluster, parsed)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, prefix, rest, parsed, "")
         raise

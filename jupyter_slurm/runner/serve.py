@@ -258,7 +258,9 @@ class Session:
 
     def _tell(self, server: Server) -> None:
         told = {"format": 1, "time": time.time(), "port": server.port, "pid": server.process.pid}
-        told.update(server=server.module, version=server.version, node=os.uname().nodename)
+        gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
+        told.update(server=server.module, version=server.version, nodes=os.environ.get("SLURM_JOB_NODELIST", ""))
+        told["gpus"] = int(gpus) if gpus.isdigit() else 0
         write(os.path.join(self.place.folder, "served.json"), json.dumps(told))
 
     def _watch(self, server: Server) -> int:

@@ -32,6 +32,8 @@ class Served:
         Where it listens, on the node.
     since : float
         Seconds since the epoch, by the node's clock.
+    granted : dict
+        ``nodes`` and ``gpus`` of its job.
     tunnel : Tunnel or None
         What leads there.
     error : SlurmError or None
@@ -41,6 +43,7 @@ class Served:
     server: str
     port: int
     since: float
+    granted: dict[str, Any]
     tunnel: Tunnel | None = None
     error: SlurmError | None = None
 
@@ -50,7 +53,8 @@ async def read_served(transport: Transport, folder: JobFolder) -> Served | None:
     try:
         told = json.loads(await transport.read(folder.file("served.json"), 0, _MOST))
         port = int(told["port"])
-        found = Served(f"{told['server']} {told['version']}"[:100], port, float(told["time"]))
+        granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"])}
+        found = Served(f"{told['server']} {told['version']}"[:100], port, float(told["time"]), granted)
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if 0 < port < 65_536 else None

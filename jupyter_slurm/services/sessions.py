@@ -195,6 +195,9 @@ class Sessions:
         """See where its Jupyter listens; return whether it does."""
         if entry.served is None and entry.folder is not None:
             entry.served = await read_served(cluster.client.transport, entry.folder)
+            if entry.served is not None and entry.record is not None:
+                entry.record["granted"] = entry.served.granted
+                cluster.tracker.save_soon(entry)
         return entry.served is not None
 
     def _begin(self, cluster: Cluster, entry: Entry) -> None:

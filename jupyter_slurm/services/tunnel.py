@@ -210,19 +210,19 @@ class Tunnel:
         if not asked.job:
             return Goal(asked.node)
         entry = await cluster.one(asked.job)
-        if not entry.is_finished and (entry.latest is None or not entry.known):
+        if not entry.is_finished and (entry.latest is None or not entry.known) and not entry.told_nodes:
             await cluster.watcher.fresh()  # this agent is new, and the queue tells where the job is
             entry = await cluster.one(asked.job)
-        latest = entry.latest
-        if entry.is_finished or not entry.state.is_running or latest is None or not latest.nodes or entry.id is None:
+        given = (entry.latest.nodes if entry.latest else None) or entry.told_nodes  # its runner may be the first to say
+        if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
             raise JobError(
                 f"job {entry.id or asked.job} does not run: {entry.state.name}",
                 hint="A tunnel leads to a job that runs; ask again when it does.",
                 state=entry.state.name,
             )
-        nodes = expand_hosts(latest.nodes)
+        nodes = expand_hosts(given)
         if asked.node and asked.node not in nodes:
-            raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {latest.nodes}.")
+            raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {given}.")
         return Goal(asked.node or nodes[0], str(entry.id))
 
     def _holds(self, ready: _Ready) -> bool:

@@ -1,0 +1,102 @@
+"""Sessions from a notebook and from a terminal: a real kernel, a real agent, a real Slurm, a real Jupyter."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = [pytest.mark.slurm, pytest.mark.here_only("tests/services/test_sessions.py goes over SSH")]
+
+WaitFor = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(kernel: Any) -> Iterator[None]:
+    yield
+    kernel.ok(
+        "import jupyter_slurm, time\nfor one in jupyter_slurm.sessions(): one.stop()\n"
+        "while jupyter_slurm.sessions(): time.sleep(0.2)"
+    )
+
+
+@pytest.fixture
+def slurm(environment: dict[str, str], home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run ``jupyter slurm WORDS`` where the kernel is."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "jupyter_slurm.cli.main", *words],
+            env={**os.environ, **environment},
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home: Path, wait_for: WaitFor) -> None:
+    asked = kernel.ok("%slurm launch arandu -p arandu --gpus 1 name=training idle=2h\n").display
+    done = slurm("launch", "-p", "arandu", "noopen", "name=second", "port=8765")
+    assert done.returncode == 0, done.stderr
+    assert "unreachable" not in done.stdout
+    assert re.search(r"^Session \d+ \(second\): starting\b", done.stdout, re.MULTILINE), done.stdout
+    where = re.search(
+        r"^(http://127\.0\.0\.1:8765/\S+)\nThis file opens it, logged in: (.+)$", done.stdout, re.MULTILINE
+    )
+    assert where, done.stdout
+    url, page = where.groups()
+    assert os.stat(page).st_mode & 0o777 == 0o600
+    token = re.findall(r'name="token" value="(\w+)"', Path(page).read_text())[0]
+    assert token not in done.stdout + done.stderr
+    with httpx.Client(trust_env=False, headers={"Authorization": f"token {token}"}) as client:
+        assert client.get(f"{url}api/contents").status_code == 200
+        wait_for(lambda: kernel.value("training.state") == "ready", "the first")
+        # Each has a token of its own.
+        assert client.get(kernel.value("training.url") + "api/contents").status_code == 403
+    wait_for(lambda: kernel.value("training.url") in kernel.text(asked), "its card")
+    assert re.search(r"Session \d+ \(training\): RUNNING, on dgx01, .*ready, jupyterlab \d", kernel.text(asked))
+    assert "It ends when nobody has used it for 2:00:00." in kernel.text(asked)
+    listed = slurm("sessions").stdout
+    assert re.search(r"^NAME +STATE +JOB +PARTITION +NODES +URL\n", listed)
+    assert re.search(rf"^second +ready +\d+ +arandu +dgx01 +{re.escape(url)}$", listed, re.MULTILINE), listed
+    assert "is running at" in slurm("log", "second").stdout
+    assert "there is a session training already" in slurm("rename", "second", "training").stderr
+    assert "(third)" in slurm("rename", "second", "third").stdout
+    assert slurm("stop", "third").returncode == 0
+    assert "there is no session second" in slurm("open", "--no-browser", "second").stderr
+    assert kernel.value("training.server").startswith("jupyterlab")
+    kernel.ok("training.stop()")
+    wait_for(lambda: "CANCELLED" in kernel.text(asked), "its end, drawn")
+    assert kernel.value("training.state, training.url") == "ended None"
+
+
+def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: Any) -> None:
+    ran = kernel.run("%slurm launch -p arandu nmae=x")
+    assert "Did you mean name?" in ran.traceback
+    assert "^^^^" in ran.traceback
+    assert "no-such" in kernel.run("%slurm launch -p no-such").traceback
+    assert "at least a minute" in kernel.run("%slurm launch idle=0:10").traceback
+    assert "There is no site profile 'nowhere'" in kernel.run("%slurm launch nowhere -p arandu").traceback
+    assert "--array has no place here" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
+    done = slurm("launch", "-p", "arandu", "python=/usr/bin/python3")
+    assert done.returncode == 1
+    assert "/usr/bin/python3 has no Jupyter." in done.stderr
+    assert "/usr/bin/python3 -m pip install jupyterlab" in done.stderr
+    assert "'../x' is no name" in slurm("launch", "name=../x").stderr
+    assert "that is no port" in slurm("launch", "port=99999").stderr
+    shown = slurm("launch", "--help")
+    assert shown.returncode == 0
+    assert "idle=TIME" in shown.stdout
+    assert {"name", "idle"} <= {offer.rstrip("=") for offer in kernel.complete("%slurm launch -p arandu ")[0]}
