@@ -112,14 +112,9 @@ class Cluster:
 
     async def stop(self) -> None:
         """End the watching; jobs and executions of sbatch go on."""
-        await self._intake.stop()
-        await self.names.stop()
-        await self._facts.stop()
-        await self.settler.stop()
-        await self.steps.stop()
-        await self.watcher.stop()
-        await self._tails.stop()
-        await self.tracker.stop()
+        before = (self._intake.stop, self.names.stop, self._facts.stop, self.settler.stop)
+        for stop in (*before, self.steps.stop, self.watcher.stop, self._tails.stop, self.tracker.stop):
+            await stop()
         for task in (self._watching, self._glancing):
             if task is not None:
                 task.cancel()
