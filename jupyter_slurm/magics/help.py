@@ -210,7 +210,7 @@ A session is a job that runs the newest Jupyter (Lab, or notebook) of a Python. 
 steps: why it pends and when it could start, then where it is on this machine, on a port from 8000 to 9000, which stays
 the same. It listens on the node's loopback only; its token is in files for you alone. It outlives this kernel.
 
-Words of launch (ours have no dashes, Slurm's have):
+Words (of launch; ours have no dashes, Slurm's have):
     name=NAME     its name, and a Python variable for it; by default jupyter-1, jupyter-2 …
     dir=FOLDER    the folder that it shows; by default the job's working directory
     env=NAME      the environment of the job: a name, or the folder of a venv or of conda
@@ -259,7 +259,7 @@ def help_for(magic: str) -> str:
 def about_words(magic: str) -> dict[str, str]:
     """Return what the help of a magic says of our words, a line of each; else what that of ``%%sbatch`` says."""
     found: dict[str, str] = {}
-    for text in (_SBATCH, _SUBMITTING[magic][0]):
+    for text in (_SBATCH, _SLURM if magic == "slurm launch" else _SUBMITTING[magic][0]):
         words = text.partition("Words (")[2].partition("\n\n")[0]
         found |= re.findall(r"^ {4}(\w+)(?:=\S+)?(?: +|\n {8,})(?!\w+=)(\S.*)$", words, re.MULTILINE)
         found |= re.findall(r"(after\w+)=\s+\(([^)]*)\)", " ".join(words.split()))
