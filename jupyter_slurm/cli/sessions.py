@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_COLUMNS = ("NAME", "STATE", "JOB", "PARTITION", "NODES", "URL")
+_COLUMNS = ("NAME", "STATE", "JOB", "NODES", "URL")
 _LAUNCH = """\
 Have a job run the Jupyter of a Python, bring it to a local port (8000 to 9000), and open it, logged in.
 
@@ -158,7 +158,7 @@ def _list(*, is_active: bool, as_json: bool) -> int:
 
 def _row(data: Mapping[str, Any]) -> list[str]:
     session = data["session"]
-    values = (data.get("label"), session["state"], data["id"], data.get("partition"), data.get("nodes"), session["url"])
+    values = (data.get("label"), session["state"], data["id"], data.get("nodes"), session["url"])
     return [str(value or "") for value in values]
 
 
