@@ -75,6 +75,9 @@ class Settings(Configurable):
     environments = Dict(
         help="Environments of jobs on this machine's Slurm by name (env=NAME), as [env.NAME] of a profile has them."
     ).tag(config=True)
+    container = Dict(
+        help="What holds for containers of jobs on this machine's Slurm, as [container] of a profile: runtime, bind …"
+    ).tag(config=True)
     allocation_lease = Float(
         1800.0,
         min=60.0,

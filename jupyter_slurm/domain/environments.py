@@ -52,6 +52,14 @@ class Environment:
         Where the job begins, unless --chdir says so.
     python : str or None
         What runs Python cells.
+    image : str or None
+        Of a container, in which the job runs: the name in a registry, or a path.
+    runtime : str or None
+        What runs the container; None: what fits and is on the node.
+    bind : tuple of str
+        Folders of the node that the container has: ``SRC[:DST[:ro]]``.
+    gpu_variable : str or None
+        Which variable of the job tells its GPUs; None: CUDA_VISIBLE_DEVICES.
     """
 
     name: str
@@ -61,11 +69,16 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
     work_dir: str | None = None
     python: str | None = None
+    image: str | None = None
+    runtime: str | None = None
+    bind: tuple[str, ...] = ()
+    gpu_variable: str | None = None
 
     @classmethod
     def described(cls, name: str, told: Mapping[str, Any]) -> Environment:
         """Return the environment that a table of a profile describes."""
-        return cls(name, **{**told, "modules": tuple(told.get("modules", ()))})
+        lists = {field: tuple(told.get(field, ())) for field in ("modules", "bind")}
+        return cls(name, **{**told, **lists})
 
     @property
     def is_activated(self) -> bool:
@@ -74,7 +87,12 @@ class Environment:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is recorded of it."""
-        told = {**asdict(self), "modules": list(self.modules), "variables": dict(self.variables)}
+        told = {
+            **asdict(self),
+            "modules": list(self.modules),
+            "variables": dict(self.variables),
+            "bind": list(self.bind),
+        }
         return {name: value for name, value in told.items() if value not in (None, [], {})}
 
     def activation(self) -> str:

@@ -197,7 +197,7 @@ def _header_word(text: str, number: int) -> tuple[str, int]:
     return "".join(word), at
 
 
-def job_script(argv: Sequence[str], *, header: str = "", environment: str = "") -> str:
+def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", otherwise: str = "") -> str:
     """Return the batch script that runs a program with the script's own arguments.
 
     Parameters
@@ -208,6 +208,8 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "") 
         Text whose ``#SBATCH`` lines are taken over.
     environment : str
         Shell text (bash) that makes the environment; see :class:`jupyter_slurm.domain.environments.Environment`.
+    otherwise : str
+        Interpreter of a node that does not have the first one, for a program that any Python runs.
 
     Returns
     -------
@@ -218,13 +220,15 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "") 
     lines = ["#!/bin/bash" if environment else "#!/bin/sh", *header_lines(header)]
     if environment:
         lines.append(f"{{\n{environment}}} >&2")  # what it prints is no output of the cell
-    python = quote_argv(argv[:1])
+    python, advice = quote_argv(argv[:1]), "say python=PATH with a Python that the node sees"
+    if otherwise:
+        lines.append(f'python={python}; command -v "$python" >/dev/null 2>&1 || python={quote_argv([otherwise])}')
+        python, advice = '"$python"', "and it takes one to begin"
     lines += [
         f"if ! command -v {python} >/dev/null 2>&1; then",
-        f"    printf '%s\\n' \"node ${{SLURMD_NODENAME:-$(uname -n)}} has no \"{python} "
-        "'say python=PATH with a Python that the node sees' >&2",
+        f"    printf '%s\\n' \"node ${{SLURMD_NODENAME:-$(uname -n)}} has no \"{python} '{advice}' >&2",
         "    exit 127",
         "fi",
-        f'exec {quote_argv(argv)} "$@"',
+        f'exec {python} {quote_argv(argv[1:])} "$@"',
     ]
     return "\n".join(lines) + "\n"

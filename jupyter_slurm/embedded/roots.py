@@ -22,7 +22,7 @@ from jupyter_slurm.embedded.installation import Installation, refuse_missing
 from jupyter_slurm.embedded.packages import command_to_install, find_program, missing_packages
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
-__all__ = ["RELEASES", "UnpackedInstallation", "installation_for", "slurm_root"]
+__all__ = ["RELEASES", "UnpackedInstallation", "debian_mirror", "default_cache", "installation_for", "slurm_root"]
 
 RELEASES = {"24.11": "trixie", "26.05": "sid"}
 """Version of Slurm, and the Debian release that has it."""
@@ -148,12 +148,12 @@ def _unpack(release: str, tree: Path) -> None:
             '--aptopt=Acquire::Check-Valid-Until "false"',
             release,
             str(tree),
-            f"deb {_mirror()} {release} main",
+            f"deb {debian_mirror()} {release} main",
         ]
     )
 
 
-def _mirror() -> str:
+def debian_mirror() -> str:
     """Return the Debian mirror that this machine's own apt uses, or the public one."""
     try:
         targets = _run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(CREATED_BY)|$(REPO_URI)"])

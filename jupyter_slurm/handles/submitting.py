@@ -51,9 +51,9 @@ class Submission:
     sweep : Sweep or None
         The parameters of the tasks of an array.
     env : str or None
-        The environment of the job, by name or folder.
+        The environment of the job, by name or folder, or an image.
     default_python : str or None
-        With ``env``: the interpreter where neither ``python`` nor the environment names one.
+        With ``env``: the interpreter where neither ``python`` nor the environment names one; it starts containers.
     again : str or None
         Key of the job that is repeated.
     cwd : str or None

@@ -101,7 +101,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         cell,
         options_of(parsed),
         parsed.args,
-        **{**(_pythons(parsed, cluster) if kind == "python" else {}), **_resumed(parsed, cluster, kind)},
+        **{**_pythons(parsed, cluster, kind), **_resumed(parsed, cluster, kind)},
         env=parsed.words.get("env"),
         filename=cell_name(shell) if kind == "python" else None,
         values=parcel_of(parsed, namespace),
@@ -151,7 +151,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     more: dict[str, Any] = {"sweep": _sweep(parsed, namespace), "env": parsed.words.get("env")}
-    more |= _resumed(parsed, cluster, "script")
+    more |= {**_pythons(parsed, cluster, "script"), **_resumed(parsed, cluster, "script")}
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
@@ -229,11 +229,12 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
     check_name(parsed)
 
 
-def _pythons(parsed: MagicLine, cluster: Cluster) -> dict[str, str]:
+def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> dict[str, str]:
     """Return the interpreter for a Python cell; with ``env=``, what is not named is the environment's to say."""
-    python = python_of(parsed, cluster)
     is_open = "env" in parsed.words and "python" not in parsed.words
-    return {"default_python" if is_open else "python": python}
+    if kind == "script" and not is_open:
+        return {}
+    return {"default_python" if is_open else "python": python_of(parsed, cluster)}
 
 
 def _say_doubts(cluster: Cluster, submission: Submission) -> None:

@@ -49,7 +49,10 @@ def as_python(cell: str) -> str:
 
 def python_of(parsed: MagicLine, cluster: Cluster) -> str:
     """Return the interpreter for a Python cell: the one that was named, else the kernel's own, or the far side's."""
-    return python_named(parsed.words.get("python"), cluster)
+    named = parsed.words.get("python")
+    if named and "env" in parsed.words and "/" not in named:
+        return named  # the environment's own, which may be another than that of the same name here
+    return python_named(named, cluster)
 
 
 def cell_name(shell: Any) -> str:

@@ -29,7 +29,8 @@ Words (ours have no dashes, Slurm's have):
                   MASTER_ADDR, MASTER_PORT … set; `[RANK] ` begins each line. launcher=torchrun: torchrun on each
                   node, a process for each of its tasks, or GPUs. launcher=mpi: srun with the cluster's support of MPI
     python=PATH   the Python of the node that runs a Python cell
-    env=NAME      the environment of the job: a name of the profile ([env.NAME]), or the folder of a venv or of conda
+    env=NAME      the environment of the job: a name of the profile ([env.NAME]), the folder of a venv or of conda, or a
+                  container: env=docker://NAME:TAG, a SIF file, the folder of an unpacked image
     sweep=lr:1e-4,1e-3;gamma:0.9,1
                   one array with a task for each combination; lr, gamma and task_index are variables of a Python cell,
                   and environment variables of a script. `zip` beside it: the first with the first, and so on.

@@ -85,7 +85,7 @@ class Place:
             "node": env("SLURMD_NODENAME") or os.uname().nodename,
             "modules": [name for name in env("LOADEDMODULES", "").split(":") if name],
             "conda": env("CONDA_PREFIX"),
-            "container": env("APPTAINER_CONTAINER") or env("SINGULARITY_CONTAINER"),
+            "container": env("JUPYTER_SLURM_CONTAINER") or env("APPTAINER_CONTAINER") or env("SINGULARITY_CONTAINER"),
         }
         with contextlib.suppress(OSError):
             self.write(path, json.dumps(used))

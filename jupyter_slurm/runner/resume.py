@@ -144,7 +144,8 @@ class Run:
         shutil.copyfile(cell_path()[: -len("cell.py")] + "job.py", os.path.join(library, "jupyter_slurm_job.py"))
         paths = [path for path in (os.environ.get("PYTHONPATH"), library) if path]
         env = {**os.environ, "JUPYTER_SLURM_RESUME_DIR": self.folder, "PYTHONPATH": os.pathsep.join(paths)}
-        started = "launch.py" if self.place.job.get("launcher") else "cell.py"
+        is_contained = (self.place.job.get("environment") or {}).get("image")
+        started = "launch.py" if self.place.job.get("launcher") else "contain.py" if is_contained else "cell.py"
         argv = [sys.executable, "-u", cell_path()[: -len("cell.py")] + started, self.place.folder]
         if self.what == "script":
             argv = self.place.job["run"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.domain.containers import is_path, reference, runtimes_for
 from jupyter_slurm.domain.environments import FAILED, Environment, keeps_environment
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.slurm import printable, text_of
@@ -24,6 +25,7 @@ __all__ = ["Environments", "Prepared", "is_failure"]
 
 _FRESH = 600.0  # seconds for which modules that could be loaded are taken to be there
 _STATE = 1_000_000
+_IMAGES = (".sif", ".simg", ".img", ".sqfs")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Where conda, mamba and micromamba keep environments that have names.
@@ -112,12 +114,16 @@ class Environments:
             return Prepared(environment, None)
         if environment.modules:  # a script's are loaded when it is submitted
             await self._try(environment, context)
+        if environment.image:
+            return Prepared(environment, asked.get("python") or environment.python or "python3")
         python = asked.get("python") or environment.python or await self._own_python(environment)
         if python is None and environment.modules and not (environment.venv or environment.conda):
             python = "python3"  # what they put on the PATH
         return Prepared(environment, python or asked.get("default_python"))
 
     async def _found(self, asked: str, context: Context) -> Environment:
+        if asked.startswith("docker://"):
+            return self._contained(asked, {"image": asked})
         if "/" in asked:
             return await self._at_path(asked, self._absolute(asked, context))
         known = self._where.environments
@@ -126,9 +132,12 @@ class Environments:
             there = f"There are: {', '.join(sorted(known))}" if known else "None has a name yet"
             raise UsageError(
                 f"There is no environment {printable(asked)!r}." + (f" Did you mean {near[0]}?" if near else ""),
-                hint=f"{there}. A folder of a venv or of conda is taken as well: env=~/venvs/torch.",
+                hint=f"{there}. A folder of a venv or of conda is taken as well: env=~/venvs/torch; and an image: "
+                "env=docker://NAME:TAG, or its path.",
             )
         told = dict(known[asked])
+        if "image" in told:
+            return await self._described_image(asked, told, context)
         for name in ("venv", "conda", "work_dir", "python"):
             if "/" in told.get(name, ""):
                 told[name] = self._absolute(told[name], context)
@@ -140,20 +149,48 @@ class Environments:
 
     async def _at_path(self, asked: str, path: str) -> Environment:
         signs = {"venv": posixpath.join(path, "pyvenv.cfg"), "conda": posixpath.join(path, "conda-meta")}
-        there = await self._transport.stat_all(list(signs.values()))
+        tree, folder = [posixpath.join(path, name) for name in ("etc", "usr")], posixpath.join(path, ".")
+        there = await self._transport.stat_all([*signs.values(), *tree, path, folder])
         for kind, sign in signs.items():
             if sign in there:
                 return await self._with_variables(Environment.described(asked, {kind: path}))
+        if path in there and (all(name in there for name in tree) if folder in there else path.endswith(_IMAGES)):
+            return self._contained(asked, {"image": path})
         raise UsageError(
-            f"{printable(path)} is no environment on {self._where.host}: it has no pyvenv.cfg (venv), no conda-meta.",
-            hint="env= takes the folder that `python -m venv` or conda made, or the name of an environment.",
+            f"{printable(path)} is no environment on {self._where.host}: it has no pyvenv.cfg (venv), no conda-meta, "
+            "and is no image.",
+            hint="env= takes the folder that `python -m venv` or conda made, the name of an environment, a SIF file, "
+            "the folder of an unpacked image, or docker://NAME:TAG.",
         )
+
+    def _contained(self, name: str, told: Mapping[str, Any]) -> Environment:
+        """Return the environment of an image, with what holds for all containers of the cluster."""
+        site, image = self._where.container, told["image"]
+        if not is_path(image):
+            image = reference(image)
+        merged = {**told, "image": image, "bind": [*site.get("bind", ()), *told.get("bind", ())]}
+        if site.get("runtime") in runtimes_for(image):
+            merged = {"runtime": site["runtime"], **merged}
+        if "gpu_variable" in site:
+            merged["gpu_variable"] = site["gpu_variable"]
+        return Environment.described(name, merged)
+
+    async def _described_image(self, name: str, told: dict[str, Any], context: Context) -> Environment:
+        """Return an environment of a profile that is an image, if what it is made of is there."""
+        for field in ("image", "work_dir"):
+            if is_path(told.get(field, "")):
+                told[field] = self._absolute(told[field], context)
+        environment = self._contained(name, told)
+        await self._check(environment)
+        return environment
 
     async def _check(self, environment: Environment) -> None:
         """See that what it is made of is there."""
         wanted = {environment.venv: "pyvenv.cfg", environment.conda: "conda-meta", environment.work_dir: ""}
         paths = {posixpath.join(path, sign) for path, sign in wanted.items() if path}
-        if environment.python and "/" in environment.python:
+        if environment.image and is_path(environment.image):
+            paths.add(environment.image)
+        elif environment.python and "/" in environment.python and not environment.image:
             paths.add(environment.python)
         missing = sorted(paths - set(await self._transport.stat_all(sorted(paths))))
         if missing:

@@ -131,8 +131,9 @@ class Intake:
         plan = make(None)
         parts = await self._parts(plan) if plan.record["array"] else []
         plan = replace(make(parts[0]) if parts else plan, values=await self._values(asked))
-        python = (plan.record.get("cell") or {}).get("python")
-        warnings = await self._doubts(asked.get("python") if asked["kind"] in _RUNNERS else python)
+        is_inside = (plan.record.get("environment") or {}).get("image")  # no folder of the node is meant
+        named = asked.get("python") if asked["kind"] in _RUNNERS else (plan.record.get("cell") or {}).get("python")
+        warnings = await self._doubts(None if is_inside else named)
         warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
         if asked.get("dry_run"):
             doubts = self._facts.doubts(plan.requests)

@@ -11,16 +11,39 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["check_components", "ranks_of", "read_ranks", "runner"]
+__all__ = ["check_components", "check_contained", "ranks_of", "read_ranks", "runner"]
 
 _MOST = 1_000_000
 
 
-def runner(cell: str, asked: Mapping[str, Any]) -> str:
+def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False) -> str:
     """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
     folder, name = posixpath.split(cell)
-    chosen = "resume.py" if asked.get("resume") else "launch.py" if asked.get("launcher") else "cell.py"
+    plain = "contain.py" if is_contained else "cell.py"
+    chosen = "resume.py" if asked.get("resume") else "launch.py" if asked.get("launcher") else plain
     return posixpath.join(folder, name.removesuffix("cell.py") + chosen)
+
+
+def check_contained(asked: Mapping[str, Any]) -> None:
+    """Refuse what is not done in containers.
+
+    Raises
+    ------
+    UsageError
+        It was asked for.
+    """
+    if name := asked.get("launcher"):
+        raise UsageError(
+            f"launcher={name} starts its ranks outside of the image that env= names.",
+            hint="Write a `#!` script without env= that says `srun apptainer exec …`, or give the job one task.",
+        )
+    if asked["kind"] == "session":
+        raise UsageError("a session cannot run in a container yet.", hint="Here env= takes a venv, conda or modules.")
+    if asked.get("resume") and asked["kind"] == "script":
+        raise UsageError(
+            "resume is for Python cells, where env= is an image: a script in a container could not be told.",
+            hint="Leave one of them out, or have the script start the container itself.",
+        )
 
 
 def check_components(asked: Mapping[str, Any]) -> None:

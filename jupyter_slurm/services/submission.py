@@ -35,6 +35,7 @@ ACCEPTED = JobState("PENDING")
 """The state of a job that sbatch has just accepted."""
 
 _HOLDERS = {"allocation": "allocation", "session": "jupyter"}  # how the scripts are called that only begin a runner
+_ANY_PYTHON = "python3"  # of a node, for what needs nothing else
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
@@ -134,15 +135,19 @@ def make_plan(
     job, holds = folder.job(part.key if part else asked["key"]), asked["kind"] in ("allocation", "session")
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
-    python = asked["kind"] == "python"
+    python, is_contained = asked["kind"] == "python", prepared is not None and prepared.environment.image is not None
+    on_node, otherwise = asked.get("default_python") or _ANY_PYTHON, _ANY_PYTHON if is_contained else ""
+    if is_contained:
+        launching.check_contained(asked)
     header = header_options(asked["text"])
     if python or holds:
         interpreter = prepared.python if prepared else asked.get("python")
         if not interpreter:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        started = launching.runner(runner, asked) if python else runner
+        started = launching.runner(runner, asked, is_contained=is_contained) if python else runner
         activation = prepared.environment.activation() if prepared else ""
-        script = job_script([interpreter, "-u", started, job.path], header=asked["text"], environment=activation)
+        words = [on_node if is_contained else interpreter, "-u", started, job.path]
+        script = job_script(words, header=asked["text"], environment=activation, otherwise=otherwise)
         name = _HOLDERS.get(asked["kind"]) or script_name(asked.get("label"), "cell.py")
     else:
         script, name = asked["text"], script_name(asked.get("script_name"), "cell.sh")
@@ -151,9 +156,10 @@ def make_plan(
     if len(requests) > 1:
         launching.check_components(asked)
     watcher = []
-    if asked["kind"] == "script" and asked.get("resume"):
-        watcher = [asked.get("python") or "python3", "-u", launching.runner(runner, asked), job.path]
-    sweep = sweeping.plan(asked, folder.job(asked["key"]), chosen, part, watcher)
+    if asked["kind"] == "script" and (asked.get("resume") or is_contained):
+        begun = launching.runner(runner, asked, is_contained=is_contained)
+        watcher = [on_node if is_contained else asked.get("python") or _ANY_PYTHON, "-u", begun, job.path]
+    sweep = sweeping.plan(asked, folder.job(asked["key"]), chosen, part, watcher, otherwise)
     script = sweep.script or script
     of_part = part.options(chosen) if part else []
     defaults, outputs = _outputs(job, chosen)

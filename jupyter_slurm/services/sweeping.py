@@ -39,6 +39,7 @@ def plan(
     chosen: dict[str, str | None],
     part: Part | None = None,
     watcher: Sequence[str] = (),
+    otherwise: str = "",
 ) -> Addition:
     """Return what is added to a submission.
 
@@ -53,7 +54,9 @@ def plan(
     part : Part, optional
         Which part of an array it is.
     watcher : sequence of str
-        Of a script with ``resume``: what runs it; the last word is the job directory.
+        Of a script with ``resume``, or in a container: what runs it; the last word is the job directory.
+    otherwise : str
+        The Python for ``watcher`` where a node does not have the one in its first word.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def plan(
         _add_table(added, sweep, chosen)
     own: dict[str, bytes] = {}
     if asked["kind"] == "script" and (sweep is not None or part is not None or watcher):
-        own = _add_script(added, asked["text"], job, sweep, part, watcher)
+        own = _add_script(added, asked["text"], job, sweep, part, watcher, otherwise)
     if part is not None:
         added.record["part"] = part.as_record()
         if part.key != part.of:
@@ -76,7 +79,13 @@ def plan(
 
 
 def _add_script(
-    added: Addition, text: str, job: JobFolder, sweep: Sweep | None, part: Part | None, watcher: Sequence[str]
+    added: Addition,
+    text: str,
+    job: JobFolder,
+    sweep: Sweep | None,
+    part: Part | None,
+    watcher: Sequence[str],
+    otherwise: str,
 ) -> dict[str, bytes]:
     """Put the person's script beside the one that Slurm has; return files that each part of an array has itself."""
     script, variables, task = job.file(SCRIPT), job.file(_VARIABLES) if sweep is not None else None, None
@@ -88,7 +97,7 @@ def _add_script(
     if not watcher:
         added.script = task
         return {}
-    added.script = job_script(watcher, header=text)
+    added.script = job_script(watcher, header=text, otherwise=otherwise)
     if task is None:
         added.record["run"] = [*interpreter_of(text), script]
         return {}

@@ -14,7 +14,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment import submission_environment
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.about import cluster_id
-from jupyter_slurm.sites.profile import Profile, check_environments
+from jupyter_slurm.sites.profile import Profile, check_container, check_environments
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Where", "at_site", "here", "look"]
@@ -44,6 +44,8 @@ class Where:
         It is reached over SSH: environments are additions to that of the far shell.
     environments : mapping
         Those of jobs that have names, as they are described.
+    container : mapping
+        What holds for all containers of jobs.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Where:
     poll_shortest: float = 10.0
     is_far: bool = False
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)
 
 
 def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
@@ -80,6 +83,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
         path,
         settings.poll_shortest,
         environments=check_environments(settings.environments, "c.Settings.environments"),
+        container=check_container(settings.container, "c.Settings.container"),
     )
 
 
@@ -101,6 +105,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         max(profile.poll_shortest, poll_shortest),
         is_far=True,
         environments=profile.environments,
+        container=profile.container,
     )
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import fastjsonschema
 
-from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.domain.containers import check_described
+from jupyter_slurm.errors import ConfigError, UsageError
 
-__all__ = ["Profile", "check_environments", "list_profiles", "load_profile", "parse_profile"]
+__all__ = ["Profile", "check_container", "check_environments", "list_profiles", "load_profile", "parse_profile"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LARGEST = 1_000_000
@@ -68,6 +69,8 @@ class Profile:
         What runs Python cells on the nodes.
     environments : mapping
         Environments of jobs by name, as they are described.
+    container : mapping
+        What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Profile:
     title: str = ""
     python: str = "python3"
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -173,6 +177,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
         "environments": check_environments(data.get("env", {}), path),
+        "container": data.get("container", {}),
         "unproven": tunnels.get("unproven", False),
     }
     return Profile(
@@ -198,6 +203,26 @@ def check_environments(told: Mapping[str, Any], path: str) -> Mapping[str, Mappi
     for name, one in told.items():
         if "venv" in one and "conda" in one:
             raise ConfigError(f"{path}: env.{name} cannot be a venv and of conda.", hint=_ENVIRONMENT)
+        try:
+            check_described(one)
+        except UsageError as error:
+            raise ConfigError(f"{path}: env.{name}: {error.message}", hint=error.hint) from None
+    return told
+
+
+def check_container(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return what holds for all containers; ``path`` is for what is told when that is wrong.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be.
+    """
+    try:
+        _checker()({"login": {"host": "any"}, "container": dict(told)})
+    except fastjsonschema.JsonSchemaValueException as error:
+        where = ".".join(str(part) for part in error.path[1:])
+        raise ConfigError(f"{path}: {where} {error.message.partition(' ')[2]}", hint=_ENVIRONMENT) from None
     return told
 
 

@@ -1,0 +1,102 @@
+"""Container images of jobs: how a person names them, and what of a description can be.
+
+The command line of the runtime is made on the node (``runner/contain.py``): GPUs, CPUs and ids are known there.
+
+Sources: the grammar of github.com/distribution/reference; docker-run(1), apptainer-exec(1), ch-run(1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["RUNTIMES", "check_described", "is_path", "reference", "runtimes_for"]
+
+RUNTIMES: Final = ("docker", "podman", "apptainer", "singularity", "charliecloud")
+"""What runs containers."""
+
+_SCHEME: Final = "docker://"
+_LONGEST: Final = 255  # characters of a name, without tag and digest
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?P<name>(?:(?:{_HOST}\.)+{_HOST}(?::[0-9]+)?/|{_HOST}:[0-9]+/|localhost/)?{_PART}(?:/{_PART})*)"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,})?"
+)
+_HINT: Final = (
+    "An image is docker://NAME:TAG (docker://nvcr.io/nvidia/pytorch:24.01-py3), the path of a SIF file, or the folder "
+    "of an unpacked image."
+)
+
+
+def is_path(image: str) -> bool:
+    """Tell whether an image is a file or a folder of the cluster, and not the name of one in a registry."""
+    return image.startswith(("/", "~/", "./", "../"))
+
+
+def reference(image: str) -> str:
+    """Return the name of an image in a registry, without ``docker://``.
+
+    Raises
+    ------
+    UsageError
+        It is none: options, blanks and capital letters are no part of one.
+    """
+    name = image.removeprefix(_SCHEME)
+    found = _REFERENCE.fullmatch(name)
+    if found is None or len(found["name"]) > _LONGEST:
+        lower = _REFERENCE.fullmatch(name.lower())
+        hint = f"Its name has no capital letters: {_SCHEME}{name.lower()}" if lower else _HINT
+        raise UsageError(f"{image!r} is no name of an image.", hint=hint)
+    return name
+
+
+def runtimes_for(image: str) -> tuple[str, ...]:
+    """Return what may run an image, the first that a node has first; which kind of path it is, shows on the node."""
+    return RUNTIMES[2:] if is_path(image) else RUNTIMES[:4]
+
+
+def check_described(told: Mapping[str, Any]) -> None:
+    """See that the description of an environment, as a profile has it, can be one of a container.
+
+    Raises
+    ------
+    UsageError
+        It contradicts itself, or names what cannot be.
+    """
+    image = told.get("image")
+    if image is None:
+        if alone := [name for name in ("runtime", "bind") if name in told]:
+            raise UsageError(f"{alone[0]} says something of a container, and there is no image.", hint=_HINT)
+        return
+    if both := [name for name in ("venv", "conda") if name in told]:
+        raise UsageError(
+            f"image and {both[0]} are two environments.",
+            hint='What is in the image needs no folder; python = "/…/bin/python" chooses one of several Pythons in it.',
+        )
+    if not is_path(image):
+        reference(image)
+    if (runtime := told.get("runtime")) and runtime not in runtimes_for(image):
+        what = "unpacked images and SIF files" if is_path(image) else "images of registries"
+        fit = ", ".join(runtimes_for(image))
+        raise UsageError(f"{runtime} does not run {image}.", hint=f"For {what} there are: {fit}.")
+    for bind in told.get("bind", ()):
+        _check_bind(bind)
+
+
+def _check_bind(bind: str) -> None:
+    source, _, rest = bind.partition(":")
+    target, _, mode = rest.partition(":")
+    if not source.startswith(("/", "~/")) or (rest and not target.startswith("/")) or mode not in ("", "ro", "rw"):
+        raise UsageError(
+            f"{bind!r} is no folder for a container.",
+            hint='bind = ["/scratch/me"], ["/data/sets:/data"] or ["/data/sets:/data:ro"]; a colon is in no path.',
+        )
+    if (target or source).rstrip("/") in ("", "/proc", "/sys", "/dev"):
+        raise UsageError(
+            f"{bind!r} would hide what a container must have of its own.",
+            hint="Name folders below it, or another place.",
+        )

@@ -1,0 +1,256 @@
+"""Run a cell or a script in a container, on the node: ``python -u contain.py JOBDIR [args]``, from the batch script.
+
+Which image, is ``environment`` of job.json. The command line of the runtime is made here, since only the node knows
+which GPUs, CPUs and ids there are; :func:`start` does it for any command.
+
+Apptainer, Singularity and Charliecloud become this process: what Slurm does to the job, it does to the container.
+Docker's daemon starts a container outside of the job. It hangs by the job's end of a pipe: its first process reads
+from there, and ends the container when that is closed, by whatever has ended the job.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("contain.py")] + "beside.py")["beside"]
+runtimes: Any = beside("runtimes")
+Refused: Any = runtimes.Refused
+
+FAILED = 125  # there was no container, as domain/environments.py has it of other environments
+PROGRAMS = {"charliecloud": "ch-run"}
+_ANSWER = 60.0  # seconds that the daemon may take for a question
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def make_places(image: str, targets: list[str]) -> None:
+    """Make what is missing in an unpacked image of folders to bind to; a link in it is never followed."""
+    for target in targets:
+        path = image
+        for part in target.strip("/").split("/"):
+            path = os.path.join(path, part)
+            if os.path.islink(path):
+                break  # ch-run says whether that will do
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise Refused(
+                    f"{target} cannot be bound, the image has no such folder: {path}: {error.strerror}"
+                ) from None
+
+
+def list_gpus() -> list[tuple[str, str]]:
+    """Ask nvidia-smi which GPUs there are; nothing where there is none."""
+    argv = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    rows = [line.split(", ") for line in done.stdout.decode("utf-8", "replace").splitlines()]
+    return [(row[0], row[1]) for row in rows if len(row) == 2] if done.returncode == 0 else []
+
+
+def holder() -> str:
+    """Return what tells this process from all others: its namespace, its number, and when it began (proc(5))."""
+    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+        begun = file.read().rpartition(")")[2].split()[19]
+    return f"{os.readlink('/proc/self/ns/pid')}/{os.getpid()}/{begun}"
+
+
+def is_gone(label: str) -> bool:
+    """Tell whether the process of such a label has ended; one of another namespace is never taken for that."""
+    space, _, rest = label.partition("/")
+    pid, _, begun = rest.partition("/")
+    if space != os.readlink("/proc/self/ns/pid") or not pid.isdigit():
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19] != begun
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def facts(described: dict[str, Any]) -> Any:
+    """Look at the node and at the job."""
+    env, umask = dict(os.environ), os.umask(0o077)
+    os.umask(umask)
+    job, shm = env.get("SLURM_JOB_ID", "0"), 0
+    with contextlib.suppress(OSError):
+        place = os.statvfs("/dev/shm")  # noqa: S108 - how large it is
+        shm = place.f_blocks * place.f_frsize
+    variable = described.get("gpu_variable") or "CUDA_VISIBLE_DEVICES"
+    return runtimes.Facts(
+        uid=os.getuid(),
+        gid=os.getgid(),
+        groups=sorted(set(os.getgroups()) - {os.getgid()}),
+        umask=umask,
+        home=os.path.expanduser("~"),
+        work_dir=os.getcwd(),
+        cpus=sorted(os.sched_getaffinity(0)),
+        memory=runtimes.memory_of(env),
+        shm=shm,
+        gpus=runtimes.gpus_of(env, variable, list_gpus() if env.get(variable, "")[:1].isdigit() else []),
+        name=f"jupyter_slurm-{job}-{os.getpid()}-{os.urandom(4).hex()}",
+        holder=holder(),
+        env=runtimes.variables(env, list(described.get("variables", {}))),
+    )
+
+
+def choose(image: str, runtime: str | None) -> str:
+    """Return what runs the image here: what was said, else the first that fits and is there."""
+    if not image.startswith("/"):
+        fit = ["docker", "podman", "apptainer", "singularity"]
+    elif os.path.isdir(image):
+        fit = ["charliecloud", "apptainer", "singularity"]
+    elif os.path.exists(image):
+        fit = ["apptainer", "singularity"]
+    else:
+        raise Refused(f"there is no {image} on this node")
+    here = [name for name in ([runtime] if runtime else fit) if shutil.which(PROGRAMS.get(name, name))]
+    if not here:
+        wanted = " nor ".join(PROGRAMS.get(name, name) for name in ([runtime] if runtime else fit))
+        raise Refused(f"this node has no {wanted}" + ("" if runtime else f", and nothing else runs {image}"))
+    return here[0]
+
+
+def start(described: dict[str, Any], argv: list[str], folders: list[str]) -> int:
+    """Run a command in a container; return its exit code, or do not return at all.
+
+    Parameters
+    ----------
+    described : dict
+        ``image``; ``runtime``, ``bind``, ``gpu_variable``, ``variables`` where they were said.
+    argv : list of str
+        The command, as the container has it.
+    folders : list of str
+        That the container must have at their own places, besides the home, where the node has it, and the working
+        directory.
+
+    Raises
+    ------
+    Refused
+        There can be none.
+    """
+    runtime = choose(described["image"], described.get("runtime"))
+    node = facts(described)
+    node.env["JUPYTER_SLURM_CONTAINER"] = f"{runtime} {described['image']}"
+    own = [folder for folder in (node.home,) if os.path.isdir(folder)]
+    wish = runtimes.Wish(described["image"], list(described.get("bind", [])), [*own, *folders], argv)
+    for source, _, _ in runtimes.mounts(wish, node):
+        if not os.path.exists(source):
+            raise Refused(f"there is no {source} on this node")
+    made, env = runtimes.MAKERS[runtime](wish, node)
+    if runtime in ("docker", "podman"):
+        sweep(runtime, node.uid)
+        return follow(made, {**os.environ, **env}, node.name, wish.image)
+    if runtime == "charliecloud":
+        make_places(wish.image, [word.rpartition(":")[2] for word in made if word.startswith("--bind=")])
+    sys.stdout.flush()
+    return os.execvpe(made[0], made, env)  # noqa: S606 - an argument list, as everywhere
+
+
+def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
+    """Run a container of a daemon; return its exit code."""
+    read_end, write_end = os.pipe()
+    started: list[Any] = []
+
+    def forward(number: int, _: Any) -> None:
+        for process in started:
+            process.send_signal(number)
+
+    for number in _FORWARDED:  # with control groups Slurm sends them to the batch script alone: to this process
+        signal.signal(number, forward)
+    process = subprocess.Popen(argv, stdin=read_end, env=env)
+    os.close(read_end)
+    started.append(process)
+    code = process.wait()
+    os.close(write_end)
+    if code < 0 or code in (FAILED, 126, 127):  # those may be of the client, or of the command
+        said = why(argv[0], image)
+        if not said:
+            ask(argv[0], "rm", "--force", name)
+        end_inside(name)  # what a daemon that is gone cannot end
+        if said and code > 0:
+            raise Refused(said)
+    return 128 - code if code < 0 else code
+
+
+def end_inside(name: str) -> None:
+    """Kill the first process of a container, and with it all others: it has the name as a word, as nobody else."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            if name.encode() in words:
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def ask(*argv: str) -> tuple[int, str, str]:
+    """Ask a runtime something; return the exit code, and what it printed."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, "", str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def why(program: str, image: str) -> str:
+    """Return in words why there was no container; nothing where the runtime is well and has the image."""
+    code, _, said = ask(program, "version")
+    if "permission denied" in said.lower():
+        return f"you may not use {program} on this node; whoever runs it can add you to the group of its socket"
+    if code:
+        return f"the daemon of {program} does not answer on this node"
+    if ask(program, "image", "inspect", image)[0]:
+        return (
+            f"the image {image} is not on this node, and {program} could not get it; `{program} pull {image}` says more"
+        )
+    return ""
+
+
+def sweep(program: str, uid: int) -> None:
+    """Remove containers of jobs that have ended: a daemon that was away itself did not hear of it."""
+    form = f'{{{{.ID}}}} {{{{.Label "{runtimes.LABEL}.holder"}}}}'
+    for line in ask(program, "ps", "--filter", f"label={runtimes.LABEL}.user={uid}", "--format", form)[1].splitlines():
+        name, _, label = line.partition(" ")
+        if is_gone(label):
+            ask(program, "rm", "--force", name)
+
+
+def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
+    """Return what a job runs, as the container has it."""
+    if "cell" in job:
+        cell = __file__[: -len("contain.py")] + "cell.py"
+        return [job["cell"]["python"], "-u", cell, folder, *args]
+    return [*job["run"], *args]
+
+
+def main() -> int:
+    """Run what the job directory says; where there was no container, tell why."""
+    folder, args = sys.argv[1], sys.argv[2:]
+    place = beside("cell").Place(folder)
+    try:
+        code = start(place.job["environment"], command(place.job, folder, args), [os.path.dirname(folder)])
+    except Refused as error:
+        sys.stderr.write(f"container: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
+        code = FAILED
+    if code == FAILED and "cell" in place.job and not place.job.get("resume"):
+        place.end(FAILED)  # no cell has told it
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""Images as people name them, and the command lines that their runtimes get."""
+
+import ast
+import csv
+import subprocess
+from importlib import resources
+
+import pytest
+
+from jupyter_slurm.domain.containers import RUNTIMES, check_described, is_path, reference, runtimes_for
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.runner import runtimes
+from jupyter_slurm.runner.runtimes import Facts, Wish
+
+UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ubuntu:22.04",
+        "nvcr.io/nvidia/pytorch:22.11-py3",
+        "localhost:5000/a/b_c/d__e/f-g.h",
+        f"ghcr.io/me/torch@sha256:{'0a' * 32}",
+        f"me/torch:1@sha256:{'0a' * 32}",
+        "a" * 255,
+    ],
+)
+def test_names_of_registries_are_taken(name):
+    assert reference(f"docker://{name}") == reference(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "--privileged", "-v", "a b", "a'b", 'a"', "a\nb", "$(id)", "a:b:c", "a/", "/a", "a//b", "a:", "a@b", "é", "a" * 256,
+     "docker://a", "a\0", "-/a", "a:--privileged"],
+)  # fmt: skip
+def test_what_is_no_name_of_an_image_is_refused(name):
+    with pytest.raises(UsageError, match="is no name of an image"):
+        reference(f"docker://{name}")
+
+
+def test_capital_letters_are_pointed_out():
+    with pytest.raises(UsageError) as raised:
+        reference("docker://Ubuntu:22.04")
+    assert "docker://ubuntu:22.04" in raised.value.hint
+
+
+def test_paths_and_names_have_runtimes_of_their_own():
+    assert is_path("~/torch.sif")
+    assert not is_path("torch.sif/x")
+    assert "docker" in runtimes_for("ubuntu")
+    assert "docker" not in runtimes_for("/images/tree")
+    assert {*runtimes_for("ubuntu"), *runtimes_for("/x")} == set(RUNTIMES)
+    assert set(runtimes.MAKERS) == set(RUNTIMES)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"runtime": "docker"}, "there is no image"),
+        ({"bind": ["/a"]}, "there is no image"),
+        ({"image": "ubuntu", "venv": "/a"}, "two environments"),
+        ({"image": "Ubuntu"}, "is no name of an image"),
+        ({"image": "/a.sif", "runtime": "docker"}, "docker does not run"),
+        ({"image": "ubuntu", "runtime": "charliecloud"}, "charliecloud does not run"),
+        ({"image": "ubuntu", "bind": ["--privileged"]}, "no folder for a container"),
+        ({"image": "ubuntu", "bind": ["a:/b"]}, "no folder for a container"),
+        ({"image": "ubuntu", "bind": ["/a:b"]}, "no folder for a container"),
+        ({"image": "ubuntu", "bind": ["/a:/b:rx"]}, "no folder for a container"),
+        ({"image": "ubuntu", "bind": ["/a:/b:ro:x"]}, "no folder for a container"),
+        ({"image": "ubuntu", "bind": ["/a:/"]}, "would hide"),
+        ({"image": "ubuntu", "bind": ["/proc"]}, "would hide"),
+    ],
+)
+def test_descriptions_that_cannot_be_say_why(told, said):
+    with pytest.raises(UsageError, match=said) as raised:
+        check_described(told)
+    assert raised.value.hint
+
+
+def test_descriptions_that_can_be_are_taken():
+    check_described(
+        {"image": "nvcr.io/nvidia/pytorch:22.11-py3", "runtime": "docker", "bind": ["~/a", "/b:/c", "/d:/e:ro"]}
+    )
+    check_described({"image": "~/images/torch.sif", "runtime": "singularity"})
+    check_described({"modules": ["cuda"]})
+
+
+# What runs on the node ------------------------------------------------------------------------------------------------
+
+
+def _facts(**changes):
+    told = {
+        "uid": 1001,
+        "gid": 100,
+        "groups": [20, 44],
+        "umask": 0o027,
+        "home": "/home/me",
+        "work_dir": "/scratch/me",
+        "cpus": [0, 1, 2, 3, 8],
+        "memory": 4 << 30,
+        "shm": 1 << 30,
+        "gpus": [],
+        "name": "jupyter_slurm-7-1",
+        "holder": "pid:[1]/2/3",
+        "env": {"SLURM_JOB_ID": "7", "HF_TOKEN": "hf_secret", "HOME": "/home/me"},
+        **changes,
+    }
+    return Facts(**told)
+
+
+def _wish(**changes):
+    told = {
+        "image": "ubuntu:22.04",
+        "binds": [],
+        "folders": ["/home/me", "/home/me/.local/jobs"],
+        "argv": ["python3", "x y"],
+    }
+    return Wish(**{**told, **changes})
+
+
+def _mounts(argv):
+    words = [word.removeprefix("--mount=") for word in argv if word.startswith("--mount=")]
+    return [dict(field.partition("=")[::2] for field in row) for row in csv.reader(words)]
+
+
+def test_docker_gets_ids_cpus_memory_and_no_value_of_a_variable():
+    argv, env = runtimes.docker(_wish(), _facts())
+    for word in ("--user=1001:100", "--group-add=20", "--group-add=44", "--cpuset-cpus=0-3,8", f"--memory={4 << 30}",
+                 "--rm", "--init", "--interactive", "--workdir=/scratch/me", "--log-driver=none",
+                 "--security-opt=no-new-privileges", "--label=jupyter_slurm.job=7", "--env=HF_TOKEN"):  # fmt: skip
+        assert word in argv
+    assert not any("hf_secret" in word for word in argv)
+    assert env["HF_TOKEN"] == "hf_secret"
+    assert argv[argv.index("ubuntu:22.04") + 1] == "-c"
+    assert argv[-4:] == ["0027", "ubuntu:22.04", "python3", "x y"]
+
+
+def test_docker_never_gets_a_gpu_that_is_not_the_jobs():
+    argv, env = runtimes.docker(_wish(), _facts())
+    assert "--gpus" not in argv
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
+    argv, env = runtimes.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": "2,5"}))
+    assert argv[argv.index("--gpus") + 1] == f'"device={UUIDS[0]},{UUIDS[1]}"'
+    assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(UUIDS)
+    assert env["CUDA_VISIBLE_DEVICES"] == "0,1"  # in the container there are no others
+    _, env = runtimes.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": ",".join(UUIDS)}))
+    assert env["CUDA_VISIBLE_DEVICES"] == ",".join(UUIDS)
+
+
+@pytest.mark.parametrize(
+    ("told", "listed", "found"),
+    [
+        ({}, [], []),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [], []),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, [], []),
+        ({"CUDA_VISIBLE_DEVICES": "all"}, [], []),
+        ({"CUDA_VISIBLE_DEVICES": "0,all"}, [], []),
+        ({"CUDA_VISIBLE_DEVICES": ",".join(UUIDS)}, [], UUIDS),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-5d5ba0d6"}, [], ["MIG-5d5ba0d6"]),
+        # The job sees its own two GPUs alone, and counts from 0; on the node they are number 4 and 6.
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "4,6"}, [("0", UUIDS[0]), ("1", UUIDS[1])], UUIDS),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, [("0", UUIDS[0]), ("1", UUIDS[1])], UUIDS[1:]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "4,6"}, [], ["4", "6"]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, [], ["0", "1"]),
+    ],
+)
+def test_gpus_are_those_that_slurm_gave(told, listed, found):
+    assert runtimes.gpus_of(told, "CUDA_VISIBLE_DEVICES", listed) == found
+
+
+def test_sites_may_tell_gpus_in_a_variable_of_their_own():
+    env = {"CUDA_VISIBLE_DEVICES": "0", "NV_GPU": UUIDS[1]}
+    assert runtimes.gpus_of(env, "NV_GPU", []) == UUIDS[1:]
+
+
+def test_folders_are_bound_once_and_odd_names_stay_whole():
+    odd = '/data/a,b "c" d'
+    argv, _ = runtimes.docker(
+        _wish(binds=[f"{odd}:/x,y:ro", "~/sets", "/home/me"], folders=["/home/me", odd]), _facts()
+    )
+    assert _mounts(argv) == [
+        {"type": "bind", "src": odd, "dst": odd},
+        {"type": "bind", "src": "/home/me", "dst": "/home/me"},
+        {"type": "bind", "src": "/home/me/sets", "dst": "/home/me/sets"},
+        {"type": "bind", "src": "/scratch/me", "dst": "/scratch/me"},
+        {"type": "bind", "src": odd, "dst": "/x,y", "readonly": ""},
+    ]
+
+
+@pytest.mark.parametrize("work_dir", ["/", "/tmp", "/usr"])
+def test_folders_of_the_system_are_not_bound_because_a_job_begins_there(work_dir):
+    argv, _ = runtimes.docker(_wish(), _facts(work_dir=work_dir))
+    assert [mount["dst"] for mount in _mounts(argv)] == ["/home/me"]
+
+
+def test_podman_stays_in_the_control_group_of_the_job():
+    argv, _ = runtimes.podman(_wish(), _facts(gpus=UUIDS[:1]))
+    for word in (
+        "--cgroups=disabled",
+        "--userns=keep-id",
+        "--group-add=keep-groups",
+        f"--device=nvidia.com/gpu={UUIDS[0]}",
+    ):
+        assert word in argv
+    assert not any(word.startswith(("--memory", "--cpuset-cpus", "--user=")) for word in argv)
+
+
+def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch):
+    monkeypatch.setenv("APPTAINER_CACHEDIR", "/scratch/cache")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
+    argv, env = runtimes.apptainer(_wish(binds=["/d:/e:ro"]), _facts(gpus=UUIDS))
+    assert argv[:3] == ["apptainer", "exec", "--nv"]
+    assert "--bind=/d:/e:ro" in argv
+    assert "docker://ubuntu:22.04" in argv
+    assert (env["APPTAINER_CACHEDIR"], env["HF_TOKEN"]) == ("/scratch/cache", "hf_secret")
+    assert "LD_LIBRARY_PATH" not in env
+    argv, _ = runtimes.singularity(_wish(image="/images/a.sif"), _facts())
+    assert argv[:2] == ["singularity", "exec"]
+    assert "--nv" not in argv
+    assert "/images/a.sif" in argv
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "said"),
+    [
+        (runtimes.apptainer, {"binds": ["/a,b"]}, "takes no folder"),
+        (runtimes.charliecloud, {}, "ch-image pull"),
+        (runtimes.charliecloud, {"image": "/tree", "binds": ["/a:/b:ro"]}, "for reading only"),
+    ],
+)
+def test_what_a_runtime_cannot_do_is_refused_in_words(make, change, said):
+    with pytest.raises(runtimes.Refused, match=said):
+        make(_wish(**change), _facts())
+
+
+def test_memory_is_that_of_the_job():
+    assert runtimes.memory_of({}) == 0
+    assert runtimes.memory_of({"SLURM_MEM_PER_NODE": "2048"}) == 2 << 30
+    assert runtimes.memory_of({"SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}) == 4 << 30
+
+
+def test_a_container_gets_what_belongs_to_the_job_and_nothing_of_the_nodes_own():
+    env = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JWT": "x",
+        "LD_PRELOAD": "x",
+        "PATH": "x",
+        "MINE": "1",
+        "https_proxy": "p",
+        "USER": "me",
+    }
+    found = runtimes.variables(env, ["MINE"])
+    assert {name for name in found if name in env} == {"SLURM_JOB_ID", "MINE", "https_proxy", "USER"}
+    assert found["LOGNAME"] == "me"
+
+
+def test_the_runner_is_python_3_8():
+    for name in ("contain.py", "runtimes.py"):
+        ast.parse(resources.files("jupyter_slurm.runner").joinpath(name).read_text(), feature_version=(3, 8))
+
+
+def test_numbers_are_written_as_the_kernel_does():
+    assert runtimes.ranges([8, 0, 1, 2, 3]) == "0-3,8"
+    assert runtimes.ranges([5]) == "5"
+    assert runtimes.ranges([]) == ""
+
+
+def test_what_begins_in_a_container_is_posix_shell():
+    argv, _ = runtimes.docker(_wish(), _facts())
+    text = argv[argv.index("-c") + 1]
+    assert subprocess.run(["dash", "-n"], input=text, text=True, check=False).returncode == 0

@@ -1,0 +1,157 @@
+"""A Docker of the tests' own, and an image of Debian's Python that no registry has to give."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded.packages import find_program
+from jupyter_slurm.embedded.roots import debian_mirror, default_cache
+
+__all__ = ["Docker", "docker", "image_tar", "image_tree", "new_docker"]
+
+_RELEASE = "bookworm"
+_PACKAGES = "base-files,base-passwd,coreutils,dash,libc-bin,libpython3-stdlib,python3-minimal"
+_LEFT_OUT = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/apt/", "./var/cache/", "./dev/")
+
+
+@dataclass(frozen=True)
+class Docker:
+    """A running daemon.
+
+    Attributes
+    ----------
+    host : str
+        What DOCKER_HOST says of it.
+    image : str
+        A small image with Python in it.
+    pid : int
+        Of the daemon.
+    """
+
+    host: str
+    image: str
+    pid: int
+
+    def run(self, *words: str, check: bool = True) -> str:
+        """Run a command of the client; return what it printed."""
+        env = {**os.environ, "DOCKER_HOST": self.host}
+        return subprocess.run(["docker", *words], env=env, capture_output=True, text=True, check=check).stdout
+
+    def running(self) -> list[str]:
+        """Return the names of the containers that there are, also of those that have ended."""
+        return self.run("ps", "--all", "--format", "{{.Names}}").split()
+
+
+@pytest.fixture(scope="session")
+def image_tar(unavailable: Callable[[str], None]) -> Path:
+    """A root file system with Python: kept between runs where unpacked versions of Slurm are, too."""
+    if find_program("mmdebstrap") is None:
+        unavailable("mmdebstrap is not installed")
+    path = default_cache() / f"image-{_RELEASE}.tar"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            _build(path)
+    return path
+
+
+def _build(path: Path) -> None:
+    made, slim = path.with_suffix(".made.tar"), path.with_suffix(".new")
+    argv = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={_PACKAGES}", _RELEASE, str(made)]
+    subprocess.run([*argv, f"deb {debian_mirror()} {_RELEASE} main"], check=True, capture_output=True)
+    with tarfile.open(made) as whole, tarfile.open(slim, "w") as kept:
+        for member in whole:
+            if not member.name.startswith(_LEFT_OUT):
+                kept.addfile(member, whole.extractfile(member) if member.isfile() else None)
+    made.unlink()
+    slim.rename(path)
+
+
+@pytest.fixture(scope="session")
+def image_tree(image_tar: Path, short_tmp: Path, alice: str) -> Path:
+    """The same, unpacked by alice, as Charliecloud and Apptainer take it."""
+    folder = short_tmp / "it's an image"
+    folder.mkdir(mode=0o755)
+    os.chown(folder, pwd.getpwnam(alice).pw_uid, -1)
+    unpack = ["tar", "-C", str(folder), "--no-same-owner", "-xf", str(image_tar)]
+    subprocess.run(unpack, check=True, user=alice, group=pwd.getpwnam(alice).pw_gid, extra_groups=[])
+    for name in ("dev", "etc/passwd", "etc/group"):
+        (folder / name).touch() if "/" in name else (folder / name).mkdir(exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _running(folder: Path, image_tar: Path, group: int, wait_for: Callable[..., Any]) -> Iterator[Docker]:
+    """A daemon that changes nothing of the machine's network."""
+    folder.mkdir(mode=0o711)
+    argv = ["dockerd", f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
+    argv += [f"--host=unix://{folder}/s", f"--group={group}", "--bridge=none", "--userland-proxy=false"]
+    argv += ["--iptables=false", "--ip6tables=false", "--ip-forward=false"]
+    with (folder / "log").open("wb") as log:
+        daemon = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        running = Docker(f"unix://{folder}/s", "jupyter-slurm/test:1", daemon.pid)
+        wait_for(lambda: running.run("version", check=False) if (folder / "s").exists() else "", "dockerd")
+        running.run("import", str(image_tar), running.image)
+        yield running
+    finally:
+        daemon.terminate()
+        _wait(daemon)
+        _end_others(folder)
+        _unmount(folder)
+
+
+@pytest.fixture(scope="session")
+def new_docker(
+    image_tar: Path, short_tmp: Path, alice: str, unavailable: Callable[[str], None], wait_for: Callable[..., Any]
+) -> Callable[[str], contextlib.AbstractContextManager[Docker]]:
+    """``with new_docker(name) as docker``: a daemon to disturb, which root and alice may use."""
+    if missing := [name for name in ("docker", "dockerd") if shutil.which(name) is None]:
+        unavailable(f"not installed: {', '.join(missing)}")
+    return lambda name: _running(short_tmp / name, image_tar, pwd.getpwnam(alice).pw_gid, wait_for)
+
+
+@pytest.fixture(scope="session")
+def docker(new_docker: Callable[[str], contextlib.AbstractContextManager[Docker]]) -> Iterator[Docker]:
+    """A Docker for this session, which root and alice may use."""
+    with new_docker("docker") as running:
+        yield running
+
+
+def _end_others(folder: Path) -> None:
+    """End what a daemon that was killed has left: its containerd, which has the folder in its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"{folder}/exec".encode() in path.read_bytes():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def _unmount(folder: Path) -> None:
+    """Unmount what a daemon leaves behind: its network namespace, and what it could not when it was killed."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in sorted((place for place in places if place.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", place], check=False)
+
+
+def _wait(daemon: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a daemon, which first ends its containers."""
+    begun = time.monotonic()
+    while daemon.poll() is None and time.monotonic() - begun < 30:
+        time.sleep(0.05)
+    daemon.kill()
+    daemon.wait()

@@ -1,0 +1,134 @@
+"""``env=`` names an image: cells and scripts in containers of a real Docker, through Slurm, here and over SSH."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import Docker
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def environment(environment: dict[str, str], home: Path, docker: Docker, way: Any) -> dict[str, str]:
+    """The environment of the kernel, on a cluster that has images for jobs."""
+    (home / "da ta").mkdir(exist_ok=True)
+    (home / "da ta" / "set").write_text("of the site")
+    box = {"image": docker.image, "variables": {"DOCKER_HOST": docker.host, "HF_TOKEN": "it's $HOME"}}
+    told = {"box": box, "lost": {"image": "example.invalid/no/such:1", "variables": {"DOCKER_HOST": docker.host}}}
+    site = {"runtime": "docker", "bind": [f"{home}/da ta:/sets:ro"]}
+    if way.is_remote:
+        profile = home / "sites" / "far.toml"
+        lines = [f'[container]\nruntime = "docker"\nbind = {json.dumps(site["bind"])}']
+        for name, one in told.items():
+            given = ", ".join(f"{key} = {json.dumps(value)}" for key, value in one["variables"].items())  # type: ignore[attr-defined]
+            lines.append(f"[env.{name}]\nimage = {json.dumps(one['image'])}\nvariables = {{ {given} }}")
+        profile.write_text(profile.read_text() + "\n".join(lines) + "\n")
+        return environment
+    settings = home / "config" / "jupyter_slurm_config.json"
+    chosen = json.loads(settings.read_text())
+    chosen["Settings"] |= {"environments": told, "container": site}
+    settings.write_text(json.dumps(chosen))
+    return {**environment, "DOCKER_HOST": docker.host}
+
+
+def test_a_cell_runs_in_an_image_with_its_values_and_is_submitted_again(kernel: Any, docker: Docker) -> None:
+    kernel.ok("x = {'a': [1, 2.5, 'é', b'\\xff']}\ndef double(n):\n    return 2 * n\n")
+    kernel.ok(
+        "%%sbatch env=box in=x,double out=y as=cell -- 'a b'\nimport os, sys\n"
+        "y = [x, double(21), sys.version_info[:2], os.environ['HF_TOKEN'], open('/sets/set').read(), sys.argv[1:], os.getcwd()]\n"
+        "print(open('/etc/debian_version').read()[:2])\ny[1]"
+    )
+    kernel.ok("cell.wait()")
+    assert kernel.value("cell.outputs['y']") == kernel.value(
+        "[x, 42, (3, 11), \"it's $HOME\", 'of the site', ['a b'], cell.record['work_dir']]"
+    )
+    assert kernel.value("cell.stdout") == "12\n42\n"
+    kernel.ok("told = cell.record['environment']")
+    assert (
+        kernel.value("told['image'], told['runtime'], told['variables']['HF_TOKEN']")
+        == f"{docker.image} docker (hidden)"
+    )
+    assert kernel.value("cell.record['used']['container']") == f"docker {docker.image}"
+    kernel.ok("again = cell.resubmit().wait()")
+    assert kernel.value("again.outputs['y'] == cell.outputs['y'], again.record['env']") == "True box"
+    assert docker.running() == []
+
+
+def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker) -> None:
+    kernel.ok(
+        '%%sbatch env=box as=plain -- \'a b\' c\n#!/bin/sh -e\ncat /etc/debian_version\necho "$#" "$1"\nfalse\necho never'
+    )
+    kernel.ok('%%sbatch env=box as=swept sweep=lr:1,2\n#!/bin/sh\necho "$lr $task_index $SLURM_ARRAY_TASK_ID"')
+    kernel.ok("%%sbatch env=box as=tasks --array=0-1 out=n\nn = task_index * 10")
+    kernel.ok("plain.wait(check=False), swept.wait(), tasks.wait()")
+    assert kernel.value("plain.stdout.split('\\n')[1:], plain.exit_code") == "['2 a b', ''] 1"
+    assert kernel.value("plain.stdout[:3]") == "12."
+    assert kernel.value("[task.stdout for task in swept]") == "['1 0 0\\n', '2 1 1\\n']"
+    assert kernel.value("[task.result() for task in tasks]") == "[0, 10]"
+    assert docker.running() == []
+
+
+def test_no_container_is_left_of_a_job_that_was_ended(
+    kernel: Any, docker: Docker, wait_for: Callable[..., Any]
+) -> None:
+    """Cancelled: told first; killed: at once, with all its processes on the node."""
+    kernel.ok(
+        "%%sbatch env=box as=told\nimport signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('told', flush=True)))\n"
+        "print('on', flush=True)\nwhile True: time.sleep(0.1)"
+    )
+    kernel.ok("%%sbatch env=box as=killed\n#!/bin/sh\ntrap '' TERM\necho on\nwhile :; do sleep 0.1; done")
+    wait_for(lambda: kernel.value("told.stdout + killed.stdout") == "on\non\n", "both are on")
+    assert len(docker.running()) == 2
+    kernel.ok("told.cancel()\n%scancel --signal=KILL --full {killed.id}")
+    wait_for(lambda: not docker.running(), "no container")
+    kernel.ok("told.wait(check=False), killed.wait(check=False)")
+    assert kernel.value("told.stdout") == "on\ntold\n"
+    assert kernel.value("killed.state == 'COMPLETED'") == "False"
+
+
+def test_a_cell_with_resume_is_told_in_its_container(kernel: Any, docker: Docker, wait_for: Callable[..., Any]) -> None:
+    kernel.ok(
+        "%%sbatch env=box resume as=long\nimport time\nfrom jupyter_slurm_job import checkpoint_dir, interrupted\n"
+        "(checkpoint_dir() / 'kept').write_text('x')\nprint('on', flush=True)\nwhile not interrupted(): time.sleep(0.1)\nprint('told')"
+    )
+    wait_for(lambda: kernel.value("long.stdout") == "on\n", "it is on")
+    kernel.ok("%scancel --batch --signal=USR1 {long.id}")
+    wait_for(lambda: "requeued" in kernel.value("long.stderr"), "it is requeued")
+    wait_for(lambda: not docker.running(), "no container")
+    kernel.ok("long.cancel()")
+    assert kernel.value("long.stdout") == "on\ntold\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("env=docker://Ubuntu", "docker://ubuntu"),
+        ("'env=docker://a --privileged'", "is no name of an image"),
+        ("env=/no/such.sif", "is no image"),
+        ("env=boxes", "Did you mean box?"),
+        ("env=box launcher=srun -n 2", "outside of the image"),
+        ("env=box --export=NONE", "would keep the environment"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_queued(kernel: Any, line: str, said: str) -> None:
+    kernel.ok(
+        "before = len(jupyter_slurm.jobs())"
+        if kernel.run("jupyter_slurm").status == "ok"
+        else "import jupyter_slurm\nbefore = len(jupyter_slurm.jobs())"
+    )
+    ran = kernel.run(f"%%sbatch {line}\n1")
+    assert ran.status == "error"
+    assert said in ran.traceback
+    assert kernel.value("len(jupyter_slurm.jobs()) == before") == "True"
+
+
+def test_an_image_that_is_not_there_is_the_reason_of_the_end(kernel: Any) -> None:
+    ran = kernel.run("%%sbatch env=lost wait\n1")
+    assert ran.status == "error"
+    assert "the image example.invalid/no/such:1 is not on this node" in ran.traceback

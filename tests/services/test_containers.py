@@ -1,0 +1,274 @@
+"""What runs in a container on the node, with a real Docker, as an ordinary user whom the image does not know."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import Docker
+
+from jupyter_slurm.services.about import RUNNER
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+ABOUT = """
+import getpass, json, os, sys
+print(json.dumps({
+    "ids": [os.getuid(), os.getgid()], "groups": sorted(os.getgroups()), "user": getpass.getuser(),
+    "home": os.path.expanduser("~"), "folder": os.getcwd(), "args": sys.argv[1:], "cpus": sorted(os.sched_getaffinity(0)),
+    "umask": os.umask(0), "env": dict(os.environ), "debian": open("/etc/debian_version").read().strip(),
+    "can_get_root": "NoNewPrivs:\\t0" in open("/proc/self/status").read(),
+}))
+"""
+
+
+@dataclass
+class Node:
+    """Runs jobs as Slurm would, as alice: one is a folder with a job.json."""
+
+    folder: Path
+    user: str
+    docker: Docker
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def job(self, source: str | None = None, run: list[str] | None = None, **described: Any) -> Path:
+        key = f"20260101-000000-{len(list(self.folder.iterdir())):08x}"
+        place = self.folder / key
+        place.mkdir()
+        what: dict[str, Any] = (
+            {"run": run} if run else {"cell": {"source": source, "filename": "<cell>", "python": "python3"}}
+        )
+        record = {"key": key, "environment": {"name": "e", "image": self.docker.image, **described}, **what}
+        (place / "job.json").write_text(json.dumps(record))
+        os.chown(place, pwd.getpwnam(self.user).pw_uid, -1)
+        return place
+
+    def start(self, place: Path, *args: str, groups: tuple[int, ...] = (), **env: str) -> subprocess.Popen[str]:
+        account = pwd.getpwnam(self.user)
+        base = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": account.pw_dir, "USER": self.user,
+                "DOCKER_HOST": self.docker.host, "SLURM_JOB_ID": "7", "LD_PRELOAD": ""}  # fmt: skip
+        process = subprocess.Popen(
+            ["/usr/bin/python3", "-u", str(self.folder / "runner-x-contain.py"), str(place), *args],
+            user=self.user, group=account.pw_gid, extra_groups=list(groups), umask=0o027,
+            env={**base, **env}, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def run(self, place: Path, *args: str, **more: Any) -> tuple[int, str, str]:
+        process = self.start(place, *args, **more)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def about(self, place: Path, *args: str, **more: Any) -> dict[str, Any]:
+        code, out, err = self.run(place, *args, **more)
+        assert code == 0, err
+        told: dict[str, Any] = json.loads(out)
+        return told
+
+
+@pytest.fixture
+def node(short_path: Path, alice: str, docker: Docker) -> Iterator[Node]:
+    short_path.chmod(0o755)
+    for name in RUNNER:
+        (short_path / f"runner-x-{name}").write_bytes(
+            resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
+        )
+    running = Node(short_path, alice, docker)
+    yield running
+    for process in running.started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_cell_is_who_submitted_it_with_the_cpus_of_the_job_and_its_folders(node: Node) -> None:
+    data = node.folder / 'da,ta "x"'
+    data.mkdir()
+    (data / "read").write_text("it")
+    place = node.job(
+        ABOUT + "\nprint(open('/in it/read').read(), os.access('/in it', os.W_OK), file=sys.stderr)",
+        bind=[f"{data}:/in it:ro"],
+        variables={"HF_TOKEN": "x"},
+    )
+    account = pwd.getpwnam(node.user)
+    odd = 'it\'s $(a) "word"\n\x01'
+    told = node.about(
+        place, "a b", odd, groups=(account.pw_gid, 20), HF_TOKEN="hf'secret", NOT_MINE="1", SLURM_MEM_PER_NODE="100"
+    )
+    assert told["ids"] == [account.pw_uid, account.pw_gid]
+    assert told["groups"] == sorted({account.pw_gid, 20})
+    assert (told["user"], told["home"], told["folder"]) == (node.user, account.pw_dir, str(place))
+    assert told["args"] == ["a b", odd]
+    assert told["cpus"] == sorted(os.sched_getaffinity(0))
+    assert (told["umask"], told["can_get_root"]) == (0o027, False)
+    assert told["debian"].startswith("12")
+    assert told["env"]["HF_TOKEN"] == "hf'secret"
+    assert told["env"]["SLURM_JOB_ID"] == "7"
+    assert not {"NOT_MINE", "LD_PRELOAD", "DOCKER_HOST"} & told["env"].keys()
+    assert json.loads((place / "end.json").read_text())["exit_code"] == 0
+    assert json.loads((place / "used.json").read_text())["container"] == f"docker {node.docker.image}"
+    assert (place / "end.json").stat().st_uid == account.pw_uid
+
+
+def test_exit_codes_output_and_signals_go_through(node: Node, wait_for: Callable[..., Any]) -> None:
+    code, out, err = node.run(node.job(run=["/bin/sh", "-c", "printf 'a\\0\\n'; yes | head -c 20000000; exit 127"]))
+    assert (code, len(out), out[:3], err) == (127, 20_000_003, "a\0\n", "")
+    script = "trap 'echo told; exit 3' USR1; trap 'echo ended; exit 4' TERM; echo on; while :; do sleep 0.1; done"
+    for number, said, expected in ((signal.SIGUSR1, "told\n", 3), (signal.SIGTERM, "ended\n", 4)):
+        process = node.start(node.job(run=["/bin/sh", "-c", script]))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        process.send_signal(number)  # as Slurm does: to the process of the batch script alone
+        assert process.stdout.read() == said
+        assert process.wait(30) == expected
+    assert node.docker.running() == []
+
+
+def test_no_container_outlives_its_job(node: Node, wait_for: Callable[..., Any]) -> None:
+    """Whatever is killed: what runs it, Docker's client, or both at once, as with the control group of a job."""
+    for which in ("runner", "client", "both"):
+        process = node.start(
+            node.job(run=["/bin/sh", "-c", "trap '' TERM HUP INT; echo on; while :; do sleep 0.1; done"])
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        client = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        for pid in {"runner": [process.pid], "client": [client], "both": [process.pid, client]}[which]:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not node.docker.running(), f"{which}: {node.docker.run('ps')}")
+        assert process.wait(30) == (-signal.SIGKILL if which != "client" else 128 + signal.SIGKILL)
+
+
+def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same_user(node: Node, bob: str) -> None:
+    """Not one of somebody else, nor one whose job runs."""
+    sleep = ["--entrypoint=/bin/sleep", node.docker.image, "1000"]
+    own = ["--network=none", f"--label=jupyter_slurm.user={pwd.getpwnam(node.user).pw_uid}"]
+    space = os.readlink("/proc/self/ns/pid")
+    begun = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    holders = {
+        "gone": f"{space}/4194999/1",
+        "again": f"{space}/{os.getpid()}/1",  # another process has the number now
+        "runs": f"{space}/{os.getpid()}/{begun}",
+        "elsewhere": "pid:[1]/4194999/1",
+        "odd": "x",
+    }
+    for name, holder in holders.items():
+        node.docker.run("run", "--detach", f"--name={name}", *own, f"--label=jupyter_slurm.holder={holder}", *sleep)
+    others = f"--label=jupyter_slurm.user={pwd.getpwnam(bob).pw_uid}"
+    node.docker.run(
+        "run",
+        "--detach",
+        "--name=bobs",
+        "--network=none",
+        others,
+        f"--label=jupyter_slurm.holder={holders['gone']}",
+        *sleep,
+    )
+    try:
+        assert node.run(node.job("1"))[0] == 0
+        assert sorted(node.docker.running()) == ["bobs", "elsewhere", "odd", "runs"]
+    finally:
+        node.docker.run("rm", "--force", *node.docker.running())
+
+
+def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> None:
+    """No image, no Python, no daemon, no permission, no folder, no runtime: what to do, and the end of the job."""
+    (short_path / "locked").touch(mode=0o600)
+    no = "docker://example.invalid/no/such:1".removeprefix("docker://")
+    looks: list[tuple[Path, dict[str, str], str]] = [
+        (node.job("1", image=no), {}, f"the image {no} is not on this node"),
+        (node.job("1", bind=["/no/such"]), {}, "there is no /no/such on this node"),
+        (node.job("1", image="/no/such.sif"), {}, "there is no /no/such.sif on this node"),
+        (node.job("1", runtime="podman"), {"PATH": "/nowhere"}, "this node has no podman"),
+        (node.job("1"), {"PATH": "/nowhere"}, "this node has no docker nor podman nor apptainer nor singularity"),
+        (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "the daemon of docker does not answer"),
+        (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/locked"}, "you may not use docker"),
+        (node.job(run=["/bin/zsh", "/x"]), {}, f"the image {node.docker.image} has no /bin/zsh"),
+    ]
+    for place, env, said in looks:
+        code, _, err = node.run(place, **env)
+        assert (code, said in err) == (125, True), (said, err)
+        if "cell" in json.loads((place / "job.json").read_text()):
+            assert json.loads((place / "end.json").read_text())["exit_code"] == 125
+    assert node.docker.running() == []
+
+
+def test_the_daemon_may_die_in_the_middle(
+    node: Node, new_docker: Callable[[str], Any], wait_for: Callable[..., Any]
+) -> None:
+    """The job ends, and says why; what the daemon has left running ends by itself."""
+    with new_docker("dying") as dying:
+        place = node.job("import os, time\nprint(os.stat('/proc/1').st_ctime, flush=True)\nwhile True: time.sleep(0.1)")
+        process = node.start(place, DOCKER_HOST=dying.host)
+        assert process.stdout is not None
+        process.stdout.readline()
+        inside = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if str(place) in _text(path)]
+        os.kill(dying.pid, signal.SIGKILL)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, "the daemon of docker does not answer" in err) == (125, True), err
+        assert len(inside) >= 3
+        wait_for(
+            lambda: not [path for path in inside if str(place) in _text(path / "cmdline")], str(inside), timeout=20
+        )
+
+
+@pytest.fixture
+def charliecloud(unavailable: Callable[[str], None]) -> None:
+    if shutil.which("ch-run") is None:
+        unavailable("charliecloud-runtime is not installed")
+
+
+@pytest.mark.usefixtures("charliecloud")
+def test_charliecloud_runs_an_unpacked_image(node: Node, image_tree: Path) -> None:
+    """It becomes the job's own process: signals and exit codes are as without it."""
+    data = node.folder / "it's data"
+    data.mkdir()
+    data.chmod(0o777)
+    place = node.job(ABOUT, image=str(image_tree), bind=[f"{data}:/sets/of data"], variables={"HF_TOKEN": "x"})
+    account = pwd.getpwnam(node.user)
+    told = node.about(place, "a b", HF_TOKEN="hf'secret", NOT_MINE="1")
+    assert told["ids"] == [account.pw_uid, account.pw_gid]
+    assert (told["user"], told["home"], told["folder"]) == (node.user, account.pw_dir, str(place))
+    assert (told["args"], told["umask"], told["can_get_root"]) == (["a b"], 0o027, False)
+    assert told["debian"].startswith("12")
+    assert told["env"]["HF_TOKEN"] == "hf'secret"
+    assert not {"NOT_MINE", "LD_PRELOAD"} & told["env"].keys()
+    assert json.loads((place / "used.json").read_text())["container"] == f"charliecloud {image_tree}"
+    script = "trap 'echo told; exit 3' USR1; touch '/sets/of data/made'; echo on; while :; do sleep 0.1; done"
+    process = node.start(node.job(image=str(image_tree), run=["/bin/sh", "-c", script], bind=[f"{data}:/sets/of data"]))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on\n"
+    process.send_signal(signal.SIGUSR1)
+    assert (process.stdout.read(), process.wait(30)) == ("told\n", 3)
+    assert (data / "made").exists()
+    code, _, err = node.run(node.job(image=str(image_tree), run=["/bin/zsh", "/x"]))
+    assert (code, "has no /bin/zsh" in err) == (125, True)
+
+
+@pytest.mark.usefixtures("charliecloud")
+def test_links_in_an_image_lead_nowhere_when_places_are_made(node: Node, short_path: Path) -> None:
+    image, outside = short_path / "hostile", short_path / "outside"
+    for folder in (image / "etc", image / "usr", outside):
+        folder.mkdir(parents=True)
+    outside.chmod(0o777)
+    (image / "scratch").symlink_to(outside)
+    code, _, _ = node.run(node.job("1", image=str(image), bind=[f"{outside}:/scratch/me"]))
+    assert code != 0
+    assert list(outside.iterdir()) == []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
