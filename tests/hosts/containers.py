@@ -21,7 +21,7 @@ import pytest
 from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.embedded.roots import debian_mirror, default_cache
 
-__all__ = ["Docker", "docker", "image_tar", "image_tree", "new_docker"]
+__all__ = ["Docker", "apptainer", "docker", "image_tar", "image_tree", "new_docker"]
 
 _RELEASE = "bookworm"
 _PACKAGES = "base-files,base-passwd,coreutils,dash,libc-bin,libpython3-stdlib,python3-minimal"
@@ -93,6 +93,42 @@ def image_tree(image_tar: Path, short_tmp: Path, alice: str) -> Path:
     for name in ("dev", "etc/passwd", "etc/group"):
         (folder / name).touch() if "/" in name else (folder / name).mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def apptainer(unavailable: Callable[[str], None]) -> Path:
+    """A folder for the PATH with Apptainer of Debian sid in it, under both its names; kept between runs."""
+    if missing := [name for name in ("mmdebstrap", "patchelf") if find_program(name) is None]:
+        unavailable(f"not installed: {', '.join(missing)}")
+    root = default_cache() / "apptainer"
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with root.with_suffix(".lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            _unpack_apptainer(root)
+    return root / "path"
+
+
+def _unpack_apptainer(root: Path) -> None:
+    """Unpack it, and bind it to the loader and the libraries beside it; what it looks for, it looks for beside itself."""
+    made = root.with_suffix(".new")
+    shutil.rmtree(made, ignore_errors=True)
+    argv = ["mmdebstrap", "--quiet", "--variant=extract", "--include=apptainer"]
+    argv += ['--aptopt=Acquire::Check-Valid-Until "false"', "sid", str(made), f"deb {debian_mirror()} sid main"]
+    subprocess.run(argv, check=True, capture_output=True)
+    made.chmod(0o755)
+    libraries = next(made.glob("usr/lib/*/ld-linux-*.so.*")).parent
+    final = root / libraries.relative_to(made)
+    for program in (made / "usr/bin/apptainer", libraries / "apptainer/bin/starter"):
+        bound = ["--set-interpreter", str(final / next(libraries.glob("ld-linux-*.so.*")).name)]
+        subprocess.run(["patchelf", *bound, "--force-rpath", "--set-rpath", str(final), str(program)], check=True)
+    for prefix in ("usr", "usr/lib"):  # of the program, and of its starter
+        (made / prefix / "etc").symlink_to(os.path.relpath(made / "etc", made / prefix))
+        (made / prefix / "var/lib/apptainer/mnt/session").mkdir(parents=True)
+    (made / "path").mkdir()
+    for name in ("apptainer", "singularity"):
+        (made / "path" / name).symlink_to("../usr/bin/apptainer")
+    made.rename(root)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ def environment(environment: dict[str, str], home: Path, docker: Docker, way: An
     (home / "da ta" / "set").write_text("of the site")
     box = {"image": docker.image, "variables": {"DOCKER_HOST": docker.host, "HF_TOKEN": "it's $HOME"}}
     told = {"box": box, "lost": {"image": "example.invalid/no/such:1", "variables": {"DOCKER_HOST": docker.host}}}
-    site = {"runtime": "docker", "bind": [f"{home}/da ta:/sets:ro"]}
+    site = {"runtime": "docker", "bind": [f"{home}/da ta:/sets"]}
     if way.is_remote:
         profile = home / "sites" / "far.toml"
         lines = [f'[container]\nruntime = "docker"\nbind = {json.dumps(site["bind"])}']
@@ -57,6 +58,18 @@ def test_a_cell_runs_in_an_image_with_its_values_and_is_submitted_again(kernel: 
     kernel.ok("again = cell.resubmit().wait()")
     assert kernel.value("again.outputs['y'] == cell.outputs['y'], again.record['env']") == "True box"
     assert docker.running() == []
+
+
+def test_an_unpacked_image_is_named_by_its_folder(
+    kernel: Any, image_tree: Path, unavailable: Callable[[str], None]
+) -> None:
+    if shutil.which("ch-run") is None:
+        unavailable("charliecloud-runtime is not installed")
+    kernel.ok(
+        f'%%sbatch "env={image_tree}" as=tree out=y wait\ny = open("/etc/debian_version").read()[:3]\nprint("ran")'
+    )
+    assert kernel.value("y, tree.stdout") == "12. ran\n"
+    assert kernel.value("tree.record['used']['container']") == f"charliecloud {image_tree}"
 
 
 def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker) -> None:

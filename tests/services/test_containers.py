@@ -228,31 +228,44 @@ def charliecloud(unavailable: Callable[[str], None]) -> None:
         unavailable("charliecloud-runtime is not installed")
 
 
-@pytest.mark.usefixtures("charliecloud")
-def test_charliecloud_runs_an_unpacked_image(node: Node, image_tree: Path) -> None:
-    """It becomes the job's own process: signals and exit codes are as without it."""
+@pytest.mark.parametrize("runtime", ["charliecloud", "apptainer", "singularity"])
+def test_unpacked_images_run_as_the_jobs_own_process(
+    node: Node, image_tree: Path, runtime: str, request: pytest.FixtureRequest, wait_for: Callable[..., Any]
+) -> None:
+    """Signals and exit codes are as without a container; what is killed leaves nothing."""
+    found = request.getfixturevalue("charliecloud" if runtime == "charliecloud" else "apptainer")
+    path = {"PATH": f"{found}:/usr/bin:/bin"} if found else {}
     data = node.folder / "it's data"
     data.mkdir()
     data.chmod(0o777)
-    place = node.job(ABOUT, image=str(image_tree), bind=[f"{data}:/sets/of data"], variables={"HF_TOKEN": "x"})
+    described = {"image": str(image_tree), "runtime": runtime, "bind": [f"{data}:/sets"]}
+    place = node.job(ABOUT, variables={"HF_TOKEN": "x"}, **described)
     account = pwd.getpwnam(node.user)
-    told = node.about(place, "a b", HF_TOKEN="hf'secret", NOT_MINE="1")
+    told = node.about(place, "a b", HF_TOKEN="hf'secret", NOT_MINE="1", **path)
     assert told["ids"] == [account.pw_uid, account.pw_gid]
     assert (told["user"], told["home"], told["folder"]) == (node.user, account.pw_dir, str(place))
     assert (told["args"], told["umask"], told["can_get_root"]) == (["a b"], 0o027, False)
     assert told["debian"].startswith("12")
     assert told["env"]["HF_TOKEN"] == "hf'secret"
     assert not {"NOT_MINE", "LD_PRELOAD"} & told["env"].keys()
-    assert json.loads((place / "used.json").read_text())["container"] == f"charliecloud {image_tree}"
-    script = "trap 'echo told; exit 3' USR1; touch '/sets/of data/made'; echo on; while :; do sleep 0.1; done"
-    process = node.start(node.job(image=str(image_tree), run=["/bin/sh", "-c", script], bind=[f"{data}:/sets/of data"]))
-    assert process.stdout is not None
-    assert process.stdout.readline() == "on\n"
-    process.send_signal(signal.SIGUSR1)
-    assert (process.stdout.read(), process.wait(30)) == ("told\n", 3)
-    assert (data / "made").exists()
-    code, _, err = node.run(node.job(image=str(image_tree), run=["/bin/zsh", "/x"]))
-    assert (code, "has no /bin/zsh" in err) == (125, True)
+    assert json.loads((place / "used.json").read_text())["container"] == f"{runtime} {image_tree}"
+    script = "trap 'echo told; exit 3' USR1; trap 'echo ended; exit 4' TERM; touch /sets/made; echo on; while :; do sleep 0.1; done"
+    for number, said, expected in (
+        (signal.SIGUSR1, "told\n", 3),
+        (signal.SIGTERM, "ended\n", 4),
+        (signal.SIGKILL, "", -9),
+    ):
+        place = node.job(run=["/bin/sh", "-c", script, str(node.folder / "mark")], **described)
+        process = node.start(place, **path)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        process.send_signal(number)
+        assert (process.stdout.read(), process.wait(30)) == (said, expected)
+    marked = str(node.folder / "mark")
+    wait_for(lambda: not [one for one in Path("/proc").glob("[0-9]*/cmdline") if marked in _text(one)], "all is over")
+    assert (data / "made").stat().st_uid == account.pw_uid
+    code, _, err = node.run(node.job(run=["/bin/zsh", "/x"], **described), **path)
+    assert (code, "has no /bin/zsh" in err) == (125, True), err
 
 
 @pytest.mark.usefixtures("charliecloud")
