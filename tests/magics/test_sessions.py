@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.here_only("tests/services/test_sessions.py goes over SSH")]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.slow,
+    pytest.mark.here_only("tests/services/test_sessions.py goes over SSH"),
+]
 
 WaitFor = Callable[..., Any]
 
@@ -72,6 +78,8 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert re.search(r"^NAME +STATE +JOB +NODES +URL\n", listed)
     assert re.search(rf"^second +ready +\d+ +dgx01 +{re.escape(url)}$", listed, re.MULTILINE), listed
     assert "is running at" in slurm("log", "second").stdout
+    os.kill(int(json.loads(slurm("agent", "status", "--json").stdout)["pid"]), signal.SIGKILL)
+    wait_for(lambda: slurm("open", "--no-browser", "second").stdout.startswith(url), "it, from another agent")
     assert "there is a session training already" in slurm("rename", "second", "training").stderr
     assert "(third)" in slurm("rename", "second", "third").stdout
     assert slurm("stop", "third").returncode == 0

@@ -7,7 +7,9 @@ import contextlib
 import json
 import os
 import re
+import signal
 import socket
+import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -21,9 +23,9 @@ from ssh_hosts.ways import new_login_host
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from jupyter_slurm.errors import JobNotFound
+from jupyter_slurm.errors import JobError, JobNotFound, TunnelError, UsageError
 
-pytestmark = [pytest.mark.slurm]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -123,13 +125,22 @@ async def ready(desk: Any, asked: dict[str, Any]) -> dict[str, Any]:
     return last
 
 
-async def gone(desk: Any, job: dict[str, Any], port: int) -> None:
-    """See that nothing is left of a session: no process, no port."""
+async def ended(folder: str) -> None:
+    """See that no process is left of a session."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(60):
-            while processes(job["folder"]) or desk.core.tunnels.told(desk.id):
+            while processes(folder):
                 await asyncio.sleep(0.1)
-    assert not processes(job["folder"])
+    assert not processes(folder)
+
+
+async def gone(desk: Any, job: dict[str, Any], port: int) -> None:
+    """See that nothing is left of a session that is over: no process, no port."""
+    await ended(job["folder"])
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while desk.core.tunnels.told(desk.id):
+                await asyncio.sleep(0.1)
     assert not desk.core.tunnels.told(desk.id)
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(("127.0.0.1", port))
@@ -160,31 +171,161 @@ async def launched(desk: Any) -> AsyncIterator[Callable[..., Any]]:
     yield begin
     for key in keys:
         with contextlib.suppress(JobNotFound):
-            await desk.core.sessions.end(desk.id, key)
-            await desk.finished(key)
+            told = await desk.core.sessions.end(desk.id, key)
+            await ended(told["folder"])
 
 
-async def test_a_session_from_its_launch_to_its_end(desk: Any, launched: Any) -> None:
-    told = await launched("-p", "arandu", "--gpus", "1", name="training")
-    session = told["session"]
-    assert 8000 <= session["local_port"] <= 9000
-    assert session["server"].startswith("jupyterlab 4")
-    assert urlsplit(session["url"]).path == f"/jupyter-slurm/{told['key']}/"
-    opened = await desk.core.sessions.open(desk.id, "training")
-    page = Page(opened["page"])
+async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
+    open_desk: Any, cluster: Any, tmp_path: Path
+) -> None:
+    async with open_desk(cluster, tmp_path) as desk:
+        asked = launch(desk, "-p", "arandu", "--gpus", "1", name="training")
+        await desk.core.sessions.launch(desk.id, asked)
+        told = await ready(desk, asked)
+        session = told["session"]
+        assert 8000 <= session["local_port"] <= 9000
+        assert session["server"].startswith("jupyterlab 4")
+        assert urlsplit(session["url"]).path == f"/jupyter-slurm/{told['key']}/"
+        page = Page((await desk.core.sessions.open(desk.id, "training"))["page"])
+        assert page.get("api/contents").status_code == 403
+        assert page.log_in() == f"/jupyter-slurm/{told['key']}/"
+        assert page.get("lab").status_code == 200
+        assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
+        assert page.token not in str(told)
+        assert page.token not in await desk.text(told["key"], "stdout") + await desk.text(told["key"], "stderr")
+    async with open_desk(cluster, tmp_path) as desk:
+        assert (await ready(desk, asked))["session"] == session
+        assert page.get("api/contents").status_code == 200  # who was logged in still is, on the same port
+        kept = await desk.core.sessions.rename(desk.id, "training", "serious")
+        assert kept["label"] == "serious"
+        assert [one["key"] for one in desk.core.sessions.told(desk.id, active=True)] == [told["key"]]
+        with pytest.raises(JobNotFound, match="there is no session training"):
+            await desk.core.sessions.one(desk.id, "training")
+        await desk.core.sessions.end(desk.id, "serious")
+        over = await desk.finished(told["key"])
+        assert (over["state"], over["session"]["state"], over["session"]["url"]) == ("CANCELLED", "ended", None)
+        await gone(desk, told, session["local_port"])
+
+
+HERE = "the way there is the same for all of these; the test above goes over SSH"
+
+
+def runner_of(folder: str) -> int:
+    """The process of the runner."""
+    found = [line.split()[0] for line in processes(folder) if re.search(r"-serve\.py ", line)]
+    assert len(found) == 1, processes(folder)
+    return int(found[0])
+
+
+@pytest.mark.here_only(HERE)
+async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, launched: Any, tmp_path: Path) -> None:
+    broken = tmp_path / "broken" / "jupyterlab"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('it is damaged')\n")
+    context = {"cwd": desk.folder, "env": {**desk.env, "PYTHONPATH": str(broken.parent)}}
+    early, lost, damaged, _ = await asyncio.gather(
+        launched("-p", "arandu", wait=False),
+        launched("-p", "arandu", dir="no/such 'folder'", wait=False),
+        launched("-p", "arandu", context=context, wait=False),
+        launched("-p", "arandu", "--begin=now+3600", name="later", wait=False),
+    )
+    await desk.until(early["key"], lambda job: job["session"]["state"] == "starting")
+    await desk.core.sessions.end(desk.id, early["key"])
+    over = await desk.finished(lost["key"])
+    assert (over["state"], over["session"]["state"]) == ("FAILED", "ended")
+    assert re.fullmatch(r"\S+ has no folder .*/no/such 'folder'\.", over["error"]["detail"])
+    over = await desk.finished(damaged["key"])
+    assert re.match(r"jupyterlab \S+ ended before it was ready \(exit code 1\)", over["error"]["detail"])
+    assert "it is damaged" in await desk.text(damaged["key"], "stderr")
+    assert (await desk.core.sessions.one(desk.id, "later"))["session"]["state"] == "pending"
+    with pytest.raises(JobError, match="session later is not ready: pending"):
+        await desk.core.sessions.open(desk.id, "later")
+    for told in (lost, damaged, early):
+        await ended(told["folder"])
+
+
+@pytest.mark.root
+@pytest.mark.here_only(HERE)
+async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(desk: Any, launched: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        both = await asyncio.gather(
+            *(launched("-p", "arandu", name="one", port=port, wait=False) for _ in range(2)), return_exceptions=True
+        )
+        refused = [one for one in both if isinstance(one, UsageError)]
+        assert [error.message for error in refused] == ["there is a session one already"], both
+        told = next(one for one in both if isinstance(one, dict))
+        await desk.until(told["key"], lambda job: job["session"]["state"] == "unreachable")
+        with pytest.raises(TunnelError, match=f"{port} is taken"):
+            await desk.core.sessions.open(desk.id, "one")
+    told = await desk.core.sessions.open(desk.id, "one")
+    assert (told["session"]["state"], told["session"]["local_port"]) == ("ready", port)
+    token = (Path(told["folder"]) / "serving" / "token").read_text()
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    for path in ("serving/token", "serving/jupyter_config.json", "served.json"):
+        assert (Path(told["folder"]) / path).stat().st_mode & 0o77 == 0
+        read = subprocess.run([*nobody, "cat", f"{told['folder']}/{path}"], capture_output=True, check=False)
+        assert read.returncode == 1, path
+    reach = "import sys, urllib.request as u; u.build_opener(u.ProxyHandler({})).open(sys.argv[1], timeout=20)"
+    for where in (told["session"]["port"], port):
+        url = f"http://127.0.0.1:{where}/jupyter-slurm/{told['key']}/api/contents"
+        tried = subprocess.run([*nobody, "/usr/bin/python3", "-c", reach, url], capture_output=True, check=False)
+        assert tried.returncode == 1
+    show = ["scontrol", "show", "job", "-dd", told["id"]]
+    shown = subprocess.run(show, env={**os.environ, **desk.env}, capture_output=True, check=True)
+    assert token.encode() not in shown.stdout
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for name in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                assert token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+
+
+@pytest.mark.here_only(HERE)
+async def test_it_ends_with_its_runner_by_itself_and_when_nobody_uses_it(desk: Any, launched: Any) -> None:
+    killed, over, unused = await asyncio.gather(
+        launched("-p", "arandu", name="killed"),
+        launched("-p", "arandu", name="over"),
+        launched("-p", "arandu", name="unused", idle=2.0, wait=False),
+    )
+    page = Page((await desk.core.sessions.open(desk.id, "killed"))["page"])
+    await run_a_cell(page, "1")  # so that there is a kernel
+    os.kill(runner_of(killed["folder"]), signal.SIGKILL)
+    page = Page((await desk.core.sessions.open(desk.id, "over"))["page"])
+    async with httpx.AsyncClient(trust_env=False, headers={"Authorization": f"token {page.token}"}) as http:
+        await http.post(f"{page.url}api/shutdown")
+    assert (await desk.finished(over["key"]))["state"] == "COMPLETED"
+    last = await desk.finished(unused["key"])
+    assert (last["state"], last["error"]) == ("COMPLETED", None)
+    assert "Nobody has used this session for 2 s" in await desk.text(unused["key"], "stderr")
+    assert (await desk.finished(killed["key"]))["state"] == "FAILED"
+    for told in (killed, over, unused):
+        await ended(told["folder"])
+    await gone(desk, killed, killed["session"]["local_port"])
+
+
+OLD = ("notebook==6.4.12", "traitlets<5.10", "jupyter_client<8", "ipykernel")
+
+
+@pytest.fixture
+def old_python(request: pytest.FixtureRequest) -> str:
+    """A Python with a Jupyter of 2022, made once for all runs of the tests."""
+    folder = Path(str(request.config.cache.mkdir("jupyters"))) / f"notebook-6.4-{sys.version_info.minor}"  # type: ignore[union-attr]
+    python = folder / "bin" / "python"
+    if not (folder / "is-whole").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "--no-compile", *OLD], check=True)
+        (folder / "is-whole").touch()
+    return str(python)
+
+
+@pytest.mark.here_only(HERE)
+@pytest.mark.timeout(600)
+async def test_a_jupyter_of_2022_does_as_well(desk: Any, launched: Any, old_python: str) -> None:
+    told = await launched("-p", "arandu", name="old", python=old_python)
+    assert told["session"]["server"].startswith("notebook 6.4")
+    page = Page((await desk.core.sessions.open(desk.id, "old"))["page"])
     assert page.get("api/contents").status_code == 403
     assert page.log_in() == f"/jupyter-slurm/{told['key']}/"
-    assert page.get("lab").status_code == 200
     assert page.get("api/contents").status_code == 200
     assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
-    assert page.token not in str(told)
-    assert page.token not in await desk.text(told["key"], "stdout") + await desk.text(told["key"], "stderr")
-    kept = await desk.core.sessions.rename(desk.id, "training", "serious")
-    assert kept["label"] == "serious"
-    assert [one["key"] for one in desk.core.sessions.told(desk.id, active=True)] == [told["key"]]
-    with pytest.raises(JobNotFound, match="there is no session training"):
-        await desk.core.sessions.one(desk.id, "training")
-    await desk.core.sessions.end(desk.id, "serious")
-    over = await desk.finished(told["key"])
-    assert (over["state"], over["session"]["state"], over["session"]["url"]) == ("CANCELLED", "ended", None)
-    await gone(desk, told, session["local_port"])
+    assert page.token not in await desk.text(told["key"], "stderr")
