@@ -12,7 +12,7 @@ __all__ = ["LAUNCHERS", "Labelled", "explain_ranks", "several_tasks"]
 LAUNCHERS = ("srun", "torchrun", "mpi")
 """What can run a Python cell once for each task of its job."""
 
-_PIECE = re.compile(rb"(?:\x1b\[K)?(?:\[(\d{1,7})\] )?([^\n\r]*[\n\r])")
+_PIECE = re.compile(rb"(?:\x1b\[K)?(?:\[(\d{1,7})\] )?([^\n\r]*[\n\r]|[^\n\r]+\Z)")
 _LONGEST = 1 << 20  # bytes without an end that are waited for
 
 

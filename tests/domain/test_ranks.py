@@ -103,6 +103,12 @@ def test_each_rank_looks_as_in_a_terminal_of_its_own(
             assert screen(found.get(rank, b"")) == screen(raw.get((rank, stream), b""))
 
 
+def test_a_line_without_an_end_is_neither_waited_for_nor_lost() -> None:
+    labelled, megabyte = Labelled(), b"x" * (1 << 20)
+    found = [piece for data in (b"[3] ", megabyte, b"end\n[3] y\n") for piece in labelled.feed(data)]
+    assert found == [(3, megabyte), (None, b"end\n"), (3, b"y\n")]
+
+
 def test_lines_are_labelled_and_a_progress_bar_stays_one_line() -> None:
     way = Way()
     for done in range(3):
