@@ -47,6 +47,7 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     first = kernel.ok(f"%%srun on=gpu -n1 as=a\n#!/bin/sh\necho a-up\nuntil [ -e {stop} ]; do sleep 0.1; done\n")
     second = kernel.ok(f"%%srun on=gpu -n1 as=b\n#!/bin/sh\necho b-up\nuntil [ -e {stop} ]; do sleep 0.1; done\n")
     wait_for(lambda: "a-up" in kernel.text(first.display) and "b-up" in kernel.text(second.display), "both, live")
+    wait_for(lambda: kernel.value("a.id") != "None", "its number, which may come after its first words")
     step = kernel.value("a.id")
     wait_for(lambda: step in kernel.complete(f"%scancel {step.partition('.')[0]}.")[0], "the step, offered")
     assert {"gpu", "other"} <= set(kernel.complete("%srun on=")[0])
