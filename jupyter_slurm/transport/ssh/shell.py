@@ -292,11 +292,14 @@ class Shell:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self.channel.shutdown_write()
 
-    def _turn(self, deadline: float | None, who: str, timeout: float | None) -> None:
+    def _limit_time(self, deadline: float | None, who: str, timeout: float | None) -> None:
         if self.given_up or (deadline is not None and time.monotonic() > deadline):
             self.usable = False
             said = f" within {timeout:g} s" if timeout is not None else ""
             raise CommandTimeout(f"{who} gave no answer{said}")
+
+    def _turn(self, deadline: float | None, who: str, timeout: float | None) -> None:
+        self._limit_time(deadline, who, timeout)
         self._limit_noise()
         if not self._receive():
             self.usable = False
@@ -327,9 +330,7 @@ class Shell:
                     "the start-up files of the login shell lead its error output elsewhere",
                     hint="An `exec 2>…` in .bashrc, or in the cluster's prelude, must be for interactive shells only.",
                 )
-            if self.given_up or (deadline is not None and time.monotonic() > deadline):
-                self.usable = False
-                raise CommandTimeout(f"{who} gave no answer")
+            self._limit_time(deadline, who, timeout)
             with self._told():
                 data = _take(self.channel.recv_stderr)
             if data is None:
