@@ -21,7 +21,7 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_exit, present
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["parse_sacct", "parse_submissions", "sacct_argv", "submissions_argv"]
+__all__ = ["parse_sacct", "parse_submissions", "question_argv", "sacct_argv", "submissions_argv"]
 
 # Only names that sacct has in every version from 22.05 to 26.05: it refuses to start with one that it does not know.
 _FIELDS: Final = (
@@ -52,7 +52,7 @@ _LINE_FIELDS: Final = ("JobID", "Submit", "SubmitLine")
 _FIRST_TIME: Final = 1_000_000
 
 
-def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str, *, steps: bool = False) -> list[str]:
+def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str) -> list[str]:
     """Return the question.
 
     Parameters
@@ -63,8 +63,6 @@ def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str, *, steps: boo
         Seconds. Ids wrap, so give the time of submission, less a margin for clocks that differ.
     mark : str
         Fresh random hexadecimal digits.
-    steps : bool
-        Rows of the steps too (``12.batch``, ``12.0``).
 
     Raises
     ------
@@ -73,12 +71,12 @@ def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str, *, steps: boo
     """
     if not jobs:
         raise ValueError("sacct is asked for no job")
-    ids = ",".join(str(job if steps else job.allocation) for job in jobs)
-    more = [f"--jobs={ids}", *([] if steps else ["--allocations"])]
-    return [*_question(since_epoch, mark), *more, f"--format={','.join(_FIELDS)}"]
+    ids = ",".join(str(job.allocation) for job in jobs)
+    return [*question_argv(since_epoch, mark), f"--jobs={ids}", "--allocations", f"--format={','.join(_FIELDS)}"]
 
 
-def _question(since_epoch: int, mark: str) -> list[str]:
+def question_argv(since_epoch: int, mark: str) -> list[str]:
+    """Return how every question to accounting begins."""
     argv = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={field_end(check_mark(mark))}"]
     # "uts" and seconds since the epoch: no time zone, no daylight saving (parse_time.c).
     return [*argv, "--noconvert", f"--starttime=uts{max(since_epoch, _FIRST_TIME)}"]
@@ -90,7 +88,7 @@ def submissions_argv(user: str, since_epoch: int, mark: str) -> list[str]:
     Asked only when the answer to a submission was lost and the queue has forgotten the job, if there was one.
     """
     fields = ",".join(_LINE_FIELDS)
-    return [*_question(since_epoch, mark), f"--user={user}", "--allocations", "--duplicates", f"--format={fields}"]
+    return [*question_argv(since_epoch, mark), f"--user={user}", "--allocations", "--duplicates", f"--format={fields}"]
 
 
 def parse_submissions(output: bytes, mark: str, script: str) -> list[tuple[JobId, int | None]]:

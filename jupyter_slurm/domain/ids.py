@@ -82,11 +82,6 @@ class JobId:
         return text
 
     @property
-    def whole(self) -> JobId:
-        """The job without its task, component or step."""
-        return JobId(self.job)
-
-    @property
     def allocation(self) -> JobId:
         """The job, task or component that the step belongs to."""
         return JobId(self.job, self.task, self.het)

@@ -11,7 +11,7 @@ from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
 
-__all__ = ["default_pattern", "expand_pattern", "first_node", "is_pattern", "symbols"]
+__all__ = ["default_pattern", "expand_pattern", "first_node", "symbols"]
 
 # What %a is in a job that is no array (NO_VAL of slurm.h): Slurm prints it too.
 _NO_TASK: Final = 4294967294
@@ -28,11 +28,6 @@ _REWRITTEN: Final = (25, 11)
 def default_pattern(*, array: bool) -> str:
     """Return the pattern that is used where none was given (sbatch(1), ``--output``)."""
     return "slurm-%A_%a.out" if array else "slurm-%j.out"
-
-
-def is_pattern(path: str) -> bool:
-    r"""Whether a path means something else than what it says: it has a ``%`` or a backslash."""
-    return "%" in path or "\\" in path
 
 
 def first_node(nodes: str) -> str:

@@ -140,11 +140,6 @@ class JobState:
         return self.name in words or any(flag in words for flag in self.flags)
 
     @property
-    def is_known(self) -> bool:
-        """Whether every word of it is one that we know."""
-        return self.name in KNOWN_STATES and all(flag in KNOWN_STATES for flag in self.flags)
-
-    @property
     def is_pending(self) -> bool:
         """Whether the job waits in the queue, for the first time or again. It may be held."""
         if self.is_running or self.is_revoked:
@@ -169,11 +164,6 @@ class JobState:
     def is_revoked(self) -> bool:
         """Whether another cluster of a federation took the job: over here, whatever the base state says."""
         return self.name == "REVOKED" or "REVOKED" in self.flags
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the job ended as COMPLETED."""
-        return self.is_finished and self.name == "COMPLETED"
 
 
 def _full_name(word: str) -> str:

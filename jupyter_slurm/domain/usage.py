@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jupyter_slurm.domain.accounting import question_argv
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.marks import check_mark, delimited_records, field_end
+from jupyter_slurm.domain.marks import delimited_records
 from jupyter_slurm.domain.values import parse_count, parse_tres
 
 __all__ = [
@@ -84,9 +85,7 @@ class Usage:
 
 def sacct_usage_argv(job: JobId, since_epoch: int, mark: str) -> list[str]:
     """Return the question to accounting about a job, or array task, and its steps."""
-    argv = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={field_end(check_mark(mark))}", "--noconvert"]
-    since = f"--starttime=uts{max(since_epoch, 1_000_000)}"
-    return [*argv, since, f"--jobs={job}", f"--format={','.join(_SACCT)}"]
+    return [*question_argv(since_epoch, mark), f"--jobs={job}", f"--format={','.join(_SACCT)}"]
 
 
 def sstat_usage_argv(raw_id: int) -> list[str]:

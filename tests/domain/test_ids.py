@@ -75,9 +75,8 @@ def test_order_is_that_of_the_numbers() -> None:
     ]  # fmt: skip
 
 
-def test_parts() -> None:
-    job = JobId.parse("12_3.batch")
-    assert (job.allocation, job.whole) == (JobId(12, task=3), JobId(12))
+def test_the_allocation_of_a_step() -> None:
+    assert JobId.parse("12_3.batch").allocation == JobId(12, task=3)
 
 
 @given(st.text())

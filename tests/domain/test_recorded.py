@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.domain import accounting, cluster, detail, queue, tables
-from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 
@@ -95,7 +94,7 @@ def test_reasons(recording: Recording) -> None:
     assert recording.of("running").reason == ""
     for record in recording.poll().values():
         words, step = explain(record.reason, record)
-        waits_or_failed = record.state.is_pending or (record.state.is_finished and not record.state.is_success)
+        waits_or_failed = record.state.is_pending or (record.state.is_finished and record.state.name != "COMPLETED")
         assert bool(words) or not waits_or_failed
         assert words != record.reason or not waits_or_failed, f"not explained: {record.reason}"
         assert step or record.state.name in ("CANCELLED", "COMPLETED", "RUNNING", "SUSPENDED")
@@ -177,40 +176,9 @@ def test_names_in_accounting(recording: Recording) -> None:
     assert by_id[recording.id("running")].tres.count("gres/gpu=2") == 1
 
 
-def test_steps_in_accounting(recording: Recording) -> None:
-    records = accounting.parse_sacct(recording.answer("sacct-steps"), recording.mark)
-    steps = {record.id.step for record in records if record.id.job == recording.id("completed")}
-    assert {None, "batch", "0"} <= steps
-
-
-# The fields in which squeue and scontrol, asked in quite different ways, must say the same.
-SAME = (
-    "state", "tasks", "raw_id", "reason", "partition", "account", "qos", "user", "name", "comment", "submit_time",
-    "time_limit", "nodes", "node_count", "cpus", "tres", "exit_code", "signal", "restarts", "work_dir", "command", "depends",
-    "stderr",
-)  # fmt: skip
-FORGED = {"separators", "lines", "record"}
-
-
-def test_squeue_and_scontrol_agree(recording: Recording) -> None:
-    for key, job in recording.index["jobs"].items():
-        framed = {(r.id, r.tasks): r for r in detail.parse_detail(recording.answer(f"detail-{key}"), recording.mark)}
-        plain = {(r.id, r.tasks): r for r in detail.parse_job(recording.answer(f"job-{key}"), JobId(job["id"]))}
-        assert framed.keys() == plain.keys(), key
-        for which, record in framed.items():
-            for field in SAME:
-                ours, theirs = getattr(record, field), getattr(plain[which], field)
-                unknown = theirs in (None, "") or (field == "state" and not theirs.is_known)
-                assert ours == theirs or (key in FORGED and unknown), (key, field)
-            if key != "pattern" or recording.version != "22.05":
-                assert record.stdout == plain[which].stdout or key in FORGED
-
-
-def test_what_a_forger_gains(recording: Recording) -> None:
-    (record,) = detail.parse_job(recording.answer("job-record"), JobId(recording.id("record")))
-    assert (record.state.name, record.user, record.stdout, record.command) == ("UNKNOWN", "", None, None)
-    (framed,) = detail.parse_detail(recording.answer("detail-record"), recording.mark)
-    assert (framed.state.name, framed.user, framed.stdout) == ("FAILED", "alice", f"/rec/home/slurm-{framed.id}.out")
+def test_a_forger_gains_nothing(recording: Recording) -> None:
+    (record,) = detail.parse_detail(recording.answer("detail-record"), recording.mark)
+    assert (record.state.name, record.user, record.stdout) == ("FAILED", "alice", f"/rec/home/slurm-{record.id}.out")
 
 
 def test_output_paths(recording: Recording) -> None:

@@ -296,13 +296,11 @@ class Recorder:
         self.ask("poll", queue.poll_argv(MARK))
         self.ask("lookup", queue.lookup_argv(MARK))
         self.ask("sacct", accounting.sacct_argv(jobs, 0, MARK))
-        self.ask("sacct-steps", accounting.sacct_argv(jobs[:12], 0, MARK, steps=True))
         self.ask("nodes", cluster.nodes_argv(MARK))
         self.ask("partitions", cluster.partitions_argv())
         self.ask("config", cluster.config_argv())
         for key, job in self.index["jobs"].items():
             self.ask(f"detail-{key}", detail.detail_argv(JobId(job["id"]), MARK))
-            self.ask(f"job-{key}", detail.job_argv(JobId(job["id"])))
         for line in TABLES:
             command, *args = line.split()
             name = "table-" + line.replace(" ", "_").replace("=", "-")
