@@ -15,6 +15,7 @@ from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.printing import Printer
+from jupyter_slurm.handles.report import format_size
 from jupyter_slurm.handles.submitting import Submission
 from jupyter_slurm.handles.terminal import plain, printable
 from jupyter_slurm.handles.waiting import WaitInterrupted
@@ -255,6 +256,8 @@ def status(allocation: Allocation, process: Step) -> str:
     cells = [one for one in allocation.steps if one._data.get("process") == process.key and not one._data["finished"]]
     lines = [f"{headline(process.data)}, {_python_of(process)}", f"in {headline(allocation.data)}"]
     lines += [f"    {headline(cell._data)}" for cell in cells] or ["    no cell runs"]
+    if memory := process.refresh()._data.get("memory"):
+        lines.append(f"    memory: {format_size(memory['now'])}, at most {format_size(memory['most'])} so far")
     if process.id:
-        lines.append(f"    its memory and CPU time: %sstat -a -j {process.id} -o MaxRSS,AveCPU")
+        lines.append(f"    its CPU time: %sstat -a -j {process.id} -o AveCPU")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_slurm.handles.card import duration
 from jupyter_slurm.handles.terminal import printable
 
-__all__ = ["Report"]
+__all__ = ["Report", "format_size"]
 
 _SOURCES = {
     "sacct": "accounting (sacct)",
@@ -42,8 +42,8 @@ class Report(dict[str, Any]):
             rows.append(("CPU", f"{duration(self['cpu_time'])}{share}"))
         if self["memory_peak"] is not None:
             asked = self["memory_asked"]
-            share = f" ({self['memory_efficiency']:.0%}) of {_size(asked)}" if asked else ""
-            rows.append(("memory", f"{_size(self['memory_peak'])} at most{share}"))
+            share = f" ({self['memory_efficiency']:.0%}) of {format_size(asked)}" if asked else ""
+            rows.append(("memory", f"{format_size(self['memory_peak'])} at most{share}"))
         return [*rows, ("from", _SOURCES.get(self["source"], str(self["source"])))]
 
     def _advice(self) -> list[str]:
@@ -58,7 +58,8 @@ class Report(dict[str, Any]):
         return said
 
 
-def _size(count: int) -> str:
+def format_size(count: int) -> str:
+    """Return bytes as a person reads them."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -73,5 +74,5 @@ def _ask(peak: int) -> str:
 
 def _gpu(gpu: dict[str, Any]) -> str:
     used = f"{gpu['utilization']:.0%} busy at this moment" if gpu["utilization"] is not None else "how busy is not told"
-    memory = f", {_size(gpu['memory_used'])}" if gpu["memory_used"] is not None else ""
-    return f"{gpu['name']}: {used}{memory}" + (f" of {_size(gpu['memory_total'])}" if gpu["memory_total"] else "")
+    memory = f", {format_size(gpu['memory_used'])}" if gpu["memory_used"] is not None else ""
+    return f"{gpu['name']}: {used}{memory}" + (f" of {format_size(gpu['memory_total'])}" if gpu["memory_total"] else "")

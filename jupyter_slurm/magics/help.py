@@ -131,7 +131,7 @@ is no launcher= here, since a step runs once in each task anyway (-l labels what
 
 _REMOTE = """\
 Run this cell in the Python process of an allocation:  %%remote [words] [options of srun]
-What does that process do?                             %remote [status] [on=NAME]
+What does that process do, and how large is it?        %remote [status] [on=NAME]
 Interrupt its cell, end it, begin a new one:           %remote interrupt|stop|restart [on=NAME]
 
 The first %%remote in an allocation starts the process, later ones use it: variables, imports and functions stay. It is

@@ -23,6 +23,8 @@ import types
 from typing import Any
 
 _LATE = 65_536  # bytes of what threads print between two cells
+_LOOKS_EVERY = 5.0  # seconds between two looks at the memory of this process
+_NOTICED = 1 << 20  # bytes by which it has changed
 
 
 class Leave(SystemExit):
@@ -48,6 +50,38 @@ def _leave_us_out(error: BaseException | None) -> None:
         if trace.tb_next is not None and trace.tb_next.tb_frame.f_code is _ask_nobody.__code__:
             trace.tb_next = None
         trace = trace.tb_next
+
+
+class Memory:
+    """The file that says how much memory this process has, where the system tells that (proc(5)).
+
+    Parameters
+    ----------
+    place : cell.Place
+        The job directory of the process.
+    """
+
+    def __init__(self, place: Any) -> None:
+        self._place, self._path = place, os.path.join(place.folder, "memory.json")
+        self._lock, self._noted = threading.Lock(), 0
+        threading.Thread(target=self._watch, daemon=True, name="memory").start()
+
+    def note(self) -> None:
+        """Write it down, where it is another than before; never a reason to fail."""
+        with contextlib.suppress(OSError, ValueError), self._lock:
+            with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+                lines = dict(line.split(":", 1) for line in file if ":" in line)
+            now, most = (int(lines[name].split()[0]) << 10 for name in ("VmRSS", "VmHWM"))
+            if abs(now - self._noted) >= _NOTICED:
+                told = {"format": 1, "now": now, "most": most, "time": time.time()}
+                self._place.write(self._path + ".tmp", json.dumps(told))
+                os.replace(self._path + ".tmp", self._path)
+                self._noted = now
+
+    def _watch(self) -> None:
+        while True:
+            self.note()
+            time.sleep(_LOOKS_EVERY)
 
 
 class Process:
@@ -87,6 +121,7 @@ class Process:
             self._plain = cell.beside("display").Plain(self._record)
             vars(builtins)["exit"] = vars(builtins)["quit"] = _leave
         vars(builtins)["input"] = getpass.getpass = _ask_nobody
+        self._memory = Memory(place)
 
     def serve(self, requests: int) -> int:
         """Run what is asked for on a file descriptor, until the process is to end."""
@@ -175,6 +210,7 @@ class Process:
             os._exit(code & 0xFF)
         with self._lock:
             self._running = None
+        self._memory.note()
         self._end(folder, code & 0xFF, is_interrupted=code == 130)
         files = {1: os.path.join(folder, "stdout"), 2: os.path.join(folder, "stderr")}
         self._left = {number: (path, os.fstat(number).st_size) for number, path in files.items()}

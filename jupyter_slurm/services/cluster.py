@@ -184,7 +184,7 @@ class Cluster:
         entry = await self.entry(reference)
         if entry.is_finished and not entry.is_step:  # nobody looks at the queue for its sake; it may be requeued
             await self._glance()
-        return job_dict(self.task_of(reference, entry))
+        return await self.steps.with_memory(entry, job_dict(self.task_of(reference, entry)))
 
     async def _glance(self) -> None:
         """Look at the queue if that is due; a controller that is slow is not waited for."""

@@ -58,7 +58,7 @@ _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
 _DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
 _RESERVED = re.compile(
-    r"(job\.json|stdout|stderr|claim|submit|end|display|resume|checkpoint|in|out|sweep|tasks|used)(\..*)?|end.*\.json"
+    r"(job\.json|stdout|stderr|claim|submit|end|display|resume|checkpoint|in|out|sweep|tasks|used|memory)(\..*)?|end.*\.json"
 )
 
 

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
+_NOTE = 4096  # bytes of what a process notes about itself
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
 _GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
 _ONE_TASK = ("--nodes=1", "--ntasks=1")
@@ -248,6 +249,14 @@ class Steps:
             if is_alone and allocation.state.is_pending:
                 await cancel(allocation.key or "")
         return job_dict(step)
+
+    async def with_memory(self, step: Entry, told: dict[str, Any]) -> dict[str, Any]:
+        """Add to what is told of a process for cells how much memory it has, as it wrote that down on its node."""
+        if step.kind == "process" and step.folder is not None and not step.is_finished:
+            with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+                noted = json.loads(await self._client.transport.read(step.folder.file("memory.json"), 0, _NOTE))
+                told["memory"] = {name: int(noted[name]) for name in ("now", "most")}
+        return told
 
     # -- what goes on meanwhile
 

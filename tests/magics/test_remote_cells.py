@@ -59,6 +59,14 @@ def test_state_stays_and_it_looks_as_if_it_had_run_here(held: Any) -> None:
     )
     assert ran.stdout == "['1', '2', '2']\n"  # one task, with what the two have
     assert held.value("z") == "42"
+    held.ok("%%remote\nmuch = bytearray(300 << 20)")  # the process notes it on the node, nobody asks Slurm
+    said = held.ok("%remote").stdout
+    now, most = map(float, re.findall(r"memory: ([0-9.]+) MiB, at most ([0-9.]+) MiB so far", said)[0])
+    assert 300 <= now <= most
+    held.ok("%%remote\ndel much")
+    less, still = map(float, re.findall(r"memory: ([0-9.]+) MiB, at most ([0-9.]+)", held.ok("%remote").stdout)[0])
+    assert less < now - 250
+    assert still >= 300
     ran = held.ok(
         "%%remote\nfrom IPython.display import HTML, display, clear_output\nprint('a')\n"
         "handle = display(HTML('<b>1</b>'), display_id=True)\nprint('b')\ndisplay(HTML('<i>2</i>'))\nprint('c')\nx"

@@ -119,6 +119,17 @@ def test_what_one_cell_leaves_the_next_one_finds(process: Process) -> None:
     assert process.ran("x") == "[1, 2]\n"
 
 
+def test_it_notes_how_much_memory_it_has_also_while_a_cell_runs(process: Process, wait_for: Any) -> None:
+    noted = process.root / "process" / "memory.json"
+    go, large = process.root / "go", 200 << 20
+    wait = f"import pathlib, time\nmuch = bytearray({large})\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)"
+    key = process.begin(wait)
+    wait_for(lambda: noted.exists() and json.loads(noted.read_text())["now"] > large, "it is noted")
+    assert noted.stat().st_mode & 0o777 == 0o600
+    go.touch()
+    assert process.end(key) == 0
+
+
 def test_errors_show_the_lines_of_their_own_cells(process: Process) -> None:
     process.ran("def f():\n    return 1 / 0", name="In[1]")
     assert "return 1 / 0" in process.failed("f()", name="In[2]")
