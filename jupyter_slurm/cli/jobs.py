@@ -15,7 +15,7 @@ from jupyter_slurm.cli.hints import for_terminal
 if TYPE_CHECKING:
     from jupyter_slurm.handles.cluster import Cluster
 
-__all__ = ["add_parser", "print_table", "run"]
+__all__ = ["add_parser", "run"]
 
 _TIMES = ("submit_time", "start_time", "end_time", "estimated_start", "state_since", "unknown_since")
 _COLUMNS = ("JOB", "STATE", "TASKS", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
@@ -62,7 +62,7 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
     elif jobs:
         rows = [_COLUMNS, *(_row(job) for job in jobs)]
         has_tasks = any(row[2] for row in rows[1:])
-        print_table(rows if has_tasks else [[*row[:2], *row[3:]] for row in rows])
+        _print_table(rows if has_tasks else [[*row[:2], *row[3:]] for row in rows])
     elif not trouble:
         print("No jobs." if args.all else "No jobs that are not over; --all shows the others.")
     if trouble:
@@ -103,7 +103,7 @@ def _show(cluster: Cluster, args: argparse.Namespace) -> int:
 
         print(Record(job))
     else:
-        print_table([[name.replace("_", " "), _as_text(name, value)] for name, value in job.items() if value])
+        _print_table([[name.replace("_", " "), _as_text(name, value)] for name, value in job.items() if value])
     return 0
 
 
@@ -147,8 +147,7 @@ def _when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows, the first one the names of the columns."""
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
     from jupyter_slurm.handles.terminal import printable
 
     # Names and reasons come from outside: no escape sequence of theirs reaches the terminal, no newline fakes a row.

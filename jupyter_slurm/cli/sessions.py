@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_COLUMNS = ("NAME", "STATE", "JOB", "NODES", "URL")
 _LAUNCH = """\
 Have a job run the Jupyter of a Python, bring it to a local port (8000 to 9000), and open it, logged in.
 
@@ -143,23 +142,16 @@ def _show(session: Session) -> None:
 
 
 def _list(*, is_active: bool, as_json: bool) -> int:
-    from jupyter_slurm.cli.jobs import print_table
     from jupyter_slurm.handles.session import sessions
 
-    found = [session._data for session in sessions(active=is_active)]
+    found = sessions(active=is_active)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps([session._data for session in found], indent=2))
     elif found:
-        print_table([_COLUMNS, *(_row(data) for data in found)])
+        print(found.table())
     else:
         print("No sessions." if not is_active else "No sessions that are not over; --all shows the others.")
     return 0
-
-
-def _row(data: Mapping[str, Any]) -> list[str]:
-    session = data["session"]
-    values = (data.get("label"), session["state"], data["id"], data.get("nodes"), session["url"])
-    return [str(value or "") for value in values]
 
 
 def _open(args: argparse.Namespace) -> int:

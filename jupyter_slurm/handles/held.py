@@ -25,9 +25,9 @@ def is_open(data: Mapping[str, Any]) -> bool:
 
 
 def name_of(data: Mapping[str, Any]) -> str:
-    """Return the name of a job; of an allocation the one that ``as=`` gave it, if it did."""
-    if data.get("kind") == "allocation" and data.get("label"):
-        return f"{data['label']} (allocation)"
+    """Return the name of a job; of an allocation, or a session, the one that it was given, if it was."""
+    if data.get("kind") in ("allocation", "session") and data.get("label"):
+        return f"{data['label']} ({data['kind']})"
     return str(data.get("name") or data.get("label") or "")
 
 

@@ -19,9 +19,10 @@ from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.serving import is_ready
 from jupyter_slurm.handles.submitting import Submission, python_named, say_doubts
+from jupyter_slurm.handles.table import Table
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
-__all__ = ["WORDS", "Session", "launch", "named_in", "session", "sessions", "there"]
+__all__ = ["WORDS", "Session", "SessionList", "launch", "named_in", "session", "sessions", "there"]
 
 WORDS = {
     "dir": True,
@@ -153,6 +154,11 @@ class Session(Job):
             raise failure(self._data, text, self._data.get(stream or "stderr"))
         return self
 
+    def _row(self) -> list[str]:
+        told, session = self._data, self._data["session"]
+        values = (told.get("label"), session["state"], told.get("id"), told.get("nodes"), session["url"])
+        return [str(value or "") for value in values]
+
     def raise_for_state(self) -> Job:
         """Raise JobFailed if it is over and did not end well; stopped is well."""
         return self if self._data.get("state") == "CANCELLED" else super().raise_for_state()
@@ -166,6 +172,14 @@ class Session(Job):
             Always.
         """
         raise UsageError(f"{self.title} is not submitted again from here.", hint="Launch another one.")
+
+
+class SessionList(JobList[Session]):
+    """Sessions, as a table of how far they are, and where."""
+
+    def table(self) -> Table:
+        """Return what is known of each."""
+        return Table(["NAME", "STATE", "JOBID", "NODES", "URL"], [session._row() for session in self])
 
 
 def named_in(line: str) -> tuple[str | None, str]:
@@ -229,11 +243,11 @@ def launch(cluster: Cluster, parsed: MagicLine) -> Session:
     return Session(cluster, data, from_start=True)
 
 
-def sessions(*, active: bool = True) -> JobList[Session]:
+def sessions(*, active: bool = True) -> SessionList:
     """Return your sessions on this cluster, the latest first; ``active``: only those that are not over."""
     cluster = current()
     found = cluster.client.get(cluster.path("sessions"), params={"state": "active" if active else "all"})
-    return JobList(Session(cluster, data) for data in found)
+    return SessionList(Session(cluster, data) for data in found)
 
 
 def session(name: str) -> Session:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import nbformat
 import pytest
 
 pytestmark = [
@@ -21,6 +22,7 @@ pytestmark = [
     pytest.mark.here_only("tests/services/test_sessions.py goes over SSH"),
 ]
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "remote-jupyter.ipynb"
 WaitFor = Callable[..., Any]
 
 
@@ -75,7 +77,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert re.search(r"Session \d+ \(training\): RUNNING, on dgx01, .*ready, jupyterlab \d", kernel.text(asked))
     assert "It ends when nobody has used it for 2:00:00." in kernel.text(asked)
     listed = slurm("sessions").stdout
-    assert re.search(r"^NAME +STATE +JOB +NODES +URL\n", listed)
+    assert re.search(r"^NAME +STATE +JOBID +NODES +URL\n", listed)
     assert re.search(rf"^second +ready +\d+ +dgx01 +{re.escape(url)}$", listed, re.MULTILINE), listed
     assert "is running at" in slurm("log", "second").stdout
     os.kill(int(json.loads(slurm("agent", "status", "--json").stdout)["pid"]), signal.SIGKILL)
@@ -88,6 +90,20 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     kernel.ok("training.stop()")
     wait_for(lambda: "CANCELLED" in kernel.text(asked), "its end, drawn")
     assert kernel.value("training.state, training.url") == "ended None"
+
+
+def test_the_example_shows_what_it_promises(kernel: Any) -> None:
+    cells = nbformat.read(EXAMPLE, as_version=4).cells
+    told = {cell.source: kernel.ok(cell.source) for cell in cells if cell.cell_type == "code"}
+
+    def under(part: str) -> Any:
+        return next(ran for source, ran in told.items() if part in source)
+
+    assert re.search(r"^http://127\.0\.0\.1:8\d{3}/jupyter-slurm/\S+/\njupyterlab \d", under("wait_ready").stdout)
+    page = Path(under("training.page").result["text/plain"].strip("'"))
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert re.search(r"training +ready +\d+ +dgx01 +http", under("sessions()").result["text/plain"])
+    assert under("log(5)").stdout
 
 
 def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: Any) -> None:
