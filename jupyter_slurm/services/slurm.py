@@ -296,8 +296,9 @@ class SlurmClient:
         """
         env = self._environment(asked)
         await self._check_configuration(env)
+        bucket = self.cancels if argv[0] == "scancel" else self.people
         if not _ASKS_NOBODY.intersection(argv):
-            await (self.cancels if argv[0] == "scancel" else self.people).take(longest=_NOTICED)
+            await bucket.take(longest=_NOTICED)
         if parsed:  # by us, but read by a person
             env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
         elif is_inside_job(env):
@@ -312,7 +313,7 @@ class SlurmClient:
                 break
             await asyncio.sleep(_CONTROLLER_RESTART)  # right after a restart the first call may fail
         if done.exit_code and _MISTYPED.search(done.stderr):
-            self.people.give_back()  # it asked nobody
+            bucket.give_back()  # it asked nobody
         if done.exit_code and (error := unanswered(argv, done)) is not None:
             raise error
         return done
