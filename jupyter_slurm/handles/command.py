@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jupyter_slurm.domain.commands import is_repeatable
@@ -15,7 +15,7 @@ from jupyter_slurm.handles.table import CommandText, Table
 from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
-__all__ = ["run_command"]
+__all__ = ["run_command", "when_allowed"]
 
 
 def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | None:
@@ -46,28 +46,34 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
 
 
 def _answer(cluster: Cluster, argv: Sequence[str]) -> dict[str, Any]:
-    """Ask the agent, and again when it says that it is too early; who waits is told so."""
     asked = {"argv": list(argv), "table": True, "context": context(cluster)}
     repeatable = is_repeatable(argv)
-    begun = False
     try:
-        while True:
-            try:
-                begun = True
-                answer: dict[str, Any] = cluster.client.post(
-                    cluster.path("commands"), json=asked, idempotent=repeatable
-                )
-                return answer
-            except Throttled as error:
-                begun = False
-                seconds = max(1, int(error.details.get("retry_after") or 1))
-                sys.stderr.write(
-                    f"{argv[0]} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n"
-                )
-                sys.stderr.flush()
-                time.sleep(seconds)
+        path = cluster.path("commands")
+        return when_allowed(argv[0], lambda: cluster.client.post(path, json=asked, idempotent=repeatable))
+    except WaitInterrupted:
+        raise
     except KeyboardInterrupt:
-        if not begun:
-            raise WaitInterrupted(f"Interrupted: {argv[0]} was not run.") from None
         left = "" if repeatable and argv[0] != "scancel" else "; whether it was done is not known"
         raise WaitInterrupted(f"Interrupted: {argv[0]} had not answered{left}.") from None
+
+
+def when_allowed(what: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Ask the agent, and again when it says that it is too early; who waits is told so.
+
+    Raises
+    ------
+    WaitInterrupted
+        It was interrupted before it was asked.
+    """
+    while True:
+        try:
+            return ask()
+        except Throttled as error:
+            seconds = max(1, int(error.details.get("retry_after") or 1))
+        sys.stderr.write(f"{what} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n")
+        sys.stderr.flush()
+        try:
+            time.sleep(seconds)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(f"Interrupted: {what} was not run.") from None

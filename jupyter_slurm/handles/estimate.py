@@ -9,6 +9,7 @@ from typing import Any
 
 from jupyter_slurm.handles.card import duration
 from jupyter_slurm.handles.cluster import Cluster, settings
+from jupyter_slurm.handles.command import when_allowed
 from jupyter_slurm.handles.submitting import Submission
 from jupyter_slurm.handles.terminal import printable
 
@@ -72,9 +73,12 @@ def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:
     ------
     UsageError, SubmitRefused
         It could not be submitted.
+    WaitInterrupted
+        Slurm had been asked much, and it was interrupted before it was asked this.
     """
     with submission.body(cluster) as body:
-        data = cluster.client.post(cluster.path("jobs"), json={**body, **more, "test_only": True})
+        path, asked = cluster.path("jobs"), {**body, **more, "test_only": True}
+        data = when_allowed("sbatch --test-only", lambda: cluster.client.post(path, json=asked))
     return Estimate(data["estimate"])
 
 

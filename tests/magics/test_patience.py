@@ -18,14 +18,14 @@ def test_a_whole_notebook_asks_at_once_a_loop_waits_and_says_so_and_scancel_neve
 ) -> None:
     ran = kernel.ok("for _ in range(15): get_ipython().run_line_magic('squeue', '-h')")
     assert "waits" not in ran.stderr
-    request = kernel.begin("%squeue -h")
-    wait_for(lambda: kernel.pump() or _told(kernel, request), "the cell says that it waits")
-    kernel.manager.interrupt_kernel()
-    ran = kernel.end(request)
-    assert re.fullmatch(
-        r"squeue waits \d+ s: the controller is shared\. jupyter_slurm\.jobs\(\) costs nothing\.\n", ran.stderr
-    )
-    assert (ran.error, ran.traceback) == ("WaitInterrupted", "Interrupted: squeue was not run.")
+    for cell, name in [("%squeue -h", "squeue"), ("%sbatch --test-only --wrap true", "sbatch --test-only")]:
+        request = kernel.begin(cell)
+        wait_for(lambda request=request: kernel.pump() or _told(kernel, request), "the cell says that it waits")
+        kernel.manager.interrupt_kernel()
+        ran = kernel.end(request)
+        said = rf"{name} waits \d+ s: the controller is shared\. jupyter_slurm\.jobs\(\) costs nothing\.\n"
+        assert re.fullmatch(said, ran.stderr)
+        assert (ran.error, ran.traceback) == ("WaitInterrupted", f"Interrupted: {name} was not run.")
     ran = kernel.ok("for _ in range(40): get_ipython().run_line_magic('scancel', '99999999')")
     assert "waits" not in ran.stderr
 
