@@ -127,6 +127,7 @@ class Environment:
         return [
             f"[ -d {quote_argv([prefix + '/conda-meta'])} ] || fail {quote_argv([f'there is no {prefix}'])}",
             f'export {quote_argv([f"CONDA_PREFIX={prefix}"])} {name} PATH={quote_argv([prefix + "/bin"])}:"$PATH"',
+            "export CONDA_SHLVL=1",
             "unset PYTHONHOME VIRTUAL_ENV",
             f"for init in {quote_argv([prefix])}/etc/conda/activate.d/*.sh; do",
             '    if [ -r "$init" ]; then . "$init"; fi',

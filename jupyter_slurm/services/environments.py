@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Environments", "Prepared", "is_failure"]
 
 _FRESH = 600.0  # seconds for which modules that could be loaded are taken to be there
-_STATE = 1_000_000
+_STATE = 1_000_000  # bytes of a file of conda's
+_MOST_FILES = 100
+_UNSET = "***unset***"  # what conda notes of a variable that was taken back
 _IMAGES = (".sif", ".simg", ".img", ".sqfs")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -200,16 +202,30 @@ class Environments:
             )
 
     async def _with_variables(self, environment: Environment) -> Environment:
-        """Add the variables that conda keeps with an environment (``conda env config vars set``)."""
+        """Add the variables that conda's packages, and who made it (``conda env config vars set``), keep with one."""
         if environment.conda is None:
             return environment
+        folder = posixpath.join(environment.conda, "etc", "conda", "env_vars.d")
         try:
-            raw = await self._transport.read(posixpath.join(environment.conda, "conda-meta", "state"), 0, _STATE)
-            told = json.loads(raw).get("env_vars") or {}
-            kept = {name: value for name, value in told.items() if _is_jobs_own(name) and _is_value(value)}
-        except (FileNotFoundError, TransportError, ValueError, AttributeError, RecursionError):
-            return environment
+            names = [name for name in await self._transport.list_dir(folder) if name.endswith(".json")]
+        except (FileNotFoundError, TransportError):
+            names = []
+        kept: dict[str, str] = {}
+        for name in sorted(names)[:_MOST_FILES]:
+            kept |= _own_variables(await self._json(posixpath.join(folder, name)))
+        kept |= _own_variables(
+            (await self._json(posixpath.join(environment.conda, "conda-meta", "state"))).get("env_vars")
+        )
+        kept = {name: value for name, value in kept.items() if value != _UNSET}
         return replace(environment, variables={**kept, **environment.variables})
+
+    async def _json(self, path: str) -> dict[str, Any]:
+        """Return what a file says, as far as it can be read."""
+        try:
+            told = json.loads(await self._transport.read(path, 0, _STATE))
+        except (FileNotFoundError, TransportError, ValueError, RecursionError):
+            return {}
+        return told if isinstance(told, dict) else {}
 
     async def _own_python(self, environment: Environment) -> str | None:
         folder = environment.venv or environment.conda
@@ -252,8 +268,10 @@ def _is_jobs_own(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and name != "PATH" and not name.startswith(("SBATCH_", "SLURM_"))
 
 
-def _is_value(value: object) -> bool:
-    return isinstance(value, str) and "\0" not in value
+def _own_variables(told: object) -> dict[str, str]:
+    """Return what can be a variable of the job's."""
+    pairs = told.items() if isinstance(told, dict) else ()
+    return {name: value for name, value in pairs if _is_jobs_own(name) and isinstance(value, str) and "\0" not in value}
 
 
 def is_failure(exit_code: int | None, said: str) -> bool:

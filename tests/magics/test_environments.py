@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,7 +63,15 @@ def _environments(folder: Path) -> dict[str, Any]:
     prefix = folder / "conda" / "envs" / "deep"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "conda-meta").mkdir()
-    kept = {"KEPT_BY_CONDA": WORDS, "no=name": "x", "NO_VALUE": 1, "NUL": "a\0", "SLURM_CONF": "/no/such", "PATH": ""}
+    kept = {
+        "KEPT_BY_CONDA": WORDS,
+        "TAKEN_BACK": "***unset***",
+        "no=name": "x",
+        "NO_VALUE": 1,
+        "NUL": "a\0",
+        "SLURM_CONF": "/no/such",
+        "PATH": "",
+    }
     (prefix / "conda-meta" / "state").write_text(json.dumps({"env_vars": kept}))
     (prefix / "etc" / "conda" / "activate.d").mkdir(parents=True)
     (prefix / "etc" / "conda" / "activate.d" / "z.sh").write_text("if [[ 1 == 1 ]]; then export ACTIVATED=yes; fi\n")
@@ -72,6 +84,7 @@ def _environments(folder: Path) -> dict[str, Any]:
         "no-lua": {"modules": ["greetin"], "variables": lmod},
         "broken": {"modules": ["greeting"], "variables": {**lmod, "MODULESHOME": str(folder / "lmod/broken")}},
         "deep": {"conda": str(prefix)},
+        "real": {"conda": str(folder / "conda" / "envs" / "real")},
         "named": {"conda": "deep"},
         "lost": {"venv": str(folder / "lost")},
         "full": {
@@ -293,17 +306,98 @@ def test_variables_working_directory_and_python(kernel: Any, made: Path, printed
 
 
 def test_a_folder_that_is_laid_out_by_conda(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
-    """What conda's own activation does, on a folder as conda lays it out; conda itself is not here."""
+    """What conda's own activation does, on a folder as conda lays it out: odd values, and one that was taken back."""
     prefix = f"{made}/conda/envs/deep"
     kernel.ok(
-        "%%sbatch env=deep as=cell out=got\nimport os, sys\ngot = [os.environ[n] for n in ('CONDA_PREFIX', 'CONDA_DEFAULT_ENV', 'ACTIVATED', 'KEPT_BY_CONDA')]"
+        "%%sbatch env=deep as=cell out=got\nimport os, sys\ngot = [os.environ[n] for n in ('CONDA_PREFIX', 'CONDA_DEFAULT_ENV', 'ACTIVATED', 'KEPT_BY_CONDA')]\ngot.append('TAKEN_BACK' in os.environ)"
     )
-    assert kernel.value("cell.result()") == repr([prefix, "deep", "yes", WORDS])
+    assert kernel.value("cell.result()") == repr([prefix, "deep", "yes", WORDS, False])
     assert kernel.value("cell.record['used']['conda']") == prefix
     kernel.ok(
         f'%%sbatch env={prefix} as=script\n#!/bin/sh\nprintf \'%s\\n\' "$ACTIVATED" "$KEPT_BY_CONDA"; command -v python'
     )
     printed("script", f"yes\n{WORDS}\n{prefix}/bin/python\n")
+
+
+@pytest.fixture(scope="module")
+def real_conda(
+    environment: dict[str, str],
+    made: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    unavailable: Callable[[str], None],
+) -> Path:
+    """An environment that a package manager of conda's world made, of a package with all that activation looks at."""
+    try:
+        import rattler
+    except ImportError:
+        unavailable("py-rattler is not installed")
+    folder, prefix = tmp_path_factory.mktemp("conda"), made / "conda" / "envs" / "real"
+    package = _package(folder / "tool-1.0-0.tar.bz2")
+
+    async def install() -> None:
+        record = await rattler.RepoDataRecord.from_package_archive(package)
+        await rattler.install([record], prefix, cache_dir=folder / "cache", show_progress=False)
+
+    asyncio.run(install())
+    state = {"env_vars": {"BOTH": "its own"}}
+    (prefix / "conda-meta" / "state").write_text(json.dumps({"version": 1, **state}))
+    return prefix
+
+
+def _package(path: Path) -> Path:
+    """Make a package of conda, with a file that knows where it lies, variables and scripts for activation."""
+    place = "/placeholder" + "_x" * 100
+    files = {
+        "bin/greet": f"#!/bin/sh\necho from {place}\n",
+        "etc/conda/activate.d/a.sh": 'export FIRST="$CONDA_PREFIX, ${OF_PACKAGE:-not yet}"\n',
+        "etc/conda/activate.d/b.sh": "if [[ -n $FIRST ]]; then export SECOND=yes; fi\n",
+        "etc/conda/env_vars.d/tool.json": json.dumps({"OF_PACKAGE": "two words", "BOTH": "package"}),
+    }
+    index = {"name": "tool", "version": "1.0", "build": "0", "build_number": 0, "depends": [], "subdir": "linux-64"}
+    paths = [
+        {
+            "_path": name,
+            "path_type": "hardlink",
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "size_in_bytes": len(text),
+            **({"prefix_placeholder": place, "file_mode": "text"} if place in text else {}),
+        }
+        for name, text in files.items()
+    ]
+    info = {"info/index.json": json.dumps(index), "info/files": "\n".join(files)}
+    info["info/paths.json"] = json.dumps({"paths_version": 1, "paths": paths})
+    with tarfile.open(path, "w:bz2") as archive:
+        for name, text in {**info, **files}.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(text.encode()), 0o755 if name.startswith("bin/") else 0o644
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_a_real_environment_of_conda_is_activated_as_its_own_tools_do_it(
+    kernel: Any, real_conda: Path, printed: Callable[[str, str], None]
+) -> None:
+    from rattler.shell import ActivationVariables, Shell, activate
+
+    names = ["FIRST", "SECOND", "OF_PACKAGE", "BOTH", "CONDA_PREFIX", "CONDA_SHLVL"]
+    shown = "".join(f'printf "%s\\n" "${{{name}-}}"\n' for name in names)
+    own = activate(real_conda, ActivationVariables(None, ["/usr/bin", "/bin"]), Shell.bash).script
+    done = subprocess.run(
+        ["bash", "-c", f"{own}\n{shown}greet"],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = [f"{real_conda}, two words", "yes", "two words", "its own", str(real_conda), "1", f"from {real_conda}"]
+    assert done.stdout.splitlines() == said
+    kernel.ok(f"%%sbatch env=real as=script\n#!/bin/bash\n{shown}greet")
+    printed("script", done.stdout)
+    kernel.ok(
+        f"%%sbatch env=real as=cell out=got\nimport os, subprocess\ngot = [os.environ.get(name, '') for name in {names}]"
+        "\ngot.append(subprocess.check_output('greet', text=True).strip())"
+    )
+    assert kernel.value("cell.result()") == repr(said)
 
 
 @pytest.mark.here_only("over SSH, variables of the notebook do not say where conda's environments are")
