@@ -138,6 +138,8 @@ def _as_text(name: str, value: Any) -> str:
         return shlex.join(value)
     if name == "time_limit":
         return duration(value)
+    if name == "session":
+        return f"{value['state']} {value['url'] or ''}".strip()
     if isinstance(value, dict):
         return ", ".join(f"{number} {kind}" for kind, number in value.items())
     return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -51,6 +51,13 @@ def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> 
     said = [str(session.get("message") or "")]
     if is_ready(data):
         said.append(str(session["url"]))
-        said.append(f"`jupyter slurm open {data.get('label')}` in a terminal, or .open() here, opens it logged in.")
+        said.append(f"`jupyter slurm open {_named(data)}` in a terminal, or .open() here, opens it logged in.")
     said.append(f"It ends when nobody has used it for {duration(session['idle'])}.")
     return said
+
+
+def _named(data: Mapping[str, Any]) -> str:
+    """Return how a terminal names a session."""
+    cluster = str(data.get("cluster") or "")
+    is_here = cluster == "local" or cluster.startswith("local-")  # what is named so is no profile
+    return f"{data.get('label')}" + ("" if is_here else f" --cluster {cluster}")

@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from jupyter_slurm.domain.line import MagicLine, tokenize
 from jupyter_slurm.domain.values import parse_time_limit
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles.answering import answering
 from jupyter_slurm.handles.cluster import Cluster, chosen, current, named, settings
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
-from jupyter_slurm.handles.serving import is_ready
+from jupyter_slurm.handles.serving import is_ready, session_state
 from jupyter_slurm.handles.submitting import Submission, python_named, say_doubts
 from jupyter_slurm.handles.table import Table
 from jupyter_slurm.handles.waiting import WaitInterrupted
@@ -37,7 +37,14 @@ WORDS = {
 """Our words of ``launch``, and whether each takes a value."""
 
 _OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context")
+_NOT_HERE = {
+    "test-only": "`%salloc --test-only …` says when and where it could start.",
+    "wait": "It waits until the session is ready, and the session goes on.",
+    "wrap": "Jupyter is all that it runs.",
+    **dict.fromkeys(("help", "usage", "version"), "`jupyter slurm launch --help` explains it."),
+}
 _SHORTEST = 60  # seconds: what is looked at seldom cannot end sooner
+_THERE = ("ready", "reconnecting", "unreachable")  # its Jupyter answers, on the node
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
 _STEP = 0.2
 
@@ -131,6 +138,8 @@ class Session(Job):
         ------
         JobFailed
             It ended before; with the last lines of its log.
+        TunnelError
+            It is ready, and no way leads there.
         TimeoutError
             The time is over; it goes on.
         WaitInterrupted
@@ -138,7 +147,7 @@ class Session(Job):
         """
         deadline, follower = None if timeout is None else time.monotonic() + timeout, self._follow()
         try:
-            while not follower.ended.is_set() and not is_ready(follower.data):
+            while not follower.ended.is_set() and session_state(follower.data) not in _THERE:
                 told(follower.data)
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError(f"{self.title} is not ready after {timeout:g} s: {self.state}.")
@@ -152,6 +161,8 @@ class Session(Job):
         if follower.ended.is_set():
             text, stream = self._written.log(ranks=None)
             raise failure(self._data, text, self._data.get(stream or "stderr"))
+        if not is_ready(self._data):
+            self.page()  # as far as the agent can get without asking anybody, it is not reached
         return self
 
     def _row(self) -> list[str]:
@@ -217,6 +228,10 @@ def launch(cluster: Cluster, parsed: MagicLine) -> Session:
         Nothing was submitted.
     """
     words, python = parsed.words, python_named(parsed.words.get("python"), cluster)
+    for option in parsed.parsed.options:
+        if option.name in _NOT_HERE:
+            message = f"--{option.name} has no place here: a session is a job that runs Jupyter."
+            raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
     if parsed.args:
         raise UsageError("A session takes no arguments.", hint="Jupyter is all that it runs.")
     is_open = "env" in words and "python" not in words

@@ -241,6 +241,7 @@ class Session:
         finally:
             if server is not None:
                 server.end()
+                shutil.rmtree(server.place, ignore_errors=True)  # the token is of no use any more
 
     def _await(self, server: Server) -> None:
         """Wait until it answers."""

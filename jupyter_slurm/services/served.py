@@ -38,6 +38,8 @@ class Served:
         What leads there.
     error : SlurmError or None
         Why nothing does.
+    lost : str
+        Why nothing comes through now.
     """
 
     server: str
@@ -46,6 +48,7 @@ class Served:
     granted: dict[str, Any]
     tunnel: Tunnel | None = None
     error: SlurmError | None = None
+    lost: str = ""
 
 
 async def read_served(transport: Transport, folder: JobFolder) -> Served | None:
@@ -122,6 +125,8 @@ def _state(entry: Entry, served: Served | None, tunnel: dict[str, Any]) -> tuple
         return "starting", ""
     if tunnel.get("state") == "closed":
         return "unreachable", "its tunnel was closed"
+    if served.lost:
+        return "reconnecting", served.lost
     if tunnel:
         return ("ready", "") if tunnel["state"] == "open" else ("reconnecting", str(tunnel["message"]))
     return ("unreachable", served.error.message) if served.error else ("starting", "")

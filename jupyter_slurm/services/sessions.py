@@ -20,6 +20,7 @@ from typing import Any
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.output import why_lost
 from jupyter_slurm.services.served import read_served, read_token, session_dict
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.services.telling import job_dict
@@ -165,6 +166,8 @@ class Sessions:
                 await self._let_go(cluster, entry)
             elif self._is_due(key) and await self._look(cluster, entry):
                 self._begin(cluster, entry)
+            if entry.served is not None:
+                entry.served.lost = why_lost(cluster.id, cluster.reached)
             now = session_dict(entry)
             if self._told.get(key) != now:
                 self._told[key] = now

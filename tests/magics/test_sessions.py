@@ -113,9 +113,11 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
     assert "no-such" in kernel.run("%slurm launch -p no-such").traceback
     assert "at least a minute" in kernel.run("%slurm launch idle=0:10").traceback
     assert "There is no site profile 'nowhere'" in kernel.run("%slurm launch nowhere -p arandu").traceback
+    assert "--test-only has no place here" in slurm("launch", "-p", "arandu", "--test-only").stderr
     assert "--array has no place here" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
     done = slurm("launch", "-p", "arandu", "python=/usr/bin/python3")
     assert done.returncode == 1
+    assert "Session" not in done.stdout  # none was submitted
     assert "/usr/bin/python3 has no Jupyter." in done.stderr
     assert "/usr/bin/python3 -m pip install jupyterlab" in done.stderr
     assert "'../x' is no name" in slurm("launch", "name=../x").stderr
