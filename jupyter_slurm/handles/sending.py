@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.progress import Line
 from jupyter_slurm.handles.waiting import WaitInterrupted
@@ -37,7 +38,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any]) -> Any:
     WaitInterrupted
         An interrupt came while what it takes along was on its way: nothing was submitted.
     KeyboardInterrupt
-        One came before or after that: it is not known what was.
+        One came after that: it is not known whether sbatch has taken it.
     """
     if not (cluster.is_remote and _is_large(body.get("values") or {})):
         return cluster.client.post(path, json=body, idempotent=True)
@@ -45,7 +46,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any]) -> Any:
     try:
         return _followed(cluster, body["key"], asking)
     except KeyboardInterrupt:
-        if (far := _given_up(cluster, body["key"])) is None:
+        if (far := _given_up(cluster, body["key"], asking)) is None:
             raise
         with contextlib.suppress(KeyboardInterrupt):
             asking.is_over.wait(_ENDS_WITHIN)
@@ -99,12 +100,18 @@ def _followed(cluster: Cluster, key: str, asking: _Asking) -> Any:
         line.end(is_whole=is_whole)
 
 
-def _given_up(cluster: Cluster, key: str) -> str | None:
-    """Give up what is on its way; return how far it was, None where it had not begun or was over."""
-    try:
-        if not cluster.client.get(cluster.path("jobs", key)).get("sending"):
+def _given_up(cluster: Cluster, key: str, asking: _Asking) -> str | None:
+    """Give up what is on its way, or about to be; return how far it was, None where that was over."""
+    path, deadline = cluster.path("jobs", key), time.monotonic() + _ENDS_WITHIN
+    while True:
+        try:
+            if not cluster.client.get(path).get("sending"):
+                return None
+            sending = cluster.client.post(f"{path}/cancel").get("sending")
+        except JobNotFound:  # the agent prepares it
+            if asking.is_over.wait(_LOOKS_EVERY) or time.monotonic() > deadline:
+                return None
+        except SlurmError:
             return None
-        sending = cluster.client.post(cluster.path("jobs", key, "cancel")).get("sending")
-    except SlurmError:
-        return None
-    return f"after {sending['done'] / 1e6:.0f} of {sending['total'] / 1e6:.0f} MB" if sending else None
+        else:
+            return f"after {sending['done'] / 1e6:.0f} of {sending['total'] / 1e6:.0f} MB" if sending else None

@@ -146,6 +146,16 @@ def test_an_upload_is_told_outlasts_a_break_and_ends_with_an_interrupt(
     _interrupted(kernel, line, "%%sbatch in=many\n1", wait_for)
     assert (kernel.value("len(__import__('jupyter_slurm').jobs())"), _folders(home)) == known
 
+    # An interrupt that comes before the agent has begun to send.
+    kernel.ok(
+        "from jupyter_slurm.handles import sending\nfollowed = sending._followed\n"
+        "def early(*_): sending._followed = followed; raise KeyboardInterrupt\nsending._followed = early"
+    )
+    line.rate = RATE
+    assert "nothing was submitted" in kernel.run("%%sbatch in=many\n1").traceback
+    line.rate = 0
+    assert (kernel.value("len(__import__('jupyter_slurm').jobs())"), _folders(home)) == known
+
     kernel.ok("%salloc as=gpu wait")
     kernel.ok("%%remote\nlate = 1")
     before = _folders(home)
