@@ -1,4 +1,4 @@
-"""`make lab`: JupyterLab on the notebook, and nothing of it is left however it ends."""
+"""`make demo` and `make lab`: the notebook's jobs, or JupyterLab on it; nothing is left however they end."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 DEMO = Path(__file__).resolve().parents[2] / "examples/run_demo.py"
 
 
-class Lab:
-    """The program of `make lab`, started by a shell as `make` does, with what it prints in a file."""
+class Demo:
+    """The program of both, started by a shell as `make` does, with what it prints in a file."""
 
-    def __init__(self, log: Path, env: dict[str, str]) -> None:
+    def __init__(self, log: Path, env: dict[str, str], *arguments: str) -> None:
         self.log = log
-        command = [sys.executable, str(DEMO), "--lab", "--no-browser", "--ServerApp.port=0"]
+        command = [sys.executable, str(DEMO), *arguments]
         with log.open("wb") as out:
             self.shell = subprocess.Popen(
-                ["/bin/sh", "-c", '"$@"; true', "sh", *command],
+                ["/bin/sh", "-c", '"$@"; exit $?', "sh", *command],
                 env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
@@ -63,29 +63,63 @@ def processes_of(directory: Path) -> list[bytes]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, wait_for: Callable[..., Any]) -> Iterator[Lab]:
-    """A running one, whose person has a home folder of its own."""
+def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
+    """``start(*arguments)``: a running one, whose person has a home folder of its own."""
     foreign = ("JUPYTER", "XDG_", "SLURM")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     (tmp_path / "home").mkdir()
-    lab = Lab(tmp_path / "log", {**inherited, "HOME": str(tmp_path / "home"), "TMPDIR": "/tmp"})
-    try:
-        wait_for(lambda: lab.find(r"(http://127\.0\.0\.1:\d+/lab\S+token=\w+)"), "JupyterLab's address")
-        yield lab
-    finally:
-        if lab.shell.poll() is None:
-            os.killpg(lab.shell.pid, signal.SIGINT)
-        lab.shell.wait(60)
+    started: list[Demo] = []
+
+    def run(*arguments: str) -> Demo:
+        env = {**inherited, "HOME": str(tmp_path / "home"), "TMPDIR": "/tmp"}
+        started.append(Demo(tmp_path / "log", env, *arguments))
+        return started[-1]
+
+    yield run
+    for demo in started:
+        if demo.shell.poll() is None:
+            os.killpg(demo.shell.pid, signal.SIGINT)
+        demo.shell.wait(60)
 
 
-def nothing_left(lab: Lab, wait_for: Callable[..., Any]) -> None:
-    wait_for(lambda: not processes_of(lab.directory) and not lab.directory.exists(), "all to be gone")
-    runtime = lab.log.parent / "home/.local/share/jupyter/runtime"
+@pytest.fixture
+def lab(start: Callable[..., Demo], wait_for: Callable[..., Any]) -> Demo:
+    """JupyterLab, ready."""
+    lab = start("--lab", "--no-browser", "--ServerApp.port=0")
+    wait_for(lambda: lab.find(r"(http://127\.0\.0\.1:\d+/lab\S+token=\w+)"), "JupyterLab's address")
+    return lab
+
+
+def nothing_left(demo: Demo, wait_for: Callable[..., Any]) -> None:
+    wait_for(lambda: not processes_of(demo.directory) and not demo.directory.exists(), "all to be gone")
+    runtime = demo.log.parent / "home/.local/share/jupyter/runtime"
     assert not runtime.exists() or list(runtime.iterdir()) == []
 
 
+def test_the_demo_runs_every_cell_and_takes_all_away(start: Callable[..., Demo], wait_for: Callable[..., Any]) -> None:
+    demo = start()
+    code = demo.shell.wait(240)
+    said = demo.log.read_text()
+    assert code == 0, said
+    for pattern in (
+        r"In │ %sinfo\n +│ PARTITION .*\n +│ arandu ",
+        r"│ node: dgx01\n +│ GPUs: \d\n",
+        r"│ \('\d+', 'COMPLETED', 0\)\n",
+        r"│ step    1   loss    99\.5000\n(.*\n)+ +│ sin\(x\) is about 0\.000 \+ 0\.793 x",
+        r"In │ long\.state\n +│ 'CANCELLED'\n",
+        r"│ JobFailed: Job \d+ \(cell\.sh\): FAILED, on c4aiscw\d, partition devwork",
+        r"In │ jupyter_slurm\.jobs\(\)\n +│ JOBID .*\n( +│ \d+ .*\n){4}",
+    ):
+        assert re.search(pattern, said), f"{pattern}\n{said}"
+    assert "Traceback" not in said
+    assert said.endswith("Next, the same notebook in JupyterLab: make lab\n")
+    assert not demo.directory.exists()  # as it says
+    nothing_left(demo, wait_for)
+    assert {path.name for path in (demo.log.parent / "home").iterdir()} <= {".ipython", ".cache"}
+
+
 @pytest.mark.browser
-def test_a_person_runs_a_cell_and_presses_ctrl_c(lab: Lab, browser: Browser, wait_for: Callable[..., Any]) -> None:
+def test_a_person_runs_a_cell_and_presses_ctrl_c(lab: Demo, browser: Browser, wait_for: Callable[..., Any]) -> None:
     page = browser.new_page()
     page.set_default_timeout(60_000)
     page.goto(str(lab.find(r"(http://127\.0\.0\.1:\d+/lab\S+token=\w+)")))
@@ -104,16 +138,16 @@ def test_a_person_runs_a_cell_and_presses_ctrl_c(lab: Lab, browser: Browser, wai
     nothing_left(lab, wait_for)
 
 
-def test_it_ends_with_its_terminal(lab: Lab, wait_for: Callable[..., Any]) -> None:
+def test_it_ends_with_its_terminal(lab: Demo, wait_for: Callable[..., Any]) -> None:
     os.killpg(lab.shell.pid, signal.SIGHUP)
     nothing_left(lab, wait_for)
 
 
-def test_it_ends_when_it_is_killed(lab: Lab, wait_for: Callable[..., Any]) -> None:
+def test_it_ends_when_it_is_killed(lab: Demo, wait_for: Callable[..., Any]) -> None:
     os.kill(lab.program, signal.SIGKILL)
     nothing_left(lab, wait_for)
 
 
-def test_it_ends_when_make_is_killed(lab: Lab, wait_for: Callable[..., Any]) -> None:
+def test_it_ends_when_make_is_killed(lab: Demo, wait_for: Callable[..., Any]) -> None:
     lab.shell.kill()
     nothing_left(lab, wait_for)
