@@ -232,23 +232,33 @@ def sweep(program: str, uid: int) -> None:
 
 def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
     """Return what a job runs, as the container has it."""
-    if "cell" in job:
-        cell = __file__[: -len("contain.py")] + "cell.py"
-        return [job["cell"]["python"], "-u", cell, folder, *args]
-    return [*job["run"], *args]
+    if "run" in job:
+        return [*job["run"], *args]
+    started, python = "cell.py", (job.get("cell") or {}).get("python")
+    if "session" in job:
+        started, python = "serve.py", (job.get("asked") or {}).get("python") or job["environment"].get("python")
+    return [python or "python3", "-u", __file__[: -len("contain.py")] + started, folder, *args]
+
+
+def folders(job: dict[str, Any], folder: str) -> list[str]:
+    """Return what the container must have: job directories with the runner beside them, what a session shows."""
+    shown = (job.get("session") or {}).get("dir")
+    return [os.path.dirname(folder), *([os.path.join(os.getcwd(), os.path.expanduser(shown))] if shown else [])]
 
 
 def main() -> int:
     """Run what the job directory says; where there was no container, tell why."""
     folder, args = sys.argv[1], sys.argv[2:]
-    place = beside("cell").Place(folder)
+    place, why_not = beside("cell").Place(folder), "There was no container."
     try:
-        code = start(place.job["environment"], command(place.job, folder, args), [os.path.dirname(folder)])
+        code = start(place.job["environment"], command(place.job, folder, args), folders(place.job, folder))
     except Refused as error:
-        sys.stderr.write(f"container: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
-        code = FAILED
-    if code == FAILED and "cell" in place.job and not place.job.get("resume"):
-        place.end(FAILED)  # no cell has told it
+        why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
+        sys.stderr.write(f"container: {why_not}\n")
+    is_told = os.path.exists(os.path.join(folder, f"end{place.suffix}.json"))
+    if code == FAILED and not (is_told or "run" in place.job or place.job.get("resume")):
+        told = {"session": {"why": why_not, "hint": "Its log may say more."}} if "session" in place.job else {}
+        place.end(FAILED, **told)
     return code
 
 

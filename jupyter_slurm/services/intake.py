@@ -148,7 +148,7 @@ class Intake:
                 told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
             return told
         await self._prepare()
-        if asked["kind"] == "session":
+        if asked["kind"] == "session" and not is_inside:
             await self._check_jupyter(runner, asked, prepared, context)
         entry, doubts = await self._hand_over(plan, context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):

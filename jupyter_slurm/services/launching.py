@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,10 +17,10 @@ _MOST = 1_000_000
 
 def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False) -> str:
     """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
-    folder, name = posixpath.split(cell)
-    plain = "contain.py" if is_contained else "cell.py"
+    own = "serve.py" if asked["kind"] == "session" else "cell.py"
+    plain = "contain.py" if is_contained else own
     chosen = "resume.py" if asked.get("resume") else "launch.py" if asked.get("launcher") else plain
-    return posixpath.join(folder, name.removesuffix("cell.py") + chosen)
+    return cell.removesuffix(own) + chosen
 
 
 def check_contained(asked: Mapping[str, Any]) -> None:
@@ -37,8 +36,6 @@ def check_contained(asked: Mapping[str, Any]) -> None:
             f"launcher={name} starts its ranks outside of the image that env= names.",
             hint="Write a `#!` script without env= that says `srun apptainer exec …`, or give the job one task.",
         )
-    if asked["kind"] == "session":
-        raise UsageError("a session cannot run in a container yet.", hint="Here env= takes a venv, conda or modules.")
     if asked.get("resume") and asked["kind"] == "script":
         raise UsageError(
             "resume is for Python cells, where env= is an image: a script in a container could not be told.",

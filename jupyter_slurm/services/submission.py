@@ -144,7 +144,7 @@ def make_plan(
         interpreter = prepared.python if prepared else asked.get("python")
         if not interpreter:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        started = launching.runner(runner, asked, is_contained=is_contained) if python else runner
+        started = launching.runner(runner, asked, is_contained=is_contained) if python or is_contained else runner
         activation = prepared.environment.activation() if prepared else ""
         words = [on_node if is_contained else interpreter, "-u", started, job.path]
         script = job_script(words, header=asked["text"], environment=activation, otherwise=otherwise)

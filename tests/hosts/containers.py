@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import pwd
 import shutil
@@ -24,7 +25,7 @@ from jupyter_slurm.embedded.roots import debian_mirror, default_cache
 __all__ = ["Docker", "apptainer", "docker", "image_tar", "image_tree", "new_docker"]
 
 _RELEASE = "bookworm"
-_PACKAGES = "base-files,base-passwd,coreutils,dash,libc-bin,libpython3-stdlib,python3-minimal"
+_PACKAGES = "base-files,base-passwd,coreutils,dash,libc-bin,libpython3-stdlib,libstdc++6,python3-minimal"
 _LEFT_OUT = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/apt/", "./var/cache/", "./dev/")
 
 
@@ -61,7 +62,7 @@ def image_tar(unavailable: Callable[[str], None]) -> Path:
     """A root file system with Python: kept between runs where unpacked versions of Slurm are, too."""
     if find_program("mmdebstrap") is None:
         unavailable("mmdebstrap is not installed")
-    path = default_cache() / f"image-{_RELEASE}.tar"
+    path = default_cache() / f"image-{_RELEASE}-{hashlib.sha256(_PACKAGES.encode()).hexdigest()[:8]}.tar"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

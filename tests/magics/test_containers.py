@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from containers import Docker
+from ssh_hosts.ways import new_login_host
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def login_host(ssh_host: Any, short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A login node that allows as many sessions as OpenSSH's own settings do: one is for the tunnel."""
+    return new_login_host(ssh_host, short_tmp, tmp_path_factory, sessions=10)
+
+
+def _toml(tables: dict[str, dict[str, Any]]) -> str:
+    lines = []
+    for name, table in tables.items():
+        lines.append(f"[{name}]")
+        for key, value in table.items():
+            said = ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items()) if isinstance(value, dict) else ""
+            lines.append(f"{key} = {f'{{ {said} }}' if said else json.dumps(value)}")
+    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -19,16 +38,25 @@ def environment(environment: dict[str, str], home: Path, docker: Docker, way: An
     """The environment of the kernel, on a cluster that has images for jobs."""
     (home / "da ta").mkdir(exist_ok=True)
     (home / "da ta" / "set").write_text("of the site")
-    box = {"image": docker.image, "variables": {"DOCKER_HOST": docker.host, "HF_TOKEN": "it's $HOME"}}
-    told = {"box": box, "lost": {"image": "example.invalid/no/such:1", "variables": {"DOCKER_HOST": docker.host}}}
+    reached = {"DOCKER_HOST": docker.host}
+    # The Python of these tests, in an image of the same release of Debian.
+    own = sorted({sys.prefix, sys.base_prefix} - {"/usr"})
+    told: dict[str, dict[str, Any]] = {
+        "box": {"image": docker.image, "variables": {**reached, "HF_TOKEN": "it's $HOME"}},
+        "lost": {"image": "example.invalid/no/such:1", "variables": reached},
+        "lab": {
+            "image": docker.image,
+            "variables": reached,
+            "python": sys.executable,
+            "bind": [f"{one}:{one}:ro" for one in own],
+        },
+    }
     site = {"runtime": "docker", "bind": [f"{home}/da ta:/sets"]}
     if way.is_remote:
         profile = home / "sites" / "far.toml"
-        lines = [f'[container]\nruntime = "docker"\nbind = {json.dumps(site["bind"])}']
-        for name, one in told.items():
-            given = ", ".join(f"{key} = {json.dumps(value)}" for key, value in one["variables"].items())  # type: ignore[attr-defined]
-            lines.append(f"[env.{name}]\nimage = {json.dumps(one['image'])}\nvariables = {{ {given} }}")
-        profile.write_text(profile.read_text() + "\n".join(lines) + "\n")
+        profile.write_text(
+            profile.read_text() + _toml({"container": site, **{f"env.{name}": one for name, one in told.items()}})
+        )
         return environment
     settings = home / "config" / "jupyter_slurm_config.json"
     chosen = json.loads(settings.read_text())
@@ -37,7 +65,9 @@ def environment(environment: dict[str, str], home: Path, docker: Docker, way: An
     return {**environment, "DOCKER_HOST": docker.host}
 
 
-def test_a_cell_runs_in_an_image_with_its_values_and_is_submitted_again(kernel: Any, docker: Docker) -> None:
+def test_a_cell_runs_in_an_image_with_its_values_and_is_submitted_again(
+    kernel: Any, docker: Docker, wait_for: Callable[..., Any]
+) -> None:
     kernel.ok("x = {'a': [1, 2.5, 'é', b'\\xff']}\ndef double(n):\n    return 2 * n\n")
     kernel.ok(
         "%%sbatch env=box in=x,double out=y as=cell -- 'a b'\nimport os, sys\n"
@@ -57,7 +87,7 @@ def test_a_cell_runs_in_an_image_with_its_values_and_is_submitted_again(kernel: 
     assert kernel.value("cell.record['used']['container']") == f"docker {docker.image}"
     kernel.ok("again = cell.resubmit().wait()")
     assert kernel.value("again.outputs['y'] == cell.outputs['y'], again.record['env']") == "True box"
-    assert docker.running() == []
+    wait_for(lambda: not docker.running(), "no container")
 
 
 def test_an_unpacked_image_is_named_by_its_folder(
@@ -72,7 +102,8 @@ def test_an_unpacked_image_is_named_by_its_folder(
     assert kernel.value("tree.record['used']['container']") == f"charliecloud {image_tree}"
 
 
-def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker) -> None:
+@pytest.mark.here_only("what a node does is the same")
+def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker, wait_for: Callable[..., Any]) -> None:
     kernel.ok(
         '%%sbatch env=box as=plain -- \'a b\' c\n#!/bin/sh -e\ncat /etc/debian_version\necho "$#" "$1"\nfalse\necho never'
     )
@@ -83,9 +114,37 @@ def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker) 
     assert kernel.value("plain.stdout[:3]") == "12."
     assert kernel.value("[task.stdout for task in swept]") == "['1 0 0\\n', '2 1 1\\n']"
     assert kernel.value("[task.result() for task in tasks]") == "[0, 10]"
-    assert docker.running() == []
+    wait_for(lambda: not docker.running(), "no container")
 
 
+def test_a_session_is_a_jupyter_in_the_image(
+    kernel: Any, docker: Docker, wait_for: Callable[..., Any], way: Any
+) -> None:
+    """It answers at its local port, the container has its processes, and ends with the session."""
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("the image has what Python 3.11 needs")
+    where = "far" if way.is_remote else ""
+    ran = kernel.run(f"%slurm launch {where} -p devwork name=inside env=lab")
+    assert ran.status == "ok", ran.traceback
+    ran = kernel.run("inside.wait_ready(80)\npage = open(inside.page()).read()")
+    assert ran.status == "ok", ran.traceback + kernel.value("inside.log(50)")
+    token, login = (
+        kernel.value("page.split('value=\"')[1].split('\"')[0]"),
+        kernel.value("page.split('action=\"')[1].split('\"')[0]"),
+    )
+    asked = httpx.get(
+        login.removesuffix("login") + "api/status", headers={"Authorization": f"token {token}"}, trust_env=False
+    )
+    assert asked.json()["kernels"] == 0
+    assert "-m jupyterla" in docker.run("top", docker.running()[0])
+    kernel.ok("inside.stop()")
+    wait_for(lambda: not docker.running(), "no container")
+    ran = kernel.run(f"%slurm launch {where} -p devwork name=none env=lost\n")
+    ran = kernel.run("none.wait_ready(80)")
+    assert "the image example.invalid/no/such:1 is not on this node" in ran.traceback
+
+
+@pytest.mark.here_only("what a node does is the same")
 def test_no_container_is_left_of_a_job_that_was_ended(
     kernel: Any, docker: Docker, wait_for: Callable[..., Any]
 ) -> None:
@@ -105,6 +164,7 @@ def test_no_container_is_left_of_a_job_that_was_ended(
     assert kernel.value("killed.state == 'COMPLETED'") == "False"
 
 
+@pytest.mark.here_only("what a node does is the same")
 def test_a_cell_with_resume_is_told_in_its_container(kernel: Any, docker: Docker, wait_for: Callable[..., Any]) -> None:
     kernel.ok(
         "%%sbatch env=box resume as=long\nimport time\nfrom jupyter_slurm_job import checkpoint_dir, interrupted\n"
