@@ -107,8 +107,7 @@ class Place:
         end.update(time=time.time(), restarts=restart)
         end.update({"used": used(), **more})
         try:
-            self.write(path + ".tmp", json.dumps(end))
-            os.replace(path + ".tmp", path)
+            self.put(path, json.dumps(end))
         except OSError as error:
             sys.stderr.write(f"the end of this job could not be recorded: {error}\n")
         self.tell("ended")
@@ -119,6 +118,12 @@ class Place:
             os.environ.pop("JUPYTER_SLURM_RESUME_DIR", None)  # of the job that submitted this one
         os.environ["JUPYTER_SLURM_CHECKPOINT_DIR"] = os.path.join(self.folder, f"checkpoint{self.suffix}")
         sys.meta_path.append(JobModule())  # type: ignore[arg-type, unused-ignore]
+
+    @classmethod
+    def put(cls, path: str, text: str) -> None:
+        """Write a file in one step; see :meth:`write`."""
+        cls.write(path + ".tmp", text)
+        os.replace(path + ".tmp", path)
 
     @staticmethod
     def write(path: str, text: str) -> None:

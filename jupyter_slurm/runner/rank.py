@@ -40,7 +40,7 @@ def set_variables(env: Any) -> None:
 
 
 def tasks_per_node(text: str) -> list[int]:
-    """Return what ``4(x2),1`` stands for: the tasks of each node."""
+    """Return what ``4(x2),1`` stands for: the tasks of each of three nodes."""
     counts = []
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
         counts += [int(count)] * int(times or 1)

@@ -74,8 +74,7 @@ class Memory:
             now, most = (int(lines[name].split()[0]) << 10 for name in ("VmRSS", "VmHWM"))
             if abs(now - self._noted) >= _NOTICED:
                 told = {"format": 1, "now": now, "most": most, "time": time.time()}
-                self._place.write(self._path + ".tmp", json.dumps(told))
-                os.replace(self._path + ".tmp", self._path)
+                self._place.put(self._path, json.dumps(told))
                 self._noted = now
 
     def _watch(self) -> None:
@@ -267,11 +266,9 @@ class Process:
     def _end(self, folder: str, code: int, *, is_interrupted: bool) -> None:
         """Leave how a cell ended."""
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": is_interrupted}
-        path = os.path.join(folder, "end.json")
         try:
             place = self._cell.Place(folder)
-            place.write(path + ".tmp", json.dumps(end))
-            os.replace(path + ".tmp", path)
+            place.put(os.path.join(folder, "end.json"), json.dumps(end))
             place.tell("ended")
         except (OSError, ValueError) as error:
             sys.stderr.write(f"the end of this cell could not be recorded: {error}\n")

@@ -29,12 +29,10 @@ def redirect(folder: str) -> None:
 
 def tell_start(place: Any) -> None:
     """Leave the step's number and nodes, and the sign that it began; never a reason to fail."""
-    env, path = os.environ, os.path.join(place.folder, "started.json")
+    env = os.environ
     told = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST"), "time": time.time()}
     with contextlib.suppress(OSError):
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
-            json.dump(told, file)
-        os.replace(path + ".tmp", path)
+        place.put(os.path.join(place.folder, "started.json"), json.dumps(told))
     place.tell("started")
 
 

@@ -7,16 +7,17 @@ GPUs where that is one. Python 3.8+, standard library only.
 from __future__ import annotations
 
 import os
-import re
+import runpy
 import sys
 from typing import Any
 
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("torchrun.py")] + "beside.py")["beside"]
+
 
 def processes(env: Any) -> int:
-    """Return how many ranks this node has: its tasks (``4(x2),1`` stands for those of three nodes), or its GPUs."""
-    tasks: list[int] = []
-    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", env.get("JUPYTER_SLURM_TASKS_PER_NODE", "")):
-        tasks += [int(count)] * int(times or 1)
+    """Return how many ranks this node has: its tasks, or its GPUs."""
+    tasks = beside("rank").tasks_per_node(env.get("JUPYTER_SLURM_TASKS_PER_NODE", ""))
     node, gpus = int(env.get("SLURM_NODEID") or 0), env.get("SLURM_GPUS_ON_NODE") or ""
     asked = tasks[node] if node < len(tasks) else 1
     return asked if asked > 1 or not gpus.isdigit() else max(1, int(gpus))
