@@ -14,7 +14,7 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import ControllerError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
+from jupyter_slurm.errors import ControllerError, JobError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
 from jupyter_slurm.services import submission
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.searching import Search
@@ -32,6 +32,7 @@ _ATTEMPTS = 3
 _STILL_RUNNING = 1.0
 _OTHERS_AT_WORK = 1.0
 _LONGEST_PAUSE = 60.0
+_BEGINS = 6.0  # seconds; scancel tries again after five
 
 
 @dataclass
@@ -168,7 +169,16 @@ class Settler:
                 f"job {entry.id} was not cancelled: whether that is still the number of this job is not known yet",
                 hint="Try again in a minute; `%squeue --me` shows what has the number now.",
             )
-        await self._client.ask(["scancel", *(["--signal", signal] if signal else []), target])
+        argv = ["scancel", *(["--signal", signal] if signal else []), target]
+        try:
+            # With a signal it waits for a job to begin, a minute and longer.
+            async with asyncio.timeout(_BEGINS if signal and entry.state.is_pending else None):
+                await self._client.ask(argv)
+        except TimeoutError:
+            raise JobError(
+                f"job {target} has not begun: nothing of it runs that could get a signal",
+                hint="job.cancel() without a signal withdraws it.",
+            ) from None
 
     # -- the way of one submission
 

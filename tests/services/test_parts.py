@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.errors import SubmissionUnknown, SubmitRefused
+from jupyter_slurm.errors import JobError, SubmissionUnknown, SubmitRefused
 from jupyter_slurm.services.parts import divided
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("the parts are submissions like others, which are tried there")]
@@ -103,3 +103,7 @@ async def test_a_signal_leaves_no_part_out(cluster, open_desk, tmp_path, slow_se
         go.touch()
         await desk.until(job["key"], lambda job: all(part["id"] for part in job["parts"]))
         await desk.core.cancel(desk.id, job["key"])
+        held = await desk.submit(SCRIPT, "--hold", "-n1")
+        with pytest.raises(JobError, match=r"job \d+ has not begun"):  # scancel would wait for that
+            await desk.core.cancel(desk.id, held["key"], "USR1")
+        assert (await desk.core.cancel(desk.id, held["key"]))["state"] == "CANCELLED"
