@@ -38,7 +38,7 @@ WORDS = {
 
 _OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context")
 _NOT_HERE = {
-    "test-only": "`%salloc --test-only …` says when and where it could start.",
+    "test-only": "`sbatch --test-only …` says when and where it could start.",
     "wait": "It waits until the session is ready, and the session goes on.",
     "wrap": "Jupyter is all that it runs.",
     **dict.fromkeys(("help", "usage", "version"), "`jupyter slurm launch --help` explains it."),

@@ -150,6 +150,8 @@ class Tunnels:
             since=self._clock(),
         )
         if (same := self._same(goal)) is not None:
+            if not same.listens and not asked:
+                return same  # whoever knows its port waits for that
             if not same.listens:  # the person wants it back, on whatever port
                 same.listen(self._listen(cluster, goal.local_port, same.asked.socket))
                 self._remember()

@@ -193,6 +193,10 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
         assert page.token not in str(told)
         assert page.token not in await desk.text(told["key"], "stdout") + await desk.text(told["key"], "stderr")
+    with socket.create_server(("127.0.0.1", session["local_port"])):  # somebody was quicker
+        async with open_desk(cluster, tmp_path) as desk:
+            told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
+            assert f"{session['local_port']} here is taken by another program of yours" in told["session"]["message"]
     async with open_desk(cluster, tmp_path) as desk:
         assert (await ready(desk, asked))["session"] == session
         assert page.get("api/contents").status_code == 200  # who was logged in still is, on the same port
