@@ -28,6 +28,8 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     lease = record.get("lease") or {}
     words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
     python = None if process_of(entry) else (record.get("cell") or {}).get("python")
+    if entry.kind == "session":
+        python = record["asked"].get("python")
     if python and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
         words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
     if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:

@@ -56,14 +56,14 @@ class Page:
             self.cookies = browser.cookies
             return answer
 
-    def log_in(self) -> str:
+    async def log_in(self) -> str:
         """Post the form; a page from a file has no origin."""
-        answer = self._ask("POST", self.action, data=self.fields, headers={"Origin": "null"})
+        answer = await asyncio.to_thread(self._ask, "POST", self.action, data=self.fields, headers={"Origin": "null"})
         assert answer.status_code == 302, answer.text
         return str(answer.headers["Location"])
 
-    def get(self, path: str) -> httpx.Response:
-        return self._ask("GET", self.url + path)
+    async def get(self, path: str) -> int:
+        return (await asyncio.to_thread(self._ask, "GET", self.url + path)).status_code
 
     @property
     def url(self) -> str:
@@ -187,9 +187,9 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         assert session["server"].startswith("jupyterlab 4")
         assert urlsplit(session["url"]).path == f"/jupyter-slurm/{told['key']}/"
         page = Page((await desk.core.sessions.open(desk.id, "training"))["page"])
-        assert page.get("api/contents").status_code == 403
-        assert page.log_in() == f"/jupyter-slurm/{told['key']}/"
-        assert page.get("lab").status_code == 200
+        assert await page.get("api/contents") == 403
+        assert await page.log_in() == f"/jupyter-slurm/{told['key']}/"
+        assert await page.get("lab") == 200
         assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
         assert page.token not in str(told)
         assert page.token not in await desk.text(told["key"], "stdout") + await desk.text(told["key"], "stderr")
@@ -199,7 +199,7 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
             assert f"{session['local_port']} here is taken by another program of yours" in told["session"]["message"]
     async with open_desk(cluster, tmp_path) as desk:
         assert (await ready(desk, asked))["session"] == session
-        assert page.get("api/contents").status_code == 200  # who was logged in still is, on the same port
+        assert await page.get("api/contents") == 200  # who was logged in still is, on the same port
         kept = await desk.core.sessions.rename(desk.id, "training", "serious")
         assert kept["label"] == "serious"
         assert [one["key"] for one in desk.core.sessions.told(desk.id, active=True)] == [told["key"]]
@@ -329,8 +329,8 @@ async def test_a_jupyter_of_2022_does_as_well(desk: Any, launched: Any, old_pyth
     told = await launched("-p", "arandu", name="old", python=old_python)
     assert told["session"]["server"].startswith("notebook 6.4")
     page = Page((await desk.core.sessions.open(desk.id, "old"))["page"])
-    assert page.get("api/contents").status_code == 403
-    assert page.log_in() == f"/jupyter-slurm/{told['key']}/"
-    assert page.get("api/contents").status_code == 200
+    assert await page.get("api/contents") == 403
+    assert await page.log_in() == f"/jupyter-slurm/{told['key']}/"
+    assert await page.get("api/contents") == 200
     assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
     assert page.token not in await desk.text(told["key"], "stderr")
