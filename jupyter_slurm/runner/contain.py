@@ -123,7 +123,16 @@ def choose(image: str, runtime: str | None) -> str:
     if not here:
         wanted = " nor ".join(PROGRAMS.get(name, name) for name in ([runtime] if runtime else fit))
         raise Refused(f"this node has no {wanted}" + ("" if runtime else f", and nothing else runs {image}"))
-    return here[0]
+    return "podman" if here[0] == "docker" and is_podman(shutil.which("docker") or "") else here[0]
+
+
+def is_podman(path: str) -> bool:
+    """Tell whether a ``docker`` is a script that calls Podman, as the package podman-docker has it."""
+    with contextlib.suppress(OSError):
+        with open(path, "rb") as file:
+            start = file.read(4096)
+        return start.startswith(b"#!") and b"podman" in start
+    return False
 
 
 def start(described: dict[str, Any], argv: list[str], folders: list[str]) -> int:

@@ -86,6 +86,23 @@ def ask(*argv: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
+def has_trap(pid: int) -> bool:
+    """Tell whether a process has a trap for SIGUSR1 (proc(5))."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
+    return bool(caught >> (signal.SIGUSR1 - 1) & 1)
+
+
+def running(argv: list[str]) -> list[int]:
+    """Return the processes of this node that were started so, the first one first: in a container none is our child."""
+    wanted, found = [os.fsencode(word) for word in argv], []
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            if file.read().split(b"\0")[: len(wanted)] == wanted:
+                found.append(pid)
+    return found
+
+
 class State:
     """How the job stands, as the controller says: its state, and three times in seconds since the epoch."""
 
@@ -130,6 +147,7 @@ class Run:
         self.deadline: float | None = None  # by the monotonic clock
         self.last_words = ""  # of srun
         self.what = "script" if "run" in place.job else "cell"
+        self.is_contained = bool((place.job.get("environment") or {}).get("image"))
         self.warning = os.path.join(self.folder, f"warned.{restarts}")
         self.child: Any = None
         self.events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
@@ -144,11 +162,11 @@ class Run:
         shutil.copyfile(cell_path()[: -len("cell.py")] + "job.py", os.path.join(library, "jupyter_slurm_job.py"))
         paths = [path for path in (os.environ.get("PYTHONPATH"), library) if path]
         env = {**os.environ, "JUPYTER_SLURM_RESUME_DIR": self.folder, "PYTHONPATH": os.pathsep.join(paths)}
-        is_contained = (self.place.job.get("environment") or {}).get("image")
-        started = "launch.py" if self.place.job.get("launcher") else "contain.py" if is_contained else "cell.py"
+        plain = "contain.py" if self.is_contained else "cell.py"
+        started = "launch.py" if self.place.job.get("launcher") else plain
         argv = [sys.executable, "-u", cell_path()[: -len("cell.py")] + started, self.place.folder]
         if self.what == "script":
-            argv = self.place.job["run"]
+            argv = argv if self.is_contained else self.place.job["run"]
             env["JUPYTER_SLURM_CHECKPOINT_DIR"] = os.path.join(self.place.folder, f"checkpoint{self.place.suffix}")
             env["JUPYTER_SLURM_INTERRUPTED"] = self.warning
             os.makedirs(env["JUPYTER_SLURM_CHECKPOINT_DIR"], mode=0o700, exist_ok=True)
@@ -165,12 +183,13 @@ class Run:
         """Send a script the signal for which it has a trap; one without would be ended by it."""
         if self.what == "cell":
             return
+        pids = running(self.place.job["run"]) if self.is_contained else [self.child.pid]
         try:
-            with open(f"/proc/{self.child.pid}/status", encoding="ascii", errors="replace") as file:
-                caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
-            if caught >> (signal.SIGUSR1 - 1) & 1:
-                self.place.write(os.path.join(self.folder, f"told.{self.restarts}"), "")
-                self.child.send_signal(signal.SIGUSR1)
+            for pid in pids:
+                if has_trap(pid):
+                    self.place.write(os.path.join(self.folder, f"told.{self.restarts}"), "")
+                    os.kill(pid, signal.SIGUSR1)
+                    return
         except (OSError, StopIteration, ValueError) as error:
             say(f"the script could not be told: {error}")
 

@@ -140,8 +140,8 @@ def _container(wish: Wish, facts: Facts, env: dict[str, str]) -> list[str]:
     for source, target, is_read_only in mounts(wish, facts):
         fields = ["type=bind", f"src={source}", f"dst={target}", *(["readonly"] if is_read_only else [])]
         words.append("--mount=" + _csv(*fields))
-    words += [f"--workdir={facts.work_dir}", "--entrypoint=/bin/sh", wish.image]
-    return words + _entry(wish, facts, _HELD)
+    words += [f"--workdir={facts.work_dir}", "--entrypoint=/bin/sh", wish.image, *_entry(wish, facts, _HELD)]
+    return _text(words, env)
 
 
 def _renumbered(facts: Facts) -> dict[str, str]:
@@ -159,7 +159,7 @@ def apptainer(wish: Wish, facts: Facts, program: str = "apptainer") -> tuple[lis
         _refuse(program, source + target, ",:")
         argv.append(f"--bind={source}:{target}" + (":ro" if is_read_only else ""))
     argv += [f"--pwd={facts.work_dir}", wish.image if wish.is_path else f"docker://{wish.image}", "/bin/sh"]
-    return argv + _entry(wish, facts), {**_settings(), **facts.env}
+    return _text(argv + _entry(wish, facts), facts.env), {**_settings(), **facts.env}
 
 
 def singularity(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
@@ -184,6 +184,16 @@ def charliecloud(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
         argv.append("--set-env")
     env = {**_settings(), **facts.env, "PATH": _PATH}
     return [*argv, wish.image, "--", "/bin/sh", *_entry(wish, facts)], env
+
+
+def _text(words: list[str], env: dict[str, str]) -> list[str]:
+    """Return the words if all is UTF-8: in JSON, by which these runtimes pass it on, the rest becomes another text."""
+    for word in [*words, *env.values()]:
+        try:
+            word.encode()
+        except UnicodeError:
+            raise Refused(f"a container gets UTF-8 alone, and not {os.fsencode(word)!r}") from None
+    return words
 
 
 def _refuse(program: str, path: str, signs: str) -> None:

@@ -36,11 +36,6 @@ def check_contained(asked: Mapping[str, Any]) -> None:
             f"launcher={name} starts its ranks outside of the image that env= names.",
             hint="Write a `#!` script without env= that says `srun apptainer exec …`, or give the job one task.",
         )
-    if asked.get("resume") and asked["kind"] == "script":
-        raise UsageError(
-            "resume is for Python cells, where env= is an image: a script in a container could not be told.",
-            hint="Leave one of them out, or have the script start the container itself.",
-        )
 
 
 def check_components(asked: Mapping[str, Any]) -> None:

@@ -165,7 +165,9 @@ def test_no_container_is_left_of_a_job_that_was_ended(
 
 
 @pytest.mark.here_only("what a node does is the same")
-def test_a_cell_with_resume_is_told_in_its_container(kernel: Any, docker: Docker, wait_for: Callable[..., Any]) -> None:
+def test_cells_and_scripts_with_resume_are_told_in_their_containers(
+    kernel: Any, docker: Docker, wait_for: Callable[..., Any]
+) -> None:
     kernel.ok(
         "%%sbatch env=box resume as=long\nimport time\nfrom jupyter_slurm_job import checkpoint_dir, interrupted\n"
         "(checkpoint_dir() / 'kept').write_text('x')\nprint('on', flush=True)\nwhile not interrupted(): time.sleep(0.1)\nprint('told')"
@@ -175,6 +177,15 @@ def test_a_cell_with_resume_is_told_in_its_container(kernel: Any, docker: Docker
     wait_for(lambda: "requeued" in kernel.value("long.stderr"), "it is requeued")
     wait_for(lambda: not docker.running(), "no container")
     kernel.ok("long.cancel()")
+    kernel.ok(
+        "%%sbatch env=box resume as=trapped\n#!/bin/sh\ntrap 'told=1' USR1\ncd \"$JUPYTER_SLURM_CHECKPOINT_DIR\" || exit 9\necho on\n"
+        'while [ ! "$told" ]; do sleep 0.1; done\necho "told $(cat $JUPYTER_SLURM_INTERRUPTED)"'
+    )
+    wait_for(lambda: kernel.value("trapped.stdout") == "on\n", "it is on")
+    kernel.ok("%scancel --batch --signal=USR1 {trapped.id}")
+    wait_for(lambda: "requeued" in kernel.value("trapped.stderr"), "it is requeued")
+    kernel.ok("trapped.cancel()")
+    assert kernel.value("trapped.stdout").startswith("on\ntold ")
     assert kernel.value("long.stdout") == "on\ntold\n"
 
 

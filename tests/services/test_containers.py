@@ -184,19 +184,25 @@ def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same
 def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> None:
     """No image, no Python, no daemon, no permission, no folder, no runtime: what to do, and the end of the job."""
     (short_path / "locked").touch(mode=0o600)
+    (short_path / "shim").mkdir()
+    for name in ("docker", "podman"):  # as the package podman-docker has it
+        (short_path / "shim" / name).write_text("#!/bin/sh\n# podman\nexit 125\n")
+        (short_path / "shim" / name).chmod(0o755)
     no = "docker://example.invalid/no/such:1".removeprefix("docker://")
     looks: list[tuple[Path, dict[str, str], str]] = [
         (node.job("1", image=no), {}, f"the image {no} is not on this node"),
         (node.job("1", bind=["/no/such"]), {}, "there is no /no/such on this node"),
         (node.job("1", image="/no/such.sif"), {}, "there is no /no/such.sif on this node"),
+        (node.job("1"), {"PATH": f"{short_path}/shim"}, "the daemon of podman does not answer"),
         (node.job("1", runtime="podman"), {"PATH": "/nowhere"}, "this node has no podman"),
         (node.job("1"), {"PATH": "/nowhere"}, "this node has no docker nor podman nor apptainer nor singularity"),
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "the daemon of docker does not answer"),
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/locked"}, "you may not use docker"),
+        (node.job("1"), {}, "UTF-8 alone"),
         (node.job(run=["/bin/zsh", "/x"]), {}, f"the image {node.docker.image} has no /bin/zsh"),
     ]
     for place, env, said in looks:
-        code, _, err = node.run(place, **env)
+        code, _, err = node.run(place, *(["\udcff"] if said == "UTF-8 alone" else []), **env)
         assert (code, said in err) == (125, True), (said, err)
         if "cell" in json.loads((place / "job.json").read_text()):
             assert json.loads((place / "end.json").read_text())["exit_code"] == 125
@@ -241,10 +247,11 @@ def test_unpacked_images_run_as_the_jobs_own_process(
     described = {"image": str(image_tree), "runtime": runtime, "bind": [f"{data}:/sets"]}
     place = node.job(ABOUT, variables={"HF_TOKEN": "x"}, **described)
     account = pwd.getpwnam(node.user)
-    told = node.about(place, "a b", HF_TOKEN="hf'secret", NOT_MINE="1", **path)
+    odd = "a b\udcff" if runtime == "charliecloud" else "a b"
+    told = node.about(place, odd, HF_TOKEN="hf'secret", NOT_MINE="1", **path)
     assert told["ids"] == [account.pw_uid, account.pw_gid]
     assert (told["user"], told["home"], told["folder"]) == (node.user, account.pw_dir, str(place))
-    assert (told["args"], told["umask"], told["can_get_root"]) == (["a b"], 0o027, False)
+    assert (told["args"], told["umask"], told["can_get_root"]) == ([odd], 0o027, False)
     assert told["debian"].startswith("12")
     assert told["env"]["HF_TOKEN"] == "hf'secret"
     assert not {"NOT_MINE", "LD_PRELOAD"} & told["env"].keys()
