@@ -84,6 +84,8 @@ def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict
     port = _FIRST + secrets.randbelow(_LAST - _FIRST)
     told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
+    # Files of the person's own may say otherwise of another Jupyter.
+    told.update(allow_origin="", certfile="", keyfile="", disable_check_xsrf=False)
     if not is_new:
         return {"NotebookApp": dict(told, notebook_dir=root, token=token, password="")}
     told["root_dir"] = root

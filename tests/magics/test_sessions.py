@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import nbformat
 import pytest
+from ssh_hosts.terminal import converse
 
 pytestmark = [
     pytest.mark.slurm,
@@ -90,6 +91,26 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     kernel.ok("training.stop()")
     wait_for(lambda: "CANCELLED" in kernel.text(asked), "its end, drawn")
     assert kernel.value("training.state, training.url") == "ended None"
+
+
+def test_an_interrupt_asks_whether_it_is_to_be_kept(
+    kernel: Any, slurm: Any, environment: dict[str, str], wait_for: WaitFor
+) -> None:
+    command = ["setsid", "--ctty", "--wait", sys.executable, "-m", "jupyter_slurm.cli.main", "launch", "-p", "arandu"]
+    for answer, said in (("k", "goes on"), ("c", "was cancelled")):
+        words = ["--begin=now+3600", f"name=asked-{answer}", "noopen"]
+        dialogue = [("pending: .*", "\x03"), (r"\[c/k\]", answer)]
+        done = converse([*command, *words], {**os.environ, **environment}, dialogue)
+        assert done.code == 130, done.text
+        assert (
+            f"Stopped waiting. Session {re.findall(r'Session ([0-9]+)', done.text)[0]} (asked-{answer}) {said}"
+            in done.text
+        )
+    assert re.search(r"^asked-k +pending", slurm("sessions").stdout, re.MULTILINE)
+    kernel.ok("import jupyter_slurm\nkept = jupyter_slurm.session('asked-k')")
+    assert kernel.value("kept.state") == "pending"
+    assert "is not ready: pending" in slurm("open", "asked-k").stderr
+    wait_for(lambda: "asked-c" not in slurm("sessions").stdout, "its end")
 
 
 def test_the_example_shows_what_it_promises(kernel: Any) -> None:

@@ -250,11 +250,18 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
 
 @pytest.mark.root
 @pytest.mark.here_only(HERE)
-async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(desk: Any, launched: Any) -> None:
+async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(desk: Any, launched: Any, tmp_path: Path) -> None:
+    own = {"ServerApp": {"ip": "0.0.0.0"}, "IdentityProvider": {"token": "known"}}
+    (tmp_path / "jupyter_server_config.d").mkdir()
+    for path in ("jupyter_server_config.json", "jupyter_server_config.d/own.json"):
+        (tmp_path / path).write_text(json.dumps(own))
+    env = {**desk.env, "JUPYTER_CONFIG_DIR": str(tmp_path), "JUPYTER_TOKEN": "known"}
+    context = {"cwd": desk.folder, "env": env}
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         both = await asyncio.gather(
-            *(launched("-p", "arandu", name="one", port=port, wait=False) for _ in range(2)), return_exceptions=True
+            *(launched("-p", "arandu", name="one", port=port, context=context, wait=False) for _ in range(2)),
+            return_exceptions=True,
         )
         refused = [one for one in both if isinstance(one, UsageError)]
         assert [error.message for error in refused] == ["there is a session one already"], both
@@ -264,6 +271,9 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(desk: Any,
             await desk.core.sessions.open(desk.id, "one")
     told = await desk.core.sessions.open(desk.id, "one")
     assert (told["session"]["state"], told["session"]["local_port"]) == ("ready", port)
+    assert httpx.get(f"{told['session']['url']}api/contents?token=known", trust_env=False).status_code == 403
+    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):  # it listens on 127.0.0.1 only
+        probe.connect(("127.0.0.2", told["session"]["port"]))
     token = (Path(told["folder"]) / "serving" / "token").read_text()
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     for path in ("serving/token", "serving/jupyter_config.json", "served.json"):
