@@ -237,8 +237,8 @@ def _sreport(_names: Names, rest: Sequence[str], _mark: str) -> list[str] | None
     return ["--parsable2"]
 
 
-def _sstat(names: Names, _rest: Sequence[str], _mark: str) -> list[str] | None:
-    if "pidformat" in names or "jobs" not in names:
+def _sstat(names: Names, rest: Sequence[str], _mark: str) -> list[str] | None:
+    if "pidformat" in names or not (rest or "jobs" in names):
         return None
     # Without it a batch job has no step to show.
     return ["--parsable2", *([] if "allsteps" in names else ["--allsteps"])]

@@ -221,6 +221,8 @@ Words (of launch; ours have no dashes, Slurm's have):
     open          wait until it is ready, and open it in a browser, logged in
     noopen        as without `open` (a terminal opens it unless it is told not to)
 
+Examples:
+    %slurm use arandu
     %slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
 
 The value is a Session: training.url, training.state, training.open(), training.log(), training.stop().

@@ -136,6 +136,8 @@ def test_shown_as_it_is(line: str) -> None:
         ),
         ("sstat -j 1", ["-j", "1"]),
         ("sstat -aj 1.batch", ["-aj", "1.batch"]),
+        ("sstat -a 1", ["-a", "1"]),
+        ("sstat 1.batch", ["1.batch"]),
     ],
 )
 def test_shown_as_a_table(line: str, kept: list[str]) -> None:

@@ -1,0 +1,64 @@
+"""The magics that ask a database, as a person types them where there is one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.here_only("what is said is the database's; %squeue and %sinfo go the same way over SSH"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(accounting_cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """The kernel of this module is on the cluster with accounting."""
+    return accounting_cluster
+
+
+def test_what_was_and_what_runs(kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> None:
+    kernel.ok("%%sbatch -p arandu as=job -J 'a|b <i>'\n#!/bin/sh\nsleep 1000")
+    kernel.ok("%%sbatch -p arandu as=failed\n#!/bin/sh\nexit 3")
+    job, number = kernel.value("job.id, failed.id").split()
+    # The database hears of an end a little later.
+    argv = ["sacct", "-n", "-P", "-X", "-o", "State", "-j"]
+    wait_for(lambda: cluster.run(*argv, number).stdout == "FAILED\n", "the end of one")
+    wait_for(lambda: cluster.run(*argv, job).stdout == "RUNNING\n", "the beginning of the other")
+    kernel.ok("table = %sacct -X -j {failed} -j {job}")
+    assert kernel.value("dict(zip(table['JobID'], table['State']))") == f"{{'{job}': 'RUNNING', '{number}': 'FAILED'}}"
+    frame = "table.to_pandas().set_index('JobID')"
+    assert kernel.value(f"*{frame}.loc[['{job}', '{number}'], 'ExitCode']") == "0:0 3:0"
+    assert kernel.value(f"{frame}.loc['{job}', 'JobName']") == "a|b <i>"
+
+    kernel.ok("queue = %squeue --me -j {job}")
+    assert kernel.value("queue.to_pandas().to_dict('list')['JOBID']") == f"['{job}']"
+    for line in ("-a {job}", "{job}.batch", "-j {job}"):
+        kernel.ok(f"used = %sstat {line}")
+        assert kernel.value("used['JobID']") == f"['{job}.batch']", line
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "value"),
+    [
+        ("%sacctmgr show qos", "Name", "urgent"),
+        ("%sacctmgr show associations user={who}", "Account", "c4ai"),
+        ("%sshare -a", "Account", "c4ai"),
+        ("%sreport cluster utilization", "Cluster", None),
+        ("%sreport user top", "Login", None),
+    ],
+)
+def test_the_database_answers_with_a_table(kernel: Any, line: str, column: str, value: str | None) -> None:
+    kernel.ok("import os, pwd\nwho = pwd.getpwuid(os.geteuid()).pw_name")
+    ran = kernel.ok(f"table = {line}\ntable")
+    assert column in ran.result["text/plain"]
+    assert "<table" in ran.result["text/html"]
+    values = kernel.value(f"table[{column!r}]")
+    assert value is None or re.search(rf"'\s*{value}'", values), values
+    frame = "table.to_pandas()"
+    assert kernel.value(f"list({frame}.columns) == table.columns, len({frame}) == len(table)") == "True True"
