@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jupyter_slurm.domain.script import quote_argv
 
-__all__ = ["FAILED", "Environment", "keeps_environment"]
+__all__ = ["FAILED", "Environment", "keeps_environment", "module_command"]
 
 #: The exit code of the text when the environment cannot be had.
 FAILED: Final = 125
@@ -22,14 +22,26 @@ _FAIL = """fail() {
     exit 125
 }"""
 
-# Where Modules and Lmod lie when nothing has told this shell, the usual places of packages last.
+# The usual places of packages last. The files of profile.d ask which shell reads them.
 _MODULE = """if ! command -v module >/dev/null 2>&1; then
-    for init in "$MODULESHOME/init/bash" "$LMOD_PKG/init/bash" /etc/profile.d/modules.sh /etc/profile.d/lmod.sh \\
-        /etc/profile.d/z00_lmod.sh /usr/share/modules/init/bash /usr/share/lmod/lmod/init/bash; do
-        if [ -r "$init" ]; then . "$init"; break; fi
+    for js_init in "$MODULESHOME/init/{0}" "$LMOD_PKG/init/{0}" /etc/profile.d/modules.sh /etc/profile.d/lmod.sh \\
+        /etc/profile.d/z00_lmod.sh /usr/share/modules/init/{0} /usr/share/lmod/lmod/init/{0}; do
+        if [ -r "$js_init" ]; then . "$js_init"; break; fi
     done
+    unset js_init
 fi
-command -v module >/dev/null 2>&1 || fail 'there is no command module'"""
+"""
+
+
+def module_command(shell: str) -> str:
+    """Return shell text that makes the command ``module`` known, where nothing has told this shell of it.
+
+    Parameters
+    ----------
+    shell : str
+        Which of the files that Modules and Lmod have for each kind of shell: ``bash``, or ``sh`` for any POSIX shell.
+    """
+    return _MODULE.format(shell)
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,8 @@ class Environment:
             return ""
         lines = [f"environment={quote_argv([self.name])}", _FAIL]  # quoted as a whole, it would be a command
         if self.modules:
-            lines.append(_MODULE)
+            lines.append(module_command("bash"))
+            lines.append("command -v module >/dev/null 2>&1 || fail 'there is no command module'")
         for module in self.modules:
             said = quote_argv([f"module load {module} failed"])
             lines.append(f"{quote_argv(['module', 'load', module])} || fail {said}")

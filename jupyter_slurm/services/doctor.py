@@ -16,7 +16,7 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.prompts import Prompter
-from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp, look_at_shell
+from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp, look_at_prelude, look_at_shell
 
 __all__ = ["Visit"]
 
@@ -142,6 +142,22 @@ class Visit:
                 "Let them print to terminals only: `[[ $- == *i* ]] || return` before it in ~/.bashrc.",
             )
 
+        if self._profile.prelude:
+            await self._prelude()
+
+    async def _prelude(self) -> None:
+        profile = self._profile
+        end = await look_at_prelude(self._link, profile.prelude, profile.login_shell, profile.patience)
+        if end.exit_code:
+            self._warn(
+                "prelude",
+                str(end),
+                "`prelude` under [shell] in the profile is text for /bin/sh. What does it say when you type it there, "
+                "after `sh`? A module may need another one before it, `module use FOLDER`, or `login_shell = true`.",
+            )
+        else:
+            self._ok("prelude", f"it prints: {end.said[:200]}" if end.said else "done")
+
     async def _sessions(self) -> None:
         count = await count_sessions(self._link)
         if not count:
@@ -180,8 +196,8 @@ class Visit:
         for place in text_of(done.stdout).splitlines()[:1]:
             return f"It lies in {place}: write `prelude = 'PATH={place}:$PATH'` under [shell] in the profile."
         return (
-            "Where does the site say it is? With modules, `prelude = 'module load slurm'` and `login_shell = true` "
-            "under [shell] in the profile. Is it a login node?"
+            "Where does the site say it is? With modules, `prelude = 'module load slurm'` under [shell] in the "
+            "profile, and `login_shell = true` where only terminals know that module. Is it a login node?"
         )
 
     async def _controller(self, client: SlurmClient, where: Where) -> None:

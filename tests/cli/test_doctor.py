@@ -228,6 +228,25 @@ def test_start_up_files_that_print_and_take_long(
     assert any(line.startswith("Python: ") for line in said.lines("ok"))
 
 
+def test_what_the_prelude_does_is_told(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:
+    """One that fails, one that prints, one that ends the shell."""
+    host = ssh_host(name="prelude")
+
+    def look(prelude: str) -> Said:
+        return doctor(profile_of(host.ssh_config, "prelude", f"[shell]\nprelude = '{prelude}'\n"))
+
+    said = look("PATH=$PATH:/opt; modul load slurm")
+    (warning,) = (line for line in said.lines("warning") if line.startswith("prelude"))
+    assert "exit code 127" in warning
+    assert "modul" in warning
+    assert "`prelude` under [shell]" in said.todo("prelude")
+    assert any(line.startswith("Python: ") for line in said.lines("ok")), "the rest is looked at"
+    assert "prelude: it prints: hello" in look("echo hello >&2").lines("ok")
+    (failed,) = look("echo no licence >&2; exit 3").lines("failed")
+    assert "prelude ended the shell" in failed
+    assert "no licence" in failed
+
+
 def test_ports_that_are_taken(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:
     host = ssh_host(name="portless")
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import TransportError
+from jupyter_slurm.errors import CommandMissing, TransportError
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh import pool as pool_module
+from jupyter_slurm.transport.ssh.survey import look_at_prelude
 
 pytestmark = pytest.mark.root
 
@@ -127,3 +128,36 @@ async def test_start_up_files_that_end_the_login_shell_are_named(ssh_host, new_u
     host = ssh_host(name="ending", users=[user])
     with pytest.raises(TransportError, match=r"login shell ended.*no quota left"):
         await connect(host).transport.run(["true"])
+
+
+GREETING = "#%Module\nprepend-path PATH /opt/slurm/bin\nputs stderr {loading slurm}\n"
+FOLDER = "export MODULEPATH=$HOME/modulefiles\n"
+
+
+@pytest.mark.parametrize("sh", ["dash", "bash"])
+async def test_a_prelude_has_the_command_module(ssh_host, new_user, connect, unavailable, sh):
+    """Also where start-up files have not told /bin/sh of it, with Modules of the system."""
+    if not os.path.exists("/usr/share/modules/init/sh"):
+        unavailable("environment-modules is not installed")
+    files = {".bashrc": FOLDER, ".bash_profile": f". /etc/profile\n{FOLDER}", "modulefiles/slurm": GREETING}
+    user = new_user(shell="bash", files=files)
+    host = ssh_host(name=f"modules-{sh}", users=[user], mounts={"/bin/sh": Path(f"/bin/{sh}")})
+    for login in (False, True):
+        link = connect(host, user=user, login_shell=login, prelude="module load slurm")
+        done = await link.transport.run(["sh", "-c", "echo $PATH"])
+        assert b"/opt/slurm/bin" in done.stdout, (sh, login)
+        end = await look_at_prelude(link.link, "module load slurm", login, 60)
+        assert (end.exit_code, end.said) == (0, "loading slurm")
+
+
+async def test_what_a_prelude_says_stands_where_its_command_is_missing(login_node, connect):
+    for prelude, said in (
+        ("source /opt/x/init; modul load slurm", "exit code 127"),
+        ("echo 'no licence'  >&2; false", "exit code 1: no licence"),
+        ("printf 'a\\033[31m\\r\\nb\\377' >&2; (exit 3)", "exit code 3: a[31m\nb\ufffd"),
+        ("head -c 300000 /dev/zero | tr '\\0' x >&2; echo the end >&2; false", "xxxthe end"),
+        ("true", "`prelude`"),
+    ):
+        with pytest.raises(CommandMissing) as missing:
+            await connect(login_node, prelude=prelude).transport.run(["sbatch-of-a-module"])
+        assert said in missing.value.hint, missing.value.hint

@@ -24,6 +24,7 @@ from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
+from jupyter_slurm.transport.ssh.prelude import PreludeEnd, prelude_text
 
 __all__ = ["Answer", "Shell", "context_words", "line_of", "number"]
 
@@ -50,12 +51,13 @@ _LOGIN: Final = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: the value at the end, remarks of our own functions, and both streams."""
+    """What came back: the value at the end, remarks of our own functions, both streams, and how the prelude ended."""
 
     value: str
     notes: tuple[str, ...]
     stdout: bytes
     stderr: bytes
+    prelude: PreludeEnd | None = None
 
 
 def number(said: str) -> int:
@@ -114,6 +116,8 @@ class Shell:
         Whether the next call will find it in order.
     patience, took : float
         Seconds that start-up files may take; that they took, for who is the first to use it.
+    prelude_end : PreludeEnd or None
+        How the prelude ended; None before :meth:`start`.
     """
 
     channel: Session
@@ -127,6 +131,7 @@ class Shell:
     group: int = 0
     usable: bool = True
     given_up: bool = False
+    prelude_end: PreludeEnd | None = None
 
     def __post_init__(self) -> None:
         self._mark = secrets.token_hex(16).encode()
@@ -156,16 +161,16 @@ class Shell:
         except (paramiko.SSHException, OSError, EOFError):
             raise self._ended("was refused") from None
         self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)
-        prelude = f"eval {quote_argv([self.prelude])}" if self.prelude else ":"
-        setup = f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}{{ {prelude}\n}} </dev/null\n"
-        setup += "js_ready; js_end $$.$js_group\n"
+        setup = f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}"
+        setup += f"printf '%s?\\n' \"$js_mark\" >&2\n{prelude_text(self.prelude)}"
+        setup += "js_ready; js_end $$.$js_group.$js_prelude\n"
         self._send(setup.encode("utf-8", "surrogateescape"))
         try:
             answer = self._collect(deadline, "the shell")
         except LinkLost:
             raise self._ended("or the cluster's prelude ended the shell") from None
-        pid, _, group = answer.value.partition(".")
-        self.pid, self.group = number(pid), number(group)
+        pid, group, code = (number(said) for said in (*answer.value.split("."), "", "")[:3])
+        self.pid, self.group, self.prelude_end = pid, group, PreludeEnd.told(code, self._own(answer.stderr))
         self._starts, self.took = False, time.monotonic() - begun
 
     def call(self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None) -> Answer:
@@ -226,12 +231,16 @@ class Shell:
         return self._silent(what) if transport.is_active() else LinkLost("the connection broke")
 
     def _silent(self, what: str) -> TransportError:
-        said = bytes(self._err[-400:]).decode("utf-8", "replace").strip()
+        said = self._own(self._err)[-400:].decode("utf-8", "replace").strip()
         return TransportError(
             f"the login shell {what} before it ran a command" + (f": {said}" if said else ""),
             hint="Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they "
             "are slow, `patience` under [shell] in the profile says for how many seconds they are waited for.",
         )
+
+    def _own(self, err: bytes | bytearray) -> bytes:
+        """Return what the prelude printed, or start-up files if it has not begun."""
+        return bytes(err).rpartition(self._mark + b"?\n")[2]
 
     def _receive(self) -> bool:
         """Take in what is there, after a while of waiting; False: there will be no more."""
@@ -318,7 +327,7 @@ class Shell:
         err = bytes(self._err[: self._err.index(mark)])
         self._out.clear()
         self._err.clear()
-        return Answer(value, notes, out, err)
+        return Answer(value, notes, out, err, self.prelude_end)
 
     def _await_errors(self, mark: bytes, deadline: float | None, who: str, timeout: float | None) -> None:
         soon = time.monotonic() + _OTHER

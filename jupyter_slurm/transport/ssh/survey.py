@@ -16,9 +16,11 @@ import paramiko
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.kept import KeptLink
+from jupyter_slurm.transport.ssh.prelude import PreludeEnd
 from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.shell import Shell
 
-__all__ = ["ShellLook", "count_sessions", "has_sftp", "look_at_shell"]
+__all__ = ["ShellLook", "count_sessions", "has_sftp", "look_at_prelude", "look_at_shell"]
 
 _CHANNEL: Final = 30.0  # seconds
 _PATIENCE: Final = 10.0
@@ -80,6 +82,25 @@ def _look(link: KeptLink, channel: Session, timeout: float) -> ShellLook:
     answered = mark in rest
     shell = printable(rest.partition(mark)[0]).strip() if answered else ""
     return ShellLook(answered, shell, seconds, printable(before + err, 2000).strip())
+
+
+async def look_at_prelude(link: KeptLink, prelude: str, login_shell: bool, patience: float) -> PreludeEnd:
+    """Run the prelude of a profile in a shell of its own, and return how it ended.
+
+    Raises
+    ------
+    TransportError
+        It ended the shell; the connection broke, or the server allows no session.
+    """
+    with contextlib.closing(await _open(link)) as channel:
+        shell = Shell(channel, prelude, login_shell, patience)
+
+        def work() -> None:
+            with _told_apart(link):
+                shell.start()
+
+        await link.threads.call(work)
+    return shell.prelude_end or PreludeEnd(0, "")
 
 
 async def has_sftp(link: KeptLink) -> bool:

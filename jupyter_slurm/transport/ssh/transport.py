@@ -368,15 +368,21 @@ def _judge(answer: Answer, argv: Sequence[str], context: Context | None) -> None
     if answer.value == "lacking":
         raise CommandMissing(
             "flock and setsid (util-linux) are not on the PATH there",
-            hint="Commands that must run once need them: ask the administrators for util-linux, or set a prelude.",
+            hint=_with_prelude("Commands that must run once need them: ask the administrators for util-linux.", answer),
             argv=list(argv),
         )
     if "missing" in answer.notes:
         raise CommandMissing(
             f"{argv[0]} is not on the PATH",
-            hint="Does it need a module, or a login shell? The cluster's profile can say so (prelude, login_shell).",
+            hint=_with_prelude("Does it need a module, or a login shell? The profile can say so.", answer),
             argv=list(argv),
         )
+
+
+def _with_prelude(hint: str, answer: Answer) -> str:
+    """Return what to do about a command that is not there, and what the prelude said, which was to bring it."""
+    said = str(answer.prelude or "")
+    return f"{hint} {said or '`prelude` and `login_shell` under [shell] there set the PATH.'}"
 
 
 def _left(deadline: float | None, shell: Shell | None = None) -> float | None:
