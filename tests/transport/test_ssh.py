@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -158,6 +159,39 @@ async def test_through_another_host(login_node, connect_by, kind):
     assert done.stdout.split()[0] == b"127.0.0.1"
     assert done.stdout.split()[-1] == b"login"
     through.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("no-such-program %h", r"could not be started: .*no-such-program"),
+        ("/etc", r"could not be started: .*/etc"),
+        ("echo 'no ticket for the gateway' >/dev/stderr; exit 4", r"exit code 4: no ticket for the gateway"),
+        ("head -c 300000 /dev/zero | tr '\\0' x >&2; echo the end >&2", r"exit code 0: x{100,2100}the end\n"),
+        ("(exec sleep 7 >/dev/null </dev/null &); echo early >&2", "exit code 0: early"),
+        ("printf '\\033[31mred\\377' >&2; exec true", "exit code 0: .31mred"),
+        ("printf 'SSH-2.0-x\\r\\n'; cat >/dev/null; sleep 7777", "gave no connection: "),
+        ("true", r"exit code 0: \w"),
+    ],
+)
+async def test_what_a_proxy_command_says_is_told(login_node, connect_by, command, words):
+    gate = connect_by("paramiko", login_node).link._gate
+    path = "sh -c " + shlex.quote(command) if ";" in command or "|" in command else command
+    host = Host("inner", "inner", 22, "x", proxy_command=path, connect_timeout=2 if "7777" in command else None)
+    transport = SshTransport(Link([host], gate))
+    with pytest.raises(TransportError, match=words) as failed:
+        await transport.run(["true"])
+    assert "ProxyCommand of inner" in failed.value.hint
+    transport.close()
+    left = [line for line in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x007777" in _read(line)]
+    assert left == []
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 async def test_a_host_that_cannot_be_reached_is_told_at_once(login_node, connect_by):

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.packets import packetizer_class
 from jupyter_slurm.transport.ssh.pieces import keep_in_pieces
 from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.proxy import Proxy
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.stream import ChannelStream
 
@@ -117,7 +117,7 @@ class Chain:
     def __init__(self, way: Sequence[Host], gate: Gate, reach: Callable[[Host, float], Any] | None = None) -> None:
         self._way, self._gate, self._reach = tuple(way), gate, reach or tcp
         self._hops: list[paramiko.Transport] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._proxy: Proxy | None = None  # to the first host only
         self._is_closed = False
         self.since = time.time()
 
@@ -146,13 +146,14 @@ class Chain:
                 self._extend(host)
             except BaseException as error:
                 broken = not self.is_alive
+                lost = isinstance(error, OSError | paramiko.SSHException | EOFError) and self._lost(host, error)
                 self.close()
                 if isinstance(error, paramiko.AuthenticationException) and not broken:
                     raise TransportError(
                         f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name
                     ) from error
-                if isinstance(error, OSError | paramiko.SSHException | EOFError):
-                    raise _unreachable(host, error) from error
+                if lost:
+                    raise lost from error
                 raise
         if self._is_closed:  # while the last one could not be closed yet
             self.close()
@@ -191,10 +192,8 @@ class Chain:
         for hop in self._hops:
             with contextlib.suppress(Exception):  # paramiko may be in the middle of dying
                 hop.close()
-        for process in self._processes:
-            with contextlib.suppress(OSError):
-                process.kill()
-            process.wait()
+        if self._proxy is not None:
+            self._proxy.close()
 
     def _extend(self, host: Host) -> None:
         sock = self._socket(host)
@@ -218,29 +217,21 @@ class Chain:
         if not transport.is_authenticated():
             raise TransportError(f"{host.label} did not let us in", host=host.name)
 
+    def _lost(self, host: Host, error: Exception) -> LinkLost:
+        """Return why a host is not reached, before what there is of the way is taken down."""
+        if self._proxy is not None and host is self._way[0] and not self._is_closed:
+            return self._proxy.failure(_said(error))
+        return _unreachable(host, error)
+
     def _socket(self, host: Host) -> Any:
         timeout = host.connect_timeout or _CONNECT
         if host.proxy_command:
-            return self._proxy(host.proxy_command)
+            self._proxy = Proxy(host)
+            return self._proxy.sock
         if self._hops:
             target = (host.hostname, host.port)
             return keep_in_pieces(self.last.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout))
         return self._reach(host, timeout)
-
-    def _proxy(self, command: str) -> socket.socket:
-        """Start a ProxyCommand as OpenSSH does; the text comes from the person's own configuration."""
-        ours, theirs = socket.socketpair()
-        try:
-            argv = ["/bin/sh", "-c", f"exec {command}"]
-            end = theirs.fileno()
-            process = subprocess.Popen(argv, stdin=end, stdout=end, stderr=subprocess.DEVNULL, start_new_session=True)
-            self._processes.append(process)
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        return ours
 
 
 def tcp(host: Host, timeout: float) -> socket.socket:
@@ -284,9 +275,15 @@ def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in ours if name in theirs) or tuple(ours)
 
 
+def _said(error: Exception) -> str:
+    return printable(str(error), 500) or (
+        "it closed the connection" if isinstance(error, EOFError) else type(error).__name__
+    )
+
+
 def _unreachable(host: Host, error: Exception) -> LinkLost:
     hint = "Is this machine on line, and in the VPN where the site wants that?"
-    reason = printable(str(error), 500) or type(error).__name__
+    reason = _said(error)
     if isinstance(error, socket.gaierror):
         reason = f"the name {host.hostname} is not known"
     elif isinstance(error, TimeoutError):

@@ -9,14 +9,15 @@ import contextlib
 import os
 import pwd
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from jupyter_slurm.errors import CommandMissing, ConfigError
 from jupyter_slurm.transport.local import LocalTransport
 from jupyter_slurm.transport.ssh.plain_config import plain_settings
+from jupyter_slurm.transport.ssh.proxy_jump import as_jump, parse_jump
 
 __all__ = ["Host", "way_to"]
 
@@ -157,18 +158,19 @@ class _Way:
         self._seen.append(step)
         _check(name, user)
         for element in jump.split(",") if jump and jump != "none" else ():
-            jump_user, jump_name, _ = _parse_jump(element)
+            jump_user, jump_name, _ = parse_jump(element)
             _check(jump_name, jump_user)
         settings = await _ask(name, user, port, jump, self._config_file)
         host = _host(name, settings)
         via = settings.get("proxyjump", ["none"])[0]
-        if host.proxy_command and (same := _as_jump(host.proxy_command, self._config_file)):
-            via = same
+        if host.proxy_command:
+            via = as_jump(host.proxy_command, partial(_is_target, host), self._config_file) or via
+            # else it is a command, and ssh -G has no ProxyJump beside it
         if via.lower() == "none":
             return [replace(host, proxy_command=host.proxy_command and _expand(host.proxy_command, host))]
         host = replace(host, proxy_command=None)
         extra, _, last = _expand(via, host).rpartition(",")
-        jump_user, jump_name, jump_port = _parse_jump(last)
+        jump_user, jump_name, jump_port = parse_jump(last)
         before = await self.hops(jump_name, jump_user, jump_port, extra or None)
         return [*before, replace(host, through=tuple(hop.name for hop in before))]
 
@@ -272,40 +274,10 @@ def _expand(text: str, host: Host) -> str:
     return re.sub(r"%(.?)", value, text, flags=re.DOTALL)
 
 
-def _as_jump(command: str, config_file: str | None) -> str | None:
-    """Return the jump host of ``ssh -W %h:%p HOST``, the way of older guides; None: it is something else.
-
-    OpenSSH turns ProxyJump into that very command. Taken as a jump, its questions reach the person: a process without a
-    terminal can ask nobody.
-    """
-    try:
-        words = [word for word in shlex.split(command) if word != "2>/dev/null"]
-    except ValueError:
-        return None
-    if not words or os.path.basename(words[0]) != "ssh":
-        return None
-    found: dict[str, str] = {}
-    rest = iter(words[1:])
-    for word in rest:
-        if word in ("-l", "-p", "-W", "-F"):
-            found[word] = next(rest, "")
-        elif word not in ("-q", "-x", "-a", "-T"):
-            if word.startswith("-") or "host" in found:
-                return None
-            found["host"] = word
-    if found.get("-W") not in ("%h:%p", "[%h]:%p") or "host" not in found or found.get("-F") != config_file:
-        return None
-    user = f"{found['-l']}@" if "-l" in found else ""
-    return f"{user}{found['host']}" + (f":{found['-p']}" if "-p" in found else "")
-
-
-def _parse_jump(text: str) -> tuple[str | None, str, int | None]:
-    """Split ``[user@]host[:port]`` as ``ssh -G`` prints it (with brackets around an address that holds a colon)."""
-    user, _, rest = text.removeprefix("ssh://").rstrip("/").rpartition("@")
-    match = re.fullmatch(r"\[([^]]+)\](?::(\d+))?", rest) or re.fullmatch(r"([^:]+)(?::(\d+))?", rest)
-    if match is None:
-        raise ConfigError(f"{text!r} cannot be a jump host", hint="Correct ProxyJump in ~/.ssh/config.")
-    return user or None, match[1], int(match[2]) if match[2] else None
+def _is_target(host: Host, text: str) -> bool:
+    """Whether ``ssh -W`` means this host; paramiko has expanded that already."""
+    name, _, port = _expand(text, host).rpartition(":")
+    return (name.removeprefix("[").removesuffix("]"), port) == (host.hostname, str(host.port))
 
 
 def _host(name: str, settings: Mapping[str, Sequence[str]]) -> Host:

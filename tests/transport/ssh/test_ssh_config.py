@@ -153,6 +153,13 @@ def _same_files(way, said):
         "ssh -F {config} -W other:22 gate",
         "ssh -F {config} -W %h:%p",
         "sshuttle -F {config} -W %h:%p gate",
+        "ssh -F {config} -o IdentityFile=/key -W %h:%p gate",
+        "ssh -F {config} -o BatchMode=yes -W %h:%p gate",
+        "ssh -F {config} -W %h:%p gate || nc %h %p",
+        "ssh -F {config} -W %h:%p $GATE",
+        "ssh -F {config} -oWrong -W %h:%p gate",
+        "ssh -F {config} -W %h:%p gate 2>>/tmp/log",
+        "ssh -fF {config} -W %h:%p gate",
     ],
 )
 async def test_commands_that_are_no_jump_stay_commands(home, command):
@@ -161,6 +168,35 @@ async def test_commands_that_are_no_jump_stay_commands(home, command):
     config.write_text(f"Host t\n ProxyCommand {command}\n")
     (host,) = await way_to("t", config_file=str(config))
     assert host.proxy_command == command.replace("%h", "t").replace("%p", "22")
+
+
+JUMPS = [
+    "exec ssh -W %h:%p g",
+    "exec /usr/bin/ssh -qaxW %h:%p g 2>/dev/null",
+    "ssh -W%h:%p g 2> /dev/null",
+    "ssh -o ForwardAgent=no -oLogLevel=QUIET -o 'ConnectTimeout 5' -W '[%h]:%p' g",
+    "ssh -oUser=gg -p 2200 -Wi:22 g -T",
+    "ssh -W %h:%p ssh://gg@g:2200",
+    "ssh -J first,u@second:24 -W %h:%p -l gg -- g",
+    "ssh -o ProxyJump=none -o StrictHostKeyChecking=no -W %h:%p [::1]",
+]
+
+
+@pytest.mark.parametrize("command", JUMPS)
+@pytest.mark.parametrize("has_openssh", [True, False])
+async def test_commands_that_are_a_jump(home, monkeypatch, command, has_openssh):
+    """As ``ssh -J`` makes them, also where OpenSSH is not installed: nothing else could start that command there."""
+    config = home / "config"
+    config.write_text(f"Host t\n HostName i\n ProxyCommand {command.replace('ssh -', f'ssh -F {config} -', 1)}\n")
+    if not has_openssh:
+        (home / "empty").mkdir()
+        monkeypatch.setenv("PATH", str(home / "empty"))
+    way = await way_to("t", config_file=str(config))
+    name = "::1" if "::1" in command else "g"
+    assert [hop.name for hop in way] == (["first", "second"] if "-J" in command else []) + [name, "t"]
+    assert way[-2].port == (2200 if "2200" in command else 22)
+    assert (way[-2].user == "gg") == ("gg" in command)
+    assert [hop.proxy_command for hop in way] == [None] * len(way)
 
 
 @pytest.mark.root
