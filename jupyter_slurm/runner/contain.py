@@ -244,6 +244,8 @@ def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
     if "run" in job:
         return [*job["run"], *args]
     started, python = "cell.py", (job.get("cell") or {}).get("python")
+    if job.get("launcher"):  # which has started this process, as one of several
+        started = "torchrun.py" if job["launcher"] == "torchrun" else "rank.py"
     if "session" in job:
         started, python = "serve.py", (job.get("asked") or {}).get("python") or job["environment"].get("python")
     return [python or "python3", "-u", __file__[: -len("contain.py")] + started, folder, *args]
@@ -265,7 +267,8 @@ def main() -> int:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")
     is_told = os.path.exists(os.path.join(folder, f"end{place.suffix}.json"))
-    if code == FAILED and not (is_told or "run" in place.job or place.job.get("resume")):
+    is_watched = any(place.job.get(name) for name in ("launcher", "resume", "run"))  # who started it tells the end
+    if code == FAILED and not (is_told or is_watched):
         told = {"session": {"why": why_not, "hint": "Its log may say more."}} if "session" in place.job else {}
         place.end(FAILED, **told)
     return code

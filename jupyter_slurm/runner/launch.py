@@ -87,17 +87,23 @@ def environment(launcher: str) -> dict[str, str]:
     return env
 
 
-def commands(launcher: str, folder: str, args: list[str]) -> list[list[str]]:
+def is_contained(job: dict[str, Any]) -> bool:
+    """Tell whether the ranks run in containers; what is in the image is not known here."""
+    return bool((job.get("environment") or {}).get("image"))
+
+
+def commands(job: dict[str, Any], folder: str, args: list[str]) -> list[list[str]]:
     """Return how the ranks are started: by the first of these that srun does not refuse."""
-    env, here = os.environ, __file__[: -len("launch.py")]
+    env, here, launcher = os.environ, __file__[: -len("launch.py")], job["launcher"]
+    starts = "contain.py" if is_contained(job) else "torchrun.py" if launcher == "torchrun" else "rank.py"
+    rank = [sys.executable, "-u", here + starts, folder, *args]
     srun = ["srun", "--export=ALL", "--kill-on-bad-exit=1", "--wait=0", "--input=none", "--job-name=ranks"]
     if launcher == "torchrun":
         nodes = env.get("SLURM_JOB_NUM_NODES", "1")
         each = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none"]
-        return [[*srun, *each, *all_gpus(env), sys.executable, "-u", f"{here}torchrun.py", folder, *args]]
+        return [[*srun, *each, *all_gpus(env), *rank]]
     cpus = env.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
     each = [f"--cpus-per-task={cpus}"] if cpus else []
-    rank = [sys.executable, "-u", f"{here}rank.py", folder, *args]
     return [[*srun, *each, *more, *rank] for more in (mpi_types(env) if launcher == "mpi" else [[]])]
 
 
@@ -245,7 +251,7 @@ class Srun:
 def run(place: Any, args: list[str]) -> int:
     """Run the ranks; tell the end, where it is known here."""
     begun, launcher = time.monotonic(), place.job["launcher"]
-    if launcher == "torchrun" and importlib.util.find_spec("torch") is None:
+    if launcher == "torchrun" and not is_contained(place.job) and importlib.util.find_spec("torch") is None:
         say(
             f"{sys.executable} on {os.uname().nodename} has no torch, of which torchrun is a part; python=PATH or "
             "env=NAME chooses one that has it, launcher=srun does without"
@@ -260,7 +266,7 @@ def run(place: Any, args: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, end)
     try:
-        for argv in commands(launcher, place.folder, args):
+        for argv in commands(place.job, place.folder, args):
             srun = Srun(argv, env, ranks, _OF_TORCHRUN if launcher == "torchrun" else _OF_THE_END)
             code = srun.run()
             if not srun.is_refused:

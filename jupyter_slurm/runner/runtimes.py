@@ -13,7 +13,7 @@ import re
 LABEL = "jupyter_slurm"
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 _OURS = re.compile(
-    r"SLURM(D|_(?!JWT))\w*|JUPYTER_SLURM_\w+|TZ|OMP_NUM_THREADS|ZE_AFFINITY_MASK|(?i:(https?|ftp|no|all)_proxy)"
+    r"SLURM(D|_(?!JWT))\w*|JUPYTER_SLURM_\w+|MASTER_(ADDR|PORT)|TZ|OMP_NUM_THREADS|ZE_AFFINITY_MASK|(?i:(https?|ftp|no|all)_proxy)"
 )
 _RUNTIMES_OWN = re.compile(r"(APPTAINER|SINGULARITY|CH)_\w+|TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

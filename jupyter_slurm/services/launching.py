@@ -31,10 +31,10 @@ def check_contained(asked: Mapping[str, Any]) -> None:
     UsageError
         It was asked for.
     """
-    if name := asked.get("launcher"):
+    if asked.get("launcher") == "mpi":
         raise UsageError(
-            f"launcher={name} starts its ranks outside of the image that env= names.",
-            hint="Write a `#!` script without env= that says `srun apptainer exec …`, or give the job one task.",
+            "launcher=mpi does not reach into the image that env= names: its MPI would have to be that of the cluster.",
+            hint="launcher=srun or torchrun does; a `#!` script without env= can say `srun --mpi=… apptainer exec …`.",
         )
 
 

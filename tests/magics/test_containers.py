@@ -145,6 +145,26 @@ def test_a_session_is_a_jupyter_in_the_image(
 
 
 @pytest.mark.here_only("what a node does is the same")
+def test_each_rank_has_a_container(kernel: Any, docker: Docker, wait_for: Callable[..., Any]) -> None:
+    kernel.ok("rate = 0.5")
+    kernel.ok(
+        "%%sbatch -p devwork -N 2 --ntasks-per-node 1 launcher=srun env=box in=rate out=total as=grid -- 'an argument'\n"
+        "import os, sys\nrank = int(os.environ['RANK'])\ntotal = rate + rank\n"
+        "print(os.environ['WORLD_SIZE'], open('/etc/debian_version').read()[:2], sys.argv[1], bool(os.environ['MASTER_ADDR']))"
+    )
+    kernel.ok(
+        "%%sbatch -p devwork -n 2 --mem-per-cpu 100M launcher=srun env=box as=bad\nimport os\nassert os.environ['RANK'] != '1'\nimport time\ntime.sleep(600)"
+    )
+    kernel.ok("%%sbatch -p devwork -n 2 --mem-per-cpu 100M launcher=torchrun env=box as=torch\n1")
+    kernel.ok("grid.wait(), bad.wait(check=False), torch.wait(check=False)")
+    assert sorted(kernel.value("grid.stdout").splitlines()) == [f"[{n}] 2 12 an argument True" for n in (0, 1)]
+    assert kernel.value("grid.result()") == "0.5"
+    assert kernel.value("bad.exit_code, 'AssertionError' in bad.stderr") == "1 True"
+    assert "No module named" in kernel.value("torch.stderr")  # it is the image that has no torch
+    wait_for(lambda: not docker.running(), "no container")
+
+
+@pytest.mark.here_only("what a node does is the same")
 def test_no_container_is_left_of_a_job_that_was_ended(
     kernel: Any, docker: Docker, wait_for: Callable[..., Any]
 ) -> None:
@@ -196,7 +216,7 @@ def test_cells_and_scripts_with_resume_are_told_in_their_containers(
         ("'env=docker://a --privileged'", "is no name of an image"),
         ("env=/no/such.sif", "is no image"),
         ("env=boxes", "Did you mean box?"),
-        ("env=box launcher=srun -n 2", "outside of the image"),
+        ("env=box launcher=mpi -n 2", "does not reach into the image"),
         ("env=box --export=NONE", "would keep the environment"),
     ],
 )
