@@ -84,11 +84,14 @@ def _launch(args: argparse.Namespace) -> int:
     from jupyter_slurm.domain.line import parse_cell_line
     from jupyter_slurm.handles.options import option_table
     from jupyter_slurm.handles.session import WORDS, launch, named_in, there
+    from jupyter_slurm.handles.terminal import printable
 
     name, line = named_in(shlex.join(args.words))
     cluster = there(name)
     parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
     session = launch(cluster, parsed)
+    for warning in session._data.get("warnings") or ():
+        print(printable(f"Warning: {warning}"), file=sys.stderr)
     if not _await(session):
         return 130
     page = session.page()

@@ -11,7 +11,7 @@ from jupyter_slurm.domain.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
 from jupyter_slurm.handles.held import held_facts, held_notes, is_released
 from jupyter_slurm.handles.ranks import fold
-from jupyter_slurm.handles.serving import session_facts, session_notes
+from jupyter_slurm.handles.serving import session_facts, session_notes, told_state
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import plain, printable, to_html
 
@@ -124,7 +124,7 @@ def facts(data: Mapping[str, Any]) -> list[str]:
         said.append(f"waiting for {duration(now - submitted)}")
     if data.get("restarts"):
         said.append(f"restarts: {data['restarts']}")
-    if data.get("time_limit") and not is_finished(data):
+    if data.get("time_limit") and not (is_finished(data) or told_state(data)):
         said.append(f"limit {duration(data['time_limit'])}")
     said += [*held_facts(data, duration), *session_facts(data, duration)]
     if data.get("tasks"):
@@ -162,7 +162,7 @@ def _state(data: Mapping[str, Any]) -> str:
     """Return the state, in Slurm's word; what was given back is CANCELLED for Slurm, which looks like a failure."""
     if is_released(data):
         return "given back" if is_finished(data) else "being given back"
-    return str(data.get("state"))
+    return told_state(data) or str(data.get("state"))
 
 
 def advice(data: Mapping[str, Any], *, printed: bool) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["hides_log", "is_ready", "session_facts", "session_notes", "session_state"]
+__all__ = ["hides_log", "is_ready", "session_facts", "session_notes", "session_state", "told_state"]
 
 _WORDS = {"starting": "starting Jupyter", "unreachable": "ready, but not reached from here"}
 
@@ -29,12 +29,20 @@ def hides_log(data: Mapping[str, Any]) -> bool:
     return is_ready(data) or (bool(data.get("finished")) and data.get("state") in ("COMPLETED", "CANCELLED"))
 
 
+def told_state(data: Mapping[str, Any]) -> str:
+    """Return how far a session that runs is, in words; empty for any other job, whose state Slurm's word tells."""
+    state = session_state(data)
+    return "" if state in ("submitted", "pending") else _WORDS.get(state, state)
+
+
 def session_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
-    """Return how far a session is, and which Jupyter it is."""
+    """Return what a session has, which Jupyter it is, and for how long yet."""
     state, session = session_state(data), data.get("session") or {}
     if not state:
         return []
-    said = [_WORDS.get(state, state)] if state not in ("submitted", "pending") else []
+    said, gpus = [], data.get("gpus")
+    if gpus:
+        said.append(f"{gpus} GPU{'s' if gpus > 1 else ''}")
     if session.get("server"):
         said.append(str(session["server"]))
     limit, start = data.get("time_limit"), data.get("start_time")

@@ -149,7 +149,7 @@ class Intake:
             return told
         await self._prepare()
         if asked["kind"] == "session" and not is_inside:
-            await self._check_jupyter(runner, asked, prepared, context)
+            warnings += await self._check_jupyter(runner, asked, prepared, context)
         entry, doubts = await self._hand_over(plan, context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):
             self._origins.note(entry, folder)
@@ -277,8 +277,8 @@ class Intake:
 
     async def _check_jupyter(
         self, runner: str, asked: Mapping[str, Any], prepared: Prepared | None, context: Context
-    ) -> None:
-        """Refuse a session whose Python has no Jupyter, as far as that can be seen from where sbatch runs."""
+    ) -> list[str]:
+        """Refuse a session whose Python has no Jupyter; where the node may find another Python, only warn of it."""
         python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (asked.get("python"), ())
         try:
             checked = await self._transport.run(
@@ -286,9 +286,12 @@ class Intake:
             )
             why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
         except (SlurmError, ValueError):
-            return  # the node may have what this machine has not
+            return []  # the node may have what this machine has not
+        if why and not posixpath.isabs(python or ""):
+            return [f"{self._where.host}: {why} {hint}"]
         if why:
             raise UsageError(str(why), hint=str(hint))
+        return []
 
     async def _prepare(self) -> None:
         """Put the cluster's folder and the runner in place, once."""

@@ -75,7 +75,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
         # Each has a token of its own.
         assert client.get(kernel.value("training.url") + "api/contents").status_code == 403
     wait_for(lambda: kernel.value("training.url") in kernel.text(asked), "its card")
-    assert re.search(r"Session \d+ \(training\): RUNNING, on dgx01, .*ready, jupyterlab \d", kernel.text(asked))
+    assert re.search(r"Session \d+ \(training\): ready, on dgx01, .*1 GPU, jupyterlab \d", kernel.text(asked))
     assert "It ends when nobody has used it for 2:00:00." in kernel.text(asked)
     listed = slurm("sessions").stdout
     assert re.search(r"^NAME +STATE +JOBID +NODES +URL\n", listed)

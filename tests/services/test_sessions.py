@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -227,14 +228,20 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('it is damaged')\n")
     context = {"cwd": desk.folder, "env": {**desk.env, "PYTHONPATH": str(broken.parent)}}
-    early, lost, damaged, _ = await asyncio.gather(
+    elsewhere = {
+        "cwd": desk.folder,
+        "env": {**desk.env, "PATH": f"{os.path.dirname(shutil.which('sbatch') or '')}:/usr/bin"},
+    }
+    early, lost, damaged, bare, _ = await asyncio.gather(
         launched("-p", "arandu", wait=False),
         launched("-p", "arandu", dir="no/such 'folder'", wait=False),
         launched("-p", "arandu", context=context, wait=False),
+        launched("-p", "arandu", "--begin=now+3600", python="python3", context=elsewhere, wait=False),
         launched("-p", "arandu", "--begin=now+3600", name="later", wait=False),
     )
     await desk.until(early["key"], lambda job: job["session"]["state"] == "starting")
     await desk.core.sessions.end(desk.id, early["key"])
+    assert any("/usr/bin/python3 has no Jupyter." in said for said in bare["warnings"])  # a node may find another
     over = await desk.finished(lost["key"])
     assert (over["state"], over["session"]["state"]) == ("FAILED", "ended")
     assert re.fullmatch(r"\S+ has no folder .*/no/such 'folder'\.", over["error"]["detail"])
