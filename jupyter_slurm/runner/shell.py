@@ -173,6 +173,9 @@ class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
         sys.stdout.flush()
         sys.stderr.write(self.InteractiveTB.stb2text(stb) + "\n")
 
+    def enable_gui(self, gui: str | None = None) -> None:
+        """Start no event loop: a node has no screen. ``%matplotlib inline`` asks for one, too."""
+
     def ask_exit(self) -> None:
         """End the cell: ``exit`` and ``quit``."""
         raise SystemExit

@@ -36,7 +36,7 @@ def test_text_html_and_figure_come_as_they_are_made_in_their_order(
     shown, drawn = gate("shown"), gate("drawn")
     cell = kernel.begin(
         f"%%sbatch as=rich python={sys.executable}\nfrom IPython.display import HTML\nprint('text')\ndisplay(HTML('<b>bold</b>'))\n"
-        f"{_until(shown)}print('then')\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
+        f"{_until(shown)}print('then')\n%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
         f"import sys\nprint('between')\nprint('warned', file=sys.stderr)\n"
         f"{_until(drawn)}import pandas as pd\npd.DataFrame({{'epoch': [1, 2]}})"
     )

@@ -193,6 +193,10 @@ def test_magics_run_where_ipython_is(run):
     else:
         assert "from a shell" in done.stdout
         assert "['one two']" in done.stdout
+        for asked in ("matplotlib inline", "matplotlib agg", "pylab inline --no-import-all", "gui"):
+            done = run(f"%{asked}\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+            assert done.returncode == 0, done.stderr
+            assert "inline" not in asked or run.shown()[-1]["data"]["image/png"].startswith("iVBOR")
 
 
 def test_warnings_and_errors_of_syntax_show_the_cells_lines(run):
