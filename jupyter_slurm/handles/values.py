@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import inspect
 import linecache
 import os
 import re
+import symtable
 import sys
 import tempfile
 import types
@@ -88,6 +90,7 @@ class _Packer:
         self._namespace, self._names = namespace, names
         self._imports: dict[str, _Item] = {}
         self._sources: dict[str, _Item] = {}
+        self._aliases: dict[str, _Item] = {}
         self._troubles: list[str] = []
 
     def items(self) -> list[_Item]:
@@ -96,8 +99,10 @@ class _Packer:
             self._define_what_is_needed(name)
         pickles = [item for name in self._names for item in self._pickled(name)]
         if self._troubles:
-            raise UsageError("Not submitted: " + "\n".join(self._troubles), hint="in= takes names, with commas.")
-        return [*self._imports.values(), *self._sources.values(), *pickles]
+            raise UsageError(
+                "Not submitted: " + "\n".join(dict.fromkeys(self._troubles)), hint="in= takes names, with commas."
+            )
+        return [*self._imports.values(), *self._sources.values(), *self._aliases.values(), *pickles]
 
     def _define_what_is_needed(self, name: str) -> None:
         if name not in self._namespace:
@@ -127,9 +132,12 @@ class _Packer:
     def _define(self, name: str, value: Any) -> None:
         """Send a function or class as its source, with what it uses."""
         own = value.__name__
+        if name != own:
+            alias = {"kind": "source", "name": name, "source": f"{name} = {own}", "filename": f"<{name}>"}
+            self._aliases[name] = (alias, [])
         if own in self._sources:
             return
-        found = _source(value)
+        found = _source(value, self._namespace)
         if found is None:
             self._troubles.append(f"{name} cannot travel: its source is not known (a lambda, or made by other code)")
             return
@@ -140,51 +148,78 @@ class _Packer:
             if used != own and used in self._namespace:
                 self._need(own, used)
         self._sources[own] = self._sources.pop(own)  # behind it: decorators and base classes are used at once
-        if name != own and name in self._names:
-            alias = {"kind": "source", "name": name, "source": f"{name} = {own}", "filename": f"<{name}>"}
-            self._sources[name] = (alias, [])
 
     def _need(self, user: str, used: str) -> None:
         value = self._namespace[used]
-        if used in self._sources or used in self._names:
-            return
         if isinstance(value, types.ModuleType):
             self._import(used, value)
         elif _is_of_the_notebook(value):
             self._define(used, value)
-        elif (module := getattr(value, "__module__", None)) and getattr(sys.modules.get(module), used, None) is value:
-            self._imports[used] = ({"kind": "import", "source": f"from {module} import {used}"}, [])
+        elif used in self._names:
+            return
+        elif home := _home(used, value):
+            self._imports[used] = ({"kind": "import", "source": f"from {home} import {used}"}, [])
         else:
             self._troubles.append(f"{user} uses {used}, which does not travel with it: add it, in=…,{used}")
 
 
 def _is_of_the_notebook(value: Any) -> bool:
-    return isinstance(value, types.FunctionType | type) and getattr(value, "__module__", None) == "__main__"
+    made_of = inspect.getattr_static(value, "__wrapped__", None)  # what lru_cache and compilers give is no function
+    return (isinstance(value, types.FunctionType | type) or isinstance(made_of, types.FunctionType)) and getattr(
+        value, "__module__", None
+    ) == "__main__"
 
 
-def _source(value: Any) -> tuple[str, str] | None:
+def _home(name: str, value: Any) -> str | None:
+    """Return the module that others have a name from: the shortest, since the innermost is private, and moves."""
+    parts = str(getattr(value, "__module__", None) or "__main__").split(".")
+    homes = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    found = (home for home in homes if getattr(sys.modules.get(home), name, None) is value)
+    return next(found, None) if homes[0] != "__main__" else None
+
+
+def _source(value: Any, namespace: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the source of a function or class of the notebook, and the name of its cell."""
-    code = getattr(value, "__code__", None)
-    codes = [code] if code else [c for member in vars(value).values() if (c := getattr(member, "__code__", None))]
-    wanted = (ast.FunctionDef, ast.AsyncFunctionDef) if code else (ast.ClassDef,)
-    cells = [c.co_filename for c in codes] or [name for name in linecache.cache if _CELL.search(name)]
-    for filename in reversed(cells):
+    inner = inspect.unwrap(value)
+    is_whole = inner.__qualname__ == inner.__name__ and not hasattr(value, "registry")  # singledispatch has parts
+    if not is_whole or (inner is not value and namespace.get(value.__name__) is not value):
+        return None
+    code = getattr(inner, "__code__", None)
+    for filename in [code.co_filename] if code else _cells(inner, namespace):
         lines = linecache.getlines(filename)
-        with contextlib.suppress(SyntaxError, ValueError):
-            for node in ast.parse("".join(lines)).body:
-                if isinstance(node, wanted) and node.name == value.__name__:
-                    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-                    return "".join(lines[first - 1 : node.end_lineno]), os.path.basename(filename)
+        for first, last, is_decorated in _definitions(lines, inner.__name__, is_class=code is None):
+            if (code is None or code.co_firstlineno == first) and (is_decorated or inner is value):
+                return "".join(lines[first - 1 : last]), os.path.basename(filename)
     return None
 
 
+def _definitions(lines: list[str], name: str, *, is_class: bool) -> Iterator[tuple[int, int | None, bool]]:
+    """Find what is defined under a name, the last one first: its lines, and whether it is decorated."""
+    wanted = (ast.ClassDef,) if is_class else (ast.FunctionDef, ast.AsyncFunctionDef)
+    with contextlib.suppress(SyntaxError, ValueError):
+        for node in reversed(ast.parse("".join(lines)).body):
+            if isinstance(node, wanted) and node.name == name:
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                yield first, node.end_lineno, bool(node.decorator_list)
+
+
+def _cells(kind: type, namespace: Mapping[str, Any]) -> list[str]:
+    """Return where a class may stand: where its methods do, then the cells, the one that ran last first."""
+    methods = [m for m in vars(kind).values() if isinstance(m, types.FunctionType) and m.__module__ == "__main__"]
+    ran = {str(text).rstrip(): number for number, text in enumerate(namespace.get("In") or ())}
+    cells = [name for name in linecache.cache if _CELL.search(name)]
+    cells.sort(key=lambda name: ran.get("".join(linecache.getlines(name)).rstrip(), -1))
+    return [method.__code__.co_filename for method in reversed(methods)] + cells[::-1]
+
+
 def _used(source: str) -> set[str]:
-    """Return the names that a definition takes from outside, as far as its text tells."""
-    tree = ast.parse(source)
-    loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    return {name for name in loaded - bound if not hasattr(builtins, name) and name not in _SHELLS}
+    """Return the names that a definition takes from outside."""
+    tables, used = [symtable.symtable(source, "<cell>", "exec")], set()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        used |= {each.get_name() for each in table.get_symbols() if each.is_referenced() and each.is_global()}
+    return {name for name in used if not hasattr(builtins, name) and name not in _SHELLS}
 
 
 class Outputs(dict[str, Any]):

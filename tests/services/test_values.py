@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import linecache
 import os
 import resource
 import subprocess
 import sys
+import types
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from jupyter_slurm.errors import JobError, UsageError
-from jupyter_slurm.handles.values import read_outputs
+from jupyter_slurm.handles.values import parcel, read_outputs
 from jupyter_slurm.runner import values
 from jupyter_slurm.services.ownership import read_own
 
@@ -132,3 +135,91 @@ def test_values_are_read_from_a_private_file_only(tmp_path: Path) -> None:
     path.chmod(0o644)
     with pytest.raises(UsageError):
         read_own(str(path))
+
+
+class Notebook:
+    """Cells as a kernel runs them, and what they defined on its way to another Python."""
+
+    def __init__(self, main: types.ModuleType, folder: Path) -> None:
+        self.names, self._folder = main.__dict__, folder
+        self.names["In"] = [""]
+
+    def run(self, source: str) -> None:
+        name = f"/tmp/ipykernel_1/{abs(hash(source))}.py"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        self.names["In"].append(source)
+        exec(compile(source, name, "exec"), self.names)
+
+    def send(self, names: str, expression: str, python: str = sys.executable) -> str:
+        """Return what the expression gives where the names came from a file."""
+        sent = parcel({"in": names}, self.names, 10**6)
+        code = (
+            "import sys, runpy, __main__\n"
+            f"runpy.run_path({FILE!r})['bring'](sys.argv[1], vars(__main__))\n"
+            "print(eval(sys.argv[2]))\n"
+        )
+        with sent.on_disk() as told:
+            command = [python, "-I", "-c", code, told["file"], expression]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    before = set(linecache.cache)
+    yield Notebook(main, tmp_path)
+    for name in set(linecache.cache) - before:
+        del linecache.cache[name]
+
+
+BOTH = pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("cells", "names", "expression", "told"),
+    [
+        (["from dataclasses import dataclass", "@dataclass\nclass P:\n    x: int = 3", "p = P(4)"], "P,p", "p, P() == P(3), type(p) is P", "(P(x=4), True, True)"),
+        (["import enum", "class Color(enum.Enum):\n    RED = 1", "red = Color.RED"], "red", "red is Color.RED", "True"),
+        (["from enum import IntFlag, auto", "class Mode(IntFlag):\n    R = auto()\n    W = auto()", "m = Mode.R | Mode.W"], "Mode,m", "m == Mode(3)", "True"),
+        (["from typing import NamedTuple", "class Point(NamedTuple):\n    x: int\n    y: int = 2", "o = Point(1)"], "Point,o", "o, Point(5)", "(Point(x=1, y=2), Point(x=5, y=2))"),
+        (["import contextlib\n@contextlib.contextmanager\ndef opened(x):\n    yield x + 1", "def f(x):\n    with opened(x) as y: return y"], "f", "f(1)", "2"),
+        (["from functools import lru_cache\n@lru_cache(maxsize=None)\ndef fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)"], "fib", "fib(60)", "1548008755920"),
+        (["import functools\ndef loud(f):\n    @functools.wraps(f)\n    def run(*a): return f(*a) + '!'\n    return run", "@loud\ndef hello(x): return x", "h = hello"], "h", "h('a')", "a!"),
+        (["class Empty: pass", "class Kept(Empty): value = 3"], "Kept,Empty", "Kept.value, Empty in Kept.__mro__", "(3, True)"),
+        (["class Twice: x = 1", "class Twice: x = 2", "class Twice: x = 1"], "Twice", "Twice.x", "1"),
+        (["def f(): return 1\ndef f(): return 2"], "f", "f()", "2"),
+        (["from pathlib import Path\nfrom os.path import join\nimport os.path as place", "def f(): return Path(join('a', 'b')).name + place.basename('x/y')"], "f", "f()", "by"),
+        (["e, helper, x, N = [1], [2], [3], [4]", "def f(x):\n    try: return x / 0\n    except ZeroDivisionError as e: return str(e)", "def g(v):\n    def helper(y): return y\n    return helper(v)", "def h(v):\n    import os.path as helper\n    return helper.basename(v)", "class K:\n    N = 5\n    def get(self): return [x for x in range(self.N)]"], "f,g,h,K", "f(1), g(2), h('a/b'), K().get()", "('division by zero', 2, 'b', [0, 1, 2, 3, 4])"),
+    ],
+    ids=["dataclass", "enum", "flag", "namedtuple", "contextmanager", "lru_cache", "wraps", "base", "again", "last", "imports", "own names"],
+)  # fmt: skip
+def test_what_a_notebook_defines_travels_as_it_stands_there(
+    notebook: Notebook, python: str, cells: list[str], names: str, expression: str, told: str
+) -> None:
+    for cell in cells:
+        notebook.run(cell)
+    assert notebook.send(names, expression, python) == told
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        ("import functools\ndef f(): return 1\ng = functools.lru_cache(f)", "g cannot travel: its source is not known"),
+        ("def make(n):\n    def g(): return n\n    return g\ng = make(1)\ndef other(): return 1", "g cannot travel: its source"),
+        ("import functools\n@functools.singledispatch\ndef g(x): return 0\n@g.register\ndef _(x: int): return 1", "g cannot travel"),
+        ("from collections import namedtuple\ng = namedtuple('Pair', 'a b')\nx = g(1, 2)", "Pair cannot travel"),
+        ("lock = []\ndef g():\n    def inner(): return lock\n    return inner", "g uses lock, which does not travel"),
+        ("class A: pass\na = A()\ndef g(): return a", "g uses a, which does not travel"),
+    ],
+    ids=["wrapped later", "closure", "singledispatch", "by a call", "from within", "value of a class"],
+)  # fmt: skip
+def test_what_would_arrive_as_something_else_is_refused_once(notebook: Notebook, cell: str, told: str) -> None:
+    notebook.run(cell)
+    with pytest.raises(UsageError) as raised:
+        notebook.send("g,x" if "x = " in cell else "g", "g")
+    assert raised.value.message.count(told) == 1
+    assert len(raised.value.message.splitlines()) == 1 + ("x = " in cell)
