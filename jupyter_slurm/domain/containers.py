@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["RUNTIMES", "check_described", "is_path", "reference", "runtimes_for"]
+__all__ = ["RUNTIMES", "check_bind", "check_described", "is_path", "reference", "runtimes_for"]
 
 RUNTIMES: Final = ("docker", "podman", "apptainer", "singularity", "charliecloud")
 """What runs containers."""
@@ -84,10 +84,17 @@ def check_described(told: Mapping[str, Any]) -> None:
         fit = ", ".join(runtimes_for(image))
         raise UsageError(f"{runtime} does not run {image}.", hint=f"For {what} there are: {fit}.")
     for bind in told.get("bind", ()):
-        _check_bind(bind)
+        check_bind(bind)
 
 
-def _check_bind(bind: str) -> None:
+def check_bind(bind: str) -> None:
+    """See that this is a folder of a node for a container, ``SRC[:DST[:ro]]``.
+
+    Raises
+    ------
+    UsageError
+        It is not, or it would hide what a container must have.
+    """
     source, _, rest = bind.partition(":")
     target, _, mode = rest.partition(":")
     if not source.startswith(("/", "~/")) or (rest and not target.startswith("/")) or mode not in ("", "ro", "rw"):

@@ -14,13 +14,14 @@ from typing import Any
 
 import fastjsonschema
 
-from jupyter_slurm.domain.containers import check_described
+from jupyter_slurm.domain.containers import check_bind, check_described
 from jupyter_slurm.errors import ConfigError, UsageError
 
 __all__ = ["Profile", "check_container", "check_environments", "list_profiles", "load_profile", "parse_profile"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LARGEST = 1_000_000
+_CONTAINER = 'The README, "Containers", shows what one may have.'
 _ENVIRONMENT = 'The README, "Environments", shows what one may have.'
 
 
@@ -177,7 +178,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
         "environments": check_environments(data.get("env", {}), path),
-        "container": data.get("container", {}),
+        "container": check_container(data.get("container", {}), path),
         "unproven": tunnels.get("unproven", False),
     }
     return Profile(
@@ -222,7 +223,12 @@ def check_container(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         _checker()({"login": {"host": "any"}, "container": dict(told)})
     except fastjsonschema.JsonSchemaValueException as error:
         where = ".".join(str(part) for part in error.path[1:])
-        raise ConfigError(f"{path}: {where} {error.message.partition(' ')[2]}", hint=_ENVIRONMENT) from None
+        raise ConfigError(f"{path}: {where} {error.message.partition(' ')[2]}", hint=_CONTAINER) from None
+    try:
+        for bind in told.get("bind", ()):
+            check_bind(bind)
+    except UsageError as error:
+        raise ConfigError(f"{path}: container.bind: {error.message}", hint=error.hint) from None
     return told
 
 

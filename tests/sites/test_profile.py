@@ -90,6 +90,15 @@ def test_environments_of_jobs_are_what_the_readme_shows():
         ("[env.a]\nvariables = { 'A=B' = 'x' }", "env.a.variables"),
         ("[env.a]\ncontainer = 'x'", "env.a"),
         ("[env.'a/b']\nconda = 'x'", "env"),
+        ("[env.a]\nimage = 'ubuntu'\nconda = 'c'", "env.a: image and conda are two environments"),
+        ("[env.a]\nimage = '--privileged'", "env.a.image"),
+        ("[env.a]\nimage = 'a --privileged'", "env.a: 'a --privileged' is no name of an image"),
+        ("[env.a]\nimage = 'a'\nruntime = 'sudo docker'", "env.a.runtime"),
+        ("[env.a]\nimage = 'a'\nbind = ['--privileged']", "env.a.bind.0"),
+        ("[env.a]\nimage = 'a'\nbind = ['/:/']", "env.a: '/:/' would hide"),
+        ("[container]\nbind = ['data:/data']", "container.bind: 'data:/data' is no folder"),
+        ("[container]\ngpu_variable = 'A=B'", "container.gpu_variable"),
+        ("[container]\nruntime = 'lxc'", "container.runtime"),
     ],
 )
 def test_an_environment_that_cannot_be_is_refused(text, said):
