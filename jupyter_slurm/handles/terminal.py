@@ -37,6 +37,21 @@ _SET = {1: "bold", 2: "bold", 3: "italic", 4: "underline", 5: "blink", 7: "rever
 _UNSET = {22: "bold", 23: "italic", 24: "underline", 25: "blink", 27: "reverse", 28: "hidden", 29: "strike"}
 
 
+class _Decoder:
+    """Bytes as text, in pieces that end where no sequence does."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._pending = ""
+
+    def feed(self, data: bytes) -> str:
+        """Return what can be drawn now; a character or a sequence may be cut anywhere."""
+        text = self._pending + self._decode(data)
+        cut = _UNFINISHED.search(text)
+        self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING else ""
+        return text[: len(text) - len(self._pending)]
+
+
 class Screen:
     """The end of an output, as a terminal of unlimited width shows it.
 
@@ -49,8 +64,7 @@ class Screen:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.dropped = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._pending = ""
+        self._decoder = _Decoder()
         self._lines: list[str] = [""]  # as text with colours; the one under the cursor may be unpacked
         self._row = 0
         self._column = 0
@@ -63,10 +77,7 @@ class Screen:
 
     def feed(self, data: bytes) -> None:
         """Take in output; a character or a sequence may be cut anywhere."""
-        text = self._pending + self._decoder.decode(data)
-        cut = _UNFINISHED.search(text)
-        self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING else ""
-        for piece in _blocks(text[: len(text) - len(self._pending)]):
+        for piece in _blocks(self._decoder.feed(data)):
             at_start = not self._chars and self._column == 0 and self._row == len(self._lines) - 1
             if at_start and not self._code and _PLAIN_LINES.fullmatch(piece):
                 self._append(piece)
@@ -225,15 +236,11 @@ class IncrementalFilter:
     """Output for a real terminal: colours and simple movements pass, other sequences (titles, clipboards …) do not."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._pending = ""
+        self._decoder = _Decoder()
 
     def feed(self, data: bytes) -> str:
         """Return what may be written now."""
-        text = self._pending + self._decoder.decode(data)
-        cut = _UNFINISHED.search(text)
-        self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING else ""
-        found = _TOKEN.finditer(text[: len(text) - len(self._pending)])
+        found = _TOKEN.finditer(self._decoder.feed(data))
         return "".join(t[0] for t in found if t["text"] is not None or _HARMLESS.fullmatch(t[0]))
 
 
