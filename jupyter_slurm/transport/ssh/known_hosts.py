@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from jupyter_slurm.domain.script import quote_argv
-from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown
+from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 from jupyter_slurm.transport.ssh.public_keys import (
     CERTIFICATE,
@@ -32,6 +32,7 @@ from jupyter_slurm.transport.ssh.public_keys import (
     signer,
 )
 from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.unknown_key import asks_about_keys, unknown_key
 
 __all__ = [
     "Entry",
@@ -244,12 +245,10 @@ def add(host: Host, blob: bytes) -> str:
     HostKeyError
         The file cannot be written.
     """
-    path = next((path for path in host.user_known_hosts if path != _NOWHERE), None)
+    path = _own_file(host)
     if path is None:
         raise HostKeyError(f"{host.label}: there is no known_hosts file to write to", hint="See UserKnownHostsFile.")
-    name, plain = names_of(host)[0], bare_key(blob)
-    shown = _hashed(name) if host.hash_known_hosts else name
-    line = f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}\n".encode()
+    line = f"{_line_for(host, blob)}\n".encode()
     try:
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
@@ -266,6 +265,21 @@ def add(host: Host, blob: bytes) -> str:
             f"the key of {host.label} cannot be written to {path}: {error.strerror}", hint="Check the permissions."
         ) from None
     return path
+
+
+def _own_file(host: Host) -> str | None:
+    return next((path for path in host.user_known_hosts if path != _NOWHERE), None)
+
+
+def _line_for(host: Host, blob: bytes) -> str:
+    name, plain = names_of(host)[0], bare_key(blob)
+    shown = _hashed(name) if host.hash_known_hosts else name
+    return f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}"
+
+
+def _adding(host: Host, blob: bytes) -> str:
+    """Return the command that does what :func:`add` does."""
+    return f"echo {quote_argv([_line_for(host, blob)])} >>{quote_argv([_own_file(host) or '~/.ssh/known_hosts'])}"
 
 
 def verify(host: Host, blob: bytes, ask: Callable[[Prompt], Sequence[str] | None]) -> Verdict:
@@ -289,12 +303,8 @@ def verify(host: Host, blob: bytes, ask: Callable[[Prompt], Sequence[str] | None
         assert verdict.entry is not None
         raise _changed(host, verdict, facts)
     if verdict.status == "unknown":
-        if host.strict == "yes" or host.batch_mode or not _accepted(host, verdict, ask):
-            raise HostKeyUnknown(
-                f"nobody has said yes to the key of {host.label}: {verdict.fingerprint}",
-                hint="Compare the fingerprint with the one that the site publishes, connect again, and answer yes.",
-                **facts,
-            )
+        if not asks_about_keys(host) or not _accepted(host, verdict, ask):
+            raise unknown_key(host, verdict.fingerprint, verdict.key_type, _adding(host, blob))
         add(host, blob)
     return verdict
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from jupyter_slurm.errors import HostKeyRevoked, HostKeyUnknown, LoginFailed, SlurmError, TransportError
+from jupyter_slurm.errors import HostKeyRevoked, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.known_hosts import changed_at, host_key_prompt, names_of
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
 from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.unknown_key import openssh_adds, unknown_key
 
 __all__ = ["Asked", "Questions", "failure", "said_in"]
 
@@ -165,11 +166,7 @@ def _host_key(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
     if changed and (where := re.search(r"Offending (\S+) key in (.+):(\d+)", said)):
         return changed_at(host, fingerprint, kind, where[2], int(where[3]))
     if "Host key verification failed" in said:
-        return HostKeyUnknown(
-            f"nobody has said yes to the key of {host.label}: {fingerprint}",
-            hint="Compare the fingerprint with the one that the site publishes, connect again, and answer yes.",
-            **facts,
-        )
+        return unknown_key(host, fingerprint, kind, openssh_adds(host))
     return None
 
 

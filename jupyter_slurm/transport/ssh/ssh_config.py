@@ -64,6 +64,8 @@ class Host:
         Seconds; None: the system's.
     address_family : str
         ``any``, ``inet`` or ``inet6``.
+    config_file : str or None
+        What told all this, instead of ``~/.ssh/config``.
     """
 
     name: str
@@ -96,8 +98,8 @@ class Host:
     connect_timeout: float | None = None
     address_family: str = "any"
     bind_address: str | None = None
-    bind_interface: str | None = None
     control_path: str | None = None
+    config_file: str | None = None
 
     @property
     def label(self) -> str:
@@ -161,7 +163,7 @@ class _Way:
             jump_user, jump_name, _ = parse_jump(element)
             _check(jump_name, jump_user)
         settings = await _ask(name, user, port, jump, self._config_file)
-        host = _host(name, settings)
+        host = replace(_host(name, settings), config_file=self._config_file)
         via = settings.get("proxyjump", ["none"])[0]
         if host.proxy_command:
             via = as_jump(host.proxy_command, partial(_is_target, host), self._config_file) or via
@@ -315,7 +317,7 @@ def _host(name: str, settings: Mapping[str, Sequence[str]]) -> Host:
         host_key_alias=one("hostkeyalias") or None,
         user_known_hosts=_known_hosts(one("userknownhostsfile")),
         global_known_hosts=_known_hosts(one("globalknownhostsfile")),
-        revoked_host_keys=one("revokedhostkeys") or None,
+        revoked_host_keys=_tilde(one("revokedhostkeys")) or None,
         hash_known_hosts=on("hashknownhosts"),
         strict="yes" if one("stricthostkeychecking") in ("yes", "true") else "ask",
         host_key_algorithms=names("hostkeyalgorithms"),
@@ -328,7 +330,6 @@ def _host(name: str, settings: Mapping[str, Sequence[str]]) -> Host:
         connect_timeout=float(one("connecttimeout")) if one("connecttimeout") else None,
         address_family=one("addressfamily", "any"),
         bind_address=one("bindaddress") or None,
-        bind_interface=one("bindinterface") or None,
         control_path=one("controlpath") or None,
     )
 

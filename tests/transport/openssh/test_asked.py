@@ -1,6 +1,8 @@
 """What OpenSSH asks, and who hears it."""
 
 import asyncio
+import os
+import shlex
 import subprocess
 import time
 
@@ -125,6 +127,23 @@ async def test_an_unknown_key_needs_a_yes(ssh_host, login_node, log_in, tmp_path
     assert prompt.kind == "host-key"
     assert prompt.questions[0].echo
     assert f"ED25519 key fingerprint is {fingerprint}" in prompt.instruction
+
+
+@pytest.mark.parametrize("line", ["StrictHostKeyChecking yes", "BatchMode yes"])
+async def test_where_nobody_may_be_asked_a_command_adds_the_key(login_node, log_in, tmp_path, line):
+    known, file = tmp_path / "known", tmp_path / "config"
+    entry = login_node.client_entry().replace(str(login_node.known_hosts), str(known))
+    file.write_text(entry.replace("StrictHostKeyChecking yes", line))
+    with pytest.raises(HostKeyUnknown) as caught:
+        await (await log_in(file, login_node.name, Person())).run(["true"])
+    assert f"`{line}`, which your ssh configuration has for {login_node.name}" in caught.value.hint
+    command = caught.value.hint.partition("adds the key: ")[2].removeprefix("ssh ")
+    asks = tmp_path / "asks"
+    asks.write_text("#!/bin/sh\necho yes\n")
+    asks.chmod(0o755)
+    env = {**os.environ, "SSH_ASKPASS": str(asks), "SSH_ASKPASS_REQUIRE": "force"}
+    subprocess.run(["ssh", *shlex.split(command)], env=env, check=True, capture_output=True)
+    assert (await (await log_in(file, login_node.name, Person())).run(["echo", "x"])).stdout == b"x\n"
 
 
 async def test_a_changed_key_is_refused_with_the_command_that_mends_it(ssh_host, log_in):

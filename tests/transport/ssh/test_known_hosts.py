@@ -28,8 +28,10 @@ class Both:
         self.known.write_text("")
 
     def options(self, *more):
+        """The first value holds, also here."""
         files = [f"UserKnownHostsFile={self.known}", "GlobalKnownHostsFile=none"]
-        return [word for option in [*files, "StrictHostKeyChecking=yes", *more] for word in ("-o", option)]
+        strict = [] if "BatchMode=yes" in more else ["StrictHostKeyChecking=yes"]
+        return [word for option in [*files, *strict, *more] for word in ("-o", option)]
 
     def openssh(self, name="some.host", *more):
         """Return OpenSSH's verdict, and all that it said."""
@@ -322,9 +324,13 @@ async def test_unknown_key_needs_a_yes_and_is_then_known_to_openssh(both):
 @pytest.mark.parametrize("option", ["StrictHostKeyChecking=yes", "BatchMode=yes"])
 async def test_nobody_is_asked_where_the_configuration_says_no(both, option):
     blob = base64.b64decode(both.sshd.public("host").split()[1])
-    host = await both.host("some.host", option)
-    with pytest.raises(HostKeyUnknown):
+    host = await both.host("some.host", option, "Port=2222", "HashKnownHosts=yes")
+    with pytest.raises(HostKeyUnknown) as refused:
         verify(host, blob, never)
+    assert f"`{option.replace('=', ' ')}`, which your ssh configuration has for some.host" in refused.value.hint
+    subprocess.run(refused.value.hint.partition("adds the key: ")[2], shell=True, check=True)
+    assert verify(host, blob, never).status == "known"
+    assert both.openssh("some.host", option, "Port=2222")[0] == "known"
 
 
 @pytest.mark.parametrize("hashing", ["no", "yes"])

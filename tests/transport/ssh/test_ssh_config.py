@@ -227,7 +227,7 @@ async def test_settings_of_a_host(home, monkeypatch):
         ' UserKnownHostsFile ~/kh_%n "/with space/kh"\n GlobalKnownHostsFile none\n HashKnownHosts yes\n'
         " StrictHostKeyChecking yes\n PreferredAuthentications password,gssapi-with-mic,publickey\n"
         " PasswordAuthentication no\n NumberOfPasswordPrompts 2\n ConnectTimeout 7\n AddressFamily inet\n"
-        " BatchMode yes\n HostKeyAlgorithms ssh-ed25519\n RevokedHostKeys /r\n BindAddress 127.0.0.9\n ControlPath /c/%C\n"
+        " BatchMode yes\n HostKeyAlgorithms ssh-ed25519\n RevokedHostKeys ~/r\n BindAddress 127.0.0.9\n ControlPath /c/%C\n"
         "Host none\n IdentityAgent none\n StrictHostKeyChecking no\nHost variable\n IdentityAgent $OTHER\n"
     )
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
@@ -247,7 +247,11 @@ async def test_settings_of_a_host(home, monkeypatch):
     assert host.global_known_hosts == ()
     assert host.authentications == ("publickey",)
     assert (host.password_prompts, host.connect_timeout, host.address_family) == (2, 7.0, "inet")
-    assert (host.batch_mode, host.host_key_algorithms, host.revoked_host_keys) == (True, ("ssh-ed25519",), "/r")
+    assert (host.batch_mode, host.host_key_algorithms, host.revoked_host_keys) == (
+        True,
+        ("ssh-ed25519",),
+        ssh_config.os.path.join(ssh_config.pwd.getpwuid(os.getuid()).pw_dir, "r"),
+    )
     assert host.bind_address == "127.0.0.9"
     assert host.control_path is not None
     assert "%" not in host.control_path
