@@ -118,14 +118,13 @@ class Server:
 
     Parameters
     ----------
-    folder : str
-        The job directory.
-    asked : dict
-        The ``session`` of the job record.
+    place : Place
+        Of the job (``cell.py``).
     """
 
-    def __init__(self, folder: str, asked: dict[str, Any]) -> None:
-        self.folder, self.base_url = folder, str(asked["base_url"])
+    def __init__(self, place: Any) -> None:
+        asked, folder = place.job["session"], place.folder
+        self._write, self.folder, self.base_url = place.put, folder, str(asked["base_url"])
         self.module, self.version, self.is_new = find_jupyter()
         self.root = _root(asked.get("dir"))
         self.place = os.path.join(folder, "serving")
@@ -143,8 +142,8 @@ class Server:
         os.mkdir(runtime, 0o700)
         config = os.path.join(self.place, "jupyter_config.json")
         told = configuration(self.token, self.root, self.base_url, is_new=self.is_new)
-        write(config, json.dumps(told))
-        write(os.path.join(self.place, "token"), self.token)
+        self._write(config, json.dumps(told))
+        self._write(os.path.join(self.place, "token"), self.token)
         self.process = subprocess.Popen(
             [sys.executable, "-m", self.module, "--config=" + config],
             stdin=subprocess.DEVNULL,
@@ -207,15 +206,6 @@ def _root(wanted: Any) -> str:
     return root
 
 
-def write(path: str, text: str) -> None:
-    """Write a file that only this user can read, in one step."""
-    draft = path + ".tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with os.fdopen(os.open(draft, flags, 0o600), "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-    os.replace(draft, path)
-
-
 class Session:
     """The server, from its first moment to its end."""
 
@@ -231,7 +221,7 @@ class Session:
         """Serve until the end; return the exit code of the job."""
         server = None
         try:
-            server = Server(self.place.folder, self.place.job["session"])
+            server = Server(self.place)
             server.start()
             self._await(server)
             self._tell(server)
@@ -264,7 +254,7 @@ class Session:
         gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
         told.update(server=server.module, version=server.version, nodes=os.environ.get("SLURM_JOB_NODELIST", ""))
         told["gpus"] = int(gpus) if gpus.isdigit() else 0
-        write(os.path.join(self.place.folder, "served.json"), json.dumps(told))
+        self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(told))
 
     def _watch(self, server: Server) -> int:
         looked = time.monotonic()
