@@ -19,6 +19,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 # The files of the runner are no package: each is read by its path.
@@ -29,6 +31,7 @@ Refused: Any = runtimes.Refused
 FAILED = 125  # there was no container, as domain/environments.py has it of other environments
 PROGRAMS = {"charliecloud": "ch-run"}
 _ANSWER = 60.0  # seconds that the daemon may take for a question
+_LOOKS = 2.0  # seconds between two looks whether slurmstepd is there
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -182,9 +185,11 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
 
     for number in _FORWARDED:  # with control groups Slurm sends them to the batch script alone: to this process
         signal.signal(number, forward)
+    parent = os.getppid()
     process = subprocess.Popen(argv, stdin=read_end, env=env)
     os.close(read_end)
     started.append(process)
+    threading.Thread(target=end_with, args=(parent, process), daemon=True).start()
     code = process.wait()
     os.close(write_end)
     if code < 0 or code in (FAILED, 126, 127):  # those may be of the client, or of the command
@@ -195,6 +200,13 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
         if said and code > 0:
             raise Refused(said)
     return 128 - code if code < 0 else code
+
+
+def end_with(parent: int, process: Any) -> None:
+    """End a client of Docker when who started this process is gone: Slurm forgets a job whose slurmstepd was killed."""
+    while os.getppid() == parent:
+        time.sleep(_LOOKS)
+    process.kill()
 
 
 def end_inside(name: str) -> None:

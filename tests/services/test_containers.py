@@ -53,12 +53,14 @@ class Node:
         os.chown(place, pwd.getpwnam(self.user).pw_uid, -1)
         return place
 
-    def start(self, place: Path, *args: str, groups: tuple[int, ...] = (), **env: str) -> subprocess.Popen[str]:
+    def start(
+        self, place: Path, *args: str, groups: tuple[int, ...] = (), under: tuple[str, ...] = (), **env: str
+    ) -> subprocess.Popen[str]:
         account = pwd.getpwnam(self.user)
         base = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": account.pw_dir, "USER": self.user,
                 "DOCKER_HOST": self.docker.host, "SLURM_JOB_ID": "7", "LD_PRELOAD": ""}  # fmt: skip
         process = subprocess.Popen(
-            ["/usr/bin/python3", "-u", str(self.folder / "runner-x-contain.py"), str(place), *args],
+            [*under, "/usr/bin/python3", "-u", str(self.folder / "runner-x-contain.py"), str(place), *args],
             user=self.user, group=account.pw_gid, extra_groups=list(groups), umask=0o027,
             env={**base, **env}, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -135,18 +137,24 @@ def test_exit_codes_output_and_signals_go_through(node: Node, wait_for: Callable
 
 
 def test_no_container_outlives_its_job(node: Node, wait_for: Callable[..., Any]) -> None:
-    """Whatever is killed: what runs it, Docker's client, or both at once, as with the control group of a job."""
-    for which in ("runner", "client", "both"):
-        process = node.start(
-            node.job(run=["/bin/sh", "-c", "trap '' TERM HUP INT; echo on; while :; do sleep 0.1; done"])
-        )
+    """Whatever is killed: what runs it, Docker's client, both at once, as with the control group of a job, or slurmstepd."""
+    held = ["/bin/sh", "-c", "trap '' TERM HUP INT; echo on; while :; do sleep 0.1; done"]
+    for which in ("runner", "client", "both", "parent"):
+        process = node.start(node.job(run=held), under=("sh", "-c", '"$@"; exit 9', "sh") if which == "parent" else ())
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
-        client = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
-        for pid in {"runner": [process.pid], "client": [client], "both": [process.pid, client]}[which]:
+        (child,) = _children(process.pid)
+        pids = {"runner": [process.pid], "client": [child], "both": [process.pid, child], "parent": [process.pid]}[
+            which
+        ]
+        for pid in pids:
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not node.docker.running(), f"{which}: {node.docker.run('ps')}")
         assert process.wait(30) == (-signal.SIGKILL if which != "client" else 128 + signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same_user(node: Node, bob: str) -> None:
