@@ -312,10 +312,10 @@ class Tracker:
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
         entry.restarts, entry.ranks = restarts, ranks_of(marker)
-        entry.ended(code, at, self.clock(), interrupted=interrupted)
         if "lost" in marker:
             await self._end_of_process(entry)
-        entry.error = why_ended(entry, marker) or entry.error
+        entry.error = why_ended(entry, marker) or entry.error  # first: whoever sees the end sees why
+        entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 
     async def _end_of_process(self, cell: Entry) -> None:
