@@ -93,14 +93,23 @@ class EmbeddedCluster(ClusterControl):
         MissingPackages
             Programs are not installed; the hint is the command to type.
         EmbeddedError
-            It is running already, or did not get ready in time; then nothing of it is left.
+            It runs already, cannot live in that directory, or did not get ready in time; then nothing of it is left.
         """
         self.installation.check(accounting=self.description.accounting)
         if os.geteuid() != 0 and any(group.hidden for group in self.description.nodes):
             raise EmbeddedError("nodes.hidden: only root can keep a directory from a node.")
         if timeout is None:
             timeout = READY_WITHIN_WITH_ACCOUNTING if self.description.accounting else READY_WITHIN
-        deadline = time.monotonic() + timeout
+        try:
+            self._start_alone(time.monotonic() + timeout, until)
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            raise EmbeddedError(
+                f"A cluster cannot live in {self.directory}: {error.strerror or error}{where}.",
+                hint="Choose a directory with --dir that can be made: it is private to the cluster, on a local disk.",
+            ) from error
+
+    def _start_alone(self, deadline: float, until: int | None) -> None:
         parents = missing_parents(self.directory)
         with locked(self.layout):
             self._make_room()

@@ -289,6 +289,12 @@ def _check(description: Description) -> None:
     names = description.node_names
     if not names:
         raise ConfigError("nodes: a cluster needs at least one.", hint='Add [[nodes]] with names = "n[1-2]".')
+    for key, given in (("nodes.names", names), ("partitions.name", [p.name for p in description.partitions])):
+        if default := [name for name in given if name.upper() == "DEFAULT"]:
+            raise ConfigError(
+                f"{key}: {default[0]!r} is Slurm's own word, for what holds for all that follow.",
+                hint="Give it another name. `default = true` makes a partition the default.",
+            )
     if len(names) > MAX_NODES:
         raise ConfigError(f"nodes: {len(names)} are more than one machine should run ({MAX_NODES}).")
     if not description.partitions:
@@ -315,8 +321,7 @@ def _check_accounting(description: Description) -> None:
                 raise ConfigError(f"{key}: this needs accounting.", hint="Set accounting = true.")
         if description.preemption.by == "qos":
             raise ConfigError("preemption.by: QOS need accounting.", hint="Set accounting = true.")
-    for account in description.accounts:
-        _known("accounts.parent", [account.parent], accounts)
+    _check_tree(description, accounts)
     for user in description.users:
         if not user.accounts:
             raise ConfigError(f"users.accounts: {user.name} needs at least one account.")
@@ -328,6 +333,22 @@ def _check_accounting(description: Description) -> None:
     for partition in description.partitions:
         _known("partitions.qos", [partition.qos, *partition.allow_qos], qos)
         _known("partitions.allow_accounts", partition.allow_accounts, accounts)
+
+
+def _check_tree(description: Description, accounts: set[str]) -> None:
+    parents = {account.name: account.parent for account in description.accounts}
+    if roots := [name for name in parents if name.lower() == "root"]:
+        raise ConfigError(
+            f"accounts.name: {roots[0]!r} is there in every cluster, above all others.", hint="Leave it out."
+        )
+    for name in parents:
+        _known("accounts.parent", [parents[name]], accounts)
+    for name in parents:
+        path = [name]
+        while (above := parents.get(path[-1], "")) and above not in path:
+            path.append(above)
+        if above:
+            raise ConfigError(f"accounts.parent: a circle: {' -> '.join([*path, above])}.")
 
 
 def _known(key: str, names: list[str] | tuple[str, ...], known: set[str]) -> None:

@@ -16,7 +16,7 @@ __all__ = ["Table"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
-GPU_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
+GPU_TYPE = re.compile(r"\d{0,4}[A-Za-z][A-Za-z0-9_.-]{0,31}")  # "1g.10gb" of MIG; a number alone would be a count
 # Numbers of at most four digits: a range can then never be expanded to more than 10,000 names.
 HOSTS = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}(\[\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?){0,31}\])?")
 TIME = re.compile(r"(UNLIMITED|INFINITE|\d{1,6}|\d{1,6}:\d{1,2}(:\d{1,2})?|\d{1,4}-\d{1,2}(:\d{1,2}){0,2})")
@@ -192,15 +192,15 @@ class Table:
     def gpus(self, key: str) -> dict[str, int]:
         """GPUs of a node: a count, or counts by type."""
         value = self._get(key, {})
-        counts = {"": value} if isinstance(value, int) else value
+        counts = {None: value} if isinstance(value, int) else value
         if not isinstance(counts, dict):
             raise self._wrong(key, value, "a count or a table of counts by type such as { a100 = 8 }")
         for kind, count in counts.items():
             if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 64:
                 raise self._wrong(key, count, "a number of GPUs from 0 to 64")
-            if kind and not GPU_TYPE.fullmatch(kind):
-                raise self._wrong(key, kind, "a GPU type")
-        return {kind: count for kind, count in counts.items() if count}
+            if kind is not None and not GPU_TYPE.fullmatch(kind):
+                raise self._wrong(key, kind, "a GPU type such as 'a100' or '1g.10gb'")
+        return {kind or "": count for kind, count in counts.items() if count}
 
     def limits(self, key: str) -> dict[str, str]:
         """Limits in sacctmgr's own words, as texts."""

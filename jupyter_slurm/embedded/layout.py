@@ -129,7 +129,7 @@ def default_directory() -> Path:
 
 def missing_parents(path: Path) -> list[Path]:
     """Return the directories above ``path`` that do not exist yet, the innermost first."""
-    return [parent for parent in path.parents if not parent.exists()]
+    return [parent for parent in path.parents if not os.path.exists(parent)]  # nor may be looked at
 
 
 def check_reachable(path: Path) -> str:

@@ -62,7 +62,12 @@ class State:
             return None
         except PermissionError as error:
             raise EmbeddedError(
-                f"The cluster in {layout.root} belongs to another user.", hint="Act as the user who started it."
+                f"The cluster in {layout.root} belongs to another user, or that directory is closed to you.",
+                hint="Act as the user who started it, or choose another directory with --dir.",
+            ) from error
+        except OSError as error:
+            raise EmbeddedError(
+                f"{layout.state_file} cannot be read: {error.strerror}.", hint="Choose another directory with --dir."
             ) from error
         except (ValueError, TypeError, AttributeError) as error:
             raise EmbeddedError(

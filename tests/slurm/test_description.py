@@ -98,6 +98,10 @@ def test_each_gpu_has_a_device_of_its_own(tmp_path):
         ("memory = 8", "nodes.memory"),
         ("gpus = { a100 = -1 }", "nodes.gpus"),
         ('gpus = { "a100 x" = 1 }', "nodes.gpus"),
+        ('gpus = { "" = 2 }', "nodes.gpus"),
+        ('gpus = { "100" = 2 }', "nodes.gpus"),
+        ('names = "DEFAULT"', "nodes.names"),
+        ('names = ["n1", "Default"]', "nodes.names"),
         ('features = ["a b"]', "nodes.features"),
         ('features = "fast"', "nodes.features"),
         ('hidden = ["scratch"]', "nodes.hidden"),
@@ -134,12 +138,26 @@ def test_a_bad_value_is_refused_and_its_key_is_named(change, key):
         ('accounting = true\nusers = [{ name = "u v", accounts = ["root"] }]', "users.name"),
         ('accounting = true\naccounts = [{ name = "a", parent = "b" }]', "accounts.parent"),
         ('accounting = true\naccounts = [{ name = "a" }, { name = "a" }]', "accounts.name"),
+        ('accounting = true\naccounts = [{ name = "root" }]', "accounts.name"),
+        ('accounting = true\naccounts = [{ name = "a", parent = "a" }]', "accounts.parent"),
+        (
+            'accounting = true\naccounts = [{ name = "x", parent = "a" }, { name = "a", parent = "b" }, '
+            '{ name = "b", parent = "a" }]',
+            "accounts.parent: a circle",
+        ),
     ],
 )
 def test_a_bad_setting_of_the_cluster_is_refused_and_its_key_is_named(line, key):
     with pytest.raises(ConfigError) as caught:
         parse_description(tomllib.loads(SMALL.replace('name = "small"', f'name = "small"\n{line}')))
     assert caught.value.message.startswith(f"{key}:")
+
+
+@pytest.mark.parametrize("name", ["DEFAULT", "default"])
+def test_a_partition_cannot_have_slurms_word_for_what_follows(name):
+    with pytest.raises(ConfigError, match=r"partitions\.name: .* is Slurm's own word") as caught:
+        parse_description(tomllib.loads(SMALL.replace('name = "main"', f'name = "{name}"')))
+    assert "default = true" in caught.value.hint
 
 
 def test_an_unknown_key_is_told_with_the_nearest_one():

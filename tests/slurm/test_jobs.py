@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from jupyter_slurm.domain.values import Gres, parse_gres
 from jupyter_slurm.embedded import cgroups
+from jupyter_slurm.embedded.fields import Table
 from jupyter_slurm.errors import CommandError
 
 pytestmark = pytest.mark.slurm
@@ -130,3 +133,16 @@ def test_no_variable_of_another_cluster_reaches_the_commands(cluster, monkeypatc
     env = cluster.env()
     assert not {"SQUEUE_FORMAT", "SBATCH_PARTITION", "SLURM_JOB_ID"} & set(env)
     assert (env["MINE"], env["SLURM_CONF"]) == ("kept", str(cluster.slurm_conf))
+
+
+def test_parts_of_gpus_are_types_as_any_other(new_cluster):
+    """Names of MIG begin with a digit."""
+    group = new_cluster(start=False).description.nodes[0]
+    gpus = Table({"gpus": {"1g.10gb": 2, "a100": 1}}, "").gpus("gpus")
+    cluster = new_cluster(nodes=(replace(group, gpus=gpus),))
+    for option, seen in (("--gres=gpu:1g.10gb:1", "0"), ("--gpus=1g.10gb:2", "0,1"), ("--gpus=a100:1", "2")):
+        said = cluster.run("srun", option, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+        assert said.stdout == f"{seen}\n"
+    found = parse_gres(cluster.run("sinfo", "--noheader", "--nodes", group.names[0], "--format=%G").stdout)
+    assert found == [Gres("gpu", "1g.10gb", 2), Gres("gpu", "a100", 1)]
+    assert parse_gres("gpu:1g.10gb") == [Gres("gpu", "1g.10gb", 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,6 +115,56 @@ def test_a_link_is_refused(short_tmp, new_cluster):
     (short_tmp / "link").symlink_to(short_tmp / "target")
     with pytest.raises(EmbeddedError, match="is not a directory"):
         new_cluster(directory=short_tmp / "link")
+
+
+@pytest.mark.parametrize(
+    "place", ["file", "file/below", "link", "/proc/x/cluster", "/sys/x", "n" * 300, "file/" + "d/" * 3000, "gone"]
+)
+def test_a_place_where_no_directory_can_be_is_told_in_words(short_tmp, place):
+    folder = short_tmp / "places"
+    folder.mkdir(exist_ok=True)
+    (folder / "file").write_text("mine")
+    with suppress(FileExistsError):
+        (folder / "link").symlink_to("link")
+        (folder / "gone").symlink_to(folder / "no" / "where")
+    with pytest.raises(EmbeddedError) as caught:
+        EmbeddedCluster(directory=folder / place).start()
+    assert "--dir" in caught.value.hint
+    assert (folder / "file").read_text() == "mine"
+    said = subprocess.run(
+        [sys.executable, "-m", "jupyter_slurm.cli.main", "embedded", "status", "--dir", str(folder / place)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert "Traceback" not in said.stderr
+
+
+@as_root
+def test_a_folder_that_may_not_be_written_to_is_told_in_words(short_tmp, alice):
+    """As somebody else than root, who may do anything."""
+    closed = short_tmp / "closed"
+    closed.mkdir(mode=0o700)
+    own = short_tmp / "own"
+    own.mkdir(mode=0o500)
+    shutil.chown(own, alice)
+    user, places = pwd.getpwnam(alice), (closed / "x", own / "x", own, Path("/etc/x"), Path("/root/deep/er"))
+    code = f"""if True:
+        import encodings.ascii, os, sys
+        from pathlib import Path
+        from jupyter_slurm.embedded import EmbeddedCluster
+        clusters = [EmbeddedCluster(directory=Path(place)) for place in sys.argv[1:]]
+        clusters[0].installation.check(accounting=False)
+        os.setgroups([]); os.setgid({user.pw_gid}); os.setuid({user.pw_uid})
+        for cluster in clusters:
+            try:
+                cluster.start()
+            except Exception as error:
+                print(type(error).__name__, *str(error).splitlines())"""
+    done = subprocess.run([sys.executable, "-c", code, *map(str, places)], capture_output=True, text=True, cwd="/")
+    for place, line in zip(places, done.stdout.splitlines(), strict=True):
+        assert line.startswith("EmbeddedError ")
+        assert f"{place}: Permission denied" in line or f"{place} belongs to another user, or" in line
+        assert "--dir" in line
+    own.chmod(0o700)
 
 
 def test_a_path_too_long_for_a_socket_is_told_before_anything_starts(short_tmp, new_cluster, nothing_left):
