@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from jupyter_slurm.domain.expand import Lookup, expand_at, variable_at
-from jupyter_slurm.domain.options import HET, Option, OptionTable, SplitArgv
+from jupyter_slurm.domain.options import HET, Option, OptionTable, SplitArgv, option_meant
 from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["MagicLine", "Token", "command_words", "parse_cell_line", "parse_line_magic", "tokenize"]
@@ -336,6 +336,9 @@ def _looks_ours(token: Token, words: Mapping[str, bool | None]) -> bool:
 
 
 def _check_order(token: Token, line: str, words: Mapping[str, bool | None]) -> None:
+    if token.typed and (meant := option_meant(token.text)):
+        said = f"{line[token.start : token.end]!r} begins with another dash than options do"
+        raise UsageError(said, hint=f"Did you mean {meant}?", span=[token.start, token.end], suggestion=meant)
     match = _ours(token)
     if match and match["word"] in words and words[match["word"]] == (match["value"] is not None):
         raise UsageError(
@@ -371,7 +374,7 @@ def _own_word(token: Token, line: str, words: Mapping[str, bool | None], ours: d
     match = _ours(token)
     if match is None or match["word"] not in words:
         name = match["word"] if match else token.text
-        near = _near(name, words)
+        near = option_meant(token.text) or _near(name, words)
         raise UsageError(
             f"{line[token.start : token.end]!r} is neither an option of Slurm nor a word of ours",
             hint=f"Did you mean {near}?"

@@ -15,12 +15,24 @@ from typing import Any, Final, NamedTuple
 from jupyter_slurm.domain.option_tables import OPTIONS, PERMUTING
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv"]
+__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv", "option_meant"]
 
 Version = tuple[int, int]
 
 #: Stands between the components of a heterogeneous job, on the line of a command that allocates.
 HET: Final = ":"
+
+
+#: What editors and web pages make of one or two hyphens: U+2010 to U+2015, the minus, the small and the wide hyphen.
+_DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+
+
+def option_meant(word: str) -> str | None:
+    """Return the option that a word with a dash of a text processor was meant to be; None: it begins otherwise."""
+    name = word.lstrip(_DASHES + "-")
+    if name == word or not name or not set(word[: len(word) - len(name)]) & set(_DASHES):
+        return None
+    return ("-" if len(name.partition("=")[0]) == 1 else "--") + name
 
 
 class Arity(Enum):

@@ -18,6 +18,8 @@ from jupyter_slurm.handles.joblist import JobList
 
 __all__ = ["job", "jobs", "queue_trouble"]
 
+_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")  # as openapi.yaml has it
+
 
 def job(reference: int | str | JobId) -> Job:
     """Return any job of yours, whoever submitted it and from wherever.
@@ -33,7 +35,7 @@ def job(reference: int | str | JobId) -> Job:
         Neither the job directories nor Slurm know it.
     """
     text = str(reference).strip()
-    if not text or "/" in text:
+    if _REFERENCE.fullmatch(text) is None:
         raise JobNotFound(f"{text!r} is no id of a job.", hint="jupyter_slurm.jobs() lists those that are known.")
     cluster = current()
     task = re.fullmatch(r"[0-9]+_([0-9]+)", text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import resources
 from typing import Any
 
@@ -152,14 +154,11 @@ def parse_profile(name: str, raw: bytes, path: str) -> Profile:
         data = tomllib.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}", hint="Correct the file.") from None
-    try:
-        _checker()(data)
-    except fastjsonschema.JsonSchemaValueException as error:
-        where = ".".join(str(part) for part in error.path[1:]) or "the profile"
+    _check(data, path, 'The README, "From a laptop", shows what a profile may say.')
+    if found := re.fullmatch(r"([^:]+):(\d+)", data["login"]["host"]):
         raise ConfigError(
-            f"{path}: {where} {error.message.partition(' ')[2]}",
-            hint='The README, "From a laptop", shows what a profile may say.',
-        ) from None
+            f"{path}: login.host: {found[0]!r} holds a port.", hint=f'Write host = "{found[1]}" and port = {found[2]}.'
+        )
     return _profile(name, data, path)
 
 
@@ -196,11 +195,7 @@ def check_environments(told: Mapping[str, Any], path: str) -> Mapping[str, Mappi
     """
     if not told:
         return {}
-    try:
-        _checker()({"login": {"host": "any"}, "env": told})
-    except fastjsonschema.JsonSchemaValueException as error:
-        where = ".".join(str(part) for part in error.path[1:])
-        raise ConfigError(f"{path}: {where} {error.message.partition(' ')[2]}", hint=_ENVIRONMENT) from None
+    _check({"login": {"host": "any"}, "env": told}, path, _ENVIRONMENT)
     for name, one in told.items():
         if "venv" in one and "conda" in one:
             raise ConfigError(f"{path}: env.{name} cannot be a venv and of conda.", hint=_ENVIRONMENT)
@@ -219,17 +214,42 @@ def check_container(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     ConfigError
         It cannot be.
     """
-    try:
-        _checker()({"login": {"host": "any"}, "container": dict(told)})
-    except fastjsonschema.JsonSchemaValueException as error:
-        where = ".".join(str(part) for part in error.path[1:])
-        raise ConfigError(f"{path}: {where} {error.message.partition(' ')[2]}", hint=_CONTAINER) from None
+    _check({"login": {"host": "any"}, "container": dict(told)}, path, _CONTAINER)
     try:
         for bind in told.get("bind", ()):
             check_bind(bind)
     except UsageError as error:
         raise ConfigError(f"{path}: container.bind: {error.message}", hint=error.hint) from None
     return told
+
+
+def _check(data: Mapping[str, Any], path: str, hint: str) -> None:
+    """Check what was read; the key that is wrong is named."""
+    try:
+        _checker()(data)
+    except fastjsonschema.JsonSchemaValueException as error:
+        where = ".".join(str(part) for part in error.path[1:])
+        known = list(error.definition.get("properties", {})) if error.rule == "additionalProperties" else []
+        for key in error.value if known else ():
+            if key not in known:
+                near = get_close_matches(key, known, n=1)
+                raise ConfigError(
+                    f"{path}: {f'{where}.{key}' if where else key}: there is no such key.",
+                    hint=f"Did you mean {near[0]}?" if near else f"Known are {', '.join(known)}. {hint}",
+                ) from None
+        raise ConfigError(f"{path}: {where or 'the profile'} {error.message.partition(' ')[2]}", hint=hint) from None
+    _check_values(data, "", path, hint)
+
+
+def _check_values(value: Any, where: str, path: str, hint: str) -> None:
+    """Refuse what TOML may say and nothing of ours can mean: TOML 1.0 has nan, inf and a NUL in a text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{path}: {where}: {value} is no number that can be waited for.", hint=hint)
+    if isinstance(value, str) and "\0" in value:
+        raise ConfigError(f"{path}: {where} holds a NUL byte.", hint="Take it out.")
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        _check_values(one, f"{where}.{key}" if where else str(key), path, hint)
 
 
 @functools.cache

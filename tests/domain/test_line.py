@@ -189,6 +189,33 @@ def test_line_magics_that_are_refused(line: str, where: str) -> None:
 # Python's values -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("\u2013p", "-p"),
+        ("\u2014gpus=1", "--gpus=1"),
+        ("\u2013gpus", "--gpus"),
+        ("\u2013-gpus", "--gpus"),
+        ("-\u2013gpus", None),
+        ("\u2212N", "-N"),
+        ("\u2010t=1", "-t=1"),
+    ],
+)
+def test_a_dash_of_a_text_processor_is_told(typed: str, meant: str | None) -> None:
+    """A hyphen before it makes it an option that Slurm does not know."""
+    if meant is None:
+        with pytest.raises(OptionError):
+            parse_cell_line(f"{typed} arandu", SBATCH, WORDS)
+        return
+    for parse in (parse_cell_line, parse_line_magic):
+        with pytest.raises(UsageError) as caught:
+            parse(f"-n 1 {typed} arandu", SBATCH, WORDS)
+        assert caught.value.hint == f"Did you mean {meant}?"
+        assert part(f"-n 1 {typed} arandu", caught.value) == typed
+    assert parse_line_magic("{script} x", SBATCH, WORDS, lookup({"script": typed})).rest == [typed, "x"]
+    assert parse_line_magic(f"./{typed}", SBATCH, WORDS).rest == [f"./{typed}"]
+
+
 @given(TEXT)
 def test_a_value_is_one_word_wherever_words_may_stand(value: str) -> None:
     values = lookup({"v": value})

@@ -259,6 +259,9 @@ def test_any_job_of_mine_can_be_adopted(kernel: Any, cluster: Any, tmp_path: Pat
     ran = kernel.run("jupyter_slurm.job(99999999)")
     assert ran.error == "JobNotFound"
     assert "squeue" in ran.traceback
+    for wrong in (-1, "", "..", "1/2", "é", "%31", "1?x"):
+        ran = kernel.run(f"jupyter_slurm.job({wrong!r})")
+        assert (ran.error, "is no id of a job" in ran.traceback) == ("JobNotFound", True), ran.traceback
 
 
 def test_a_requeued_job_is_told_as_such_after_its_end(kernel: Any, cluster: Any, wait_for: WaitFor) -> None:

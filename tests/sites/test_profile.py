@@ -127,7 +127,17 @@ def test_a_host_is_enough():
         (b'[login]\nhost = "a\\n"', "login.host"),
         (b'[login]\nhost = "a"\nuser = "-l"', "login.user"),
         (b'[login]\nhost = "a"\nport = 70000', "login.port"),
-        (b'[login]\nhost = "a"\nhots = 1', "login"),
+        (b'[login]\nhost = "a"\nhots = 1', r"login\.hots: there is no such key"),
+        (b'[login]\nhost = "a"\n[slrum]\n', "slrum: there is no such key"),
+        (b'[login]\nhost = "a:22"', r"login\.host: 'a:22' holds a port"),
+        (b'[login]\nhost = "me@a:22"', r"login\.host: 'me@a:22' holds a port"),
+        (b'[login]\nhost = "a"\nmax_age = inf', r"login\.max_age: inf"),
+        (b'[login]\nhost = "a"\nmax_age = nan', r"login\.max_age: nan"),
+        (b'[login]\nhost = "a"\n[shell]\npatience = nan', r"shell\.patience: nan"),
+        (b'[login]\nhost = "a"\n[slurm]\npoll_shortest = inf', r"slurm\.poll_shortest: inf"),
+        (b'[login]\nhost = "a"\n[shell]\nprelude = "a\\u0000b"', r"shell\.prelude holds a NUL"),
+        (b'title = "a\\u0000b"\n[login]\nhost = "a"', "title holds a NUL"),
+        (b'[login]\nhost = "a"\nuser = "UNI\\\\"', r"login\.user"),
         (b'[login]\nhost = "a"\n[slurm]\npoll_shortest = 1', "slurm.poll_shortest"),
         (b'[login]\nhost = "a"\n[slurm]\njob_root = "jobs"', "slurm.job_root"),
         (b'[login]\nhost = "a"\n[tunnels]\nports = [9000, 8000]', "8000"),
@@ -140,6 +150,33 @@ def test_what_is_wrong_is_named(text, said):
         parse_profile("c", text, "c.toml")
     assert "c.toml" in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ('hots = "x"', "host"),
+        ("login_shel = true", None),
+        ("[shell]\nlogin_shel = true", "login_shell"),
+        ("[slrum]", "slurm"),
+        ("[env.a]\nmodule = []", "modules"),
+        ("[container]\nruntimes = 'docker'", "runtime"),
+    ],
+)
+def test_a_mistyped_key_names_the_nearest_one(text, near):
+    with pytest.raises(ConfigError, match="there is no such key") as caught:
+        parse_profile("c", f'[login]\nhost = "a"\n{text}\n'.encode(), "c.toml")
+    assert (f"Did you mean {near}?" if near else "Known are host, jump") in caught.value.hint
+
+
+@pytest.mark.parametrize("user", ["UNI\\\\ana", "a", "ana@uni.br"])
+def test_names_of_users_are_those_that_ssh_config_may_say(user):
+    profile = parse_profile("c", f'[login]\nhost = "a"\nuser = "{user}"\n'.encode(), "c.toml")
+    assert profile.user == user.replace("\\\\", "\\")
+
+
+def test_addresses_of_ipv6_are_no_ports():
+    assert parse_profile("c", b'[login]\nhost = "fd00::1:22"\n', "c.toml").host == "fd00::1:22"
 
 
 def test_the_first_folder_wins(tmp_path):
