@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,11 @@ import pytest
 from ssh_hosts import Site as RealSite
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused
+from jupyter_slurm.services import core as services_core
 from jupyter_slurm.services.core import Core
+from jupyter_slurm.sites.profile import load_profile
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
@@ -104,6 +109,12 @@ async def finished(core: Core, job: dict[str, Any]) -> dict[str, Any]:
     return await core.job("far", job["key"])
 
 
+async def until(done: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not done():
+            await asyncio.sleep(0.05)
+
+
 async def text(core: Core, job: dict[str, Any], stream: str = "stdout") -> str:
     return (await core.output("far", job["key"], stream, 0, None))[0].decode()
 
@@ -174,6 +185,65 @@ async def test_a_connection_that_breaks_loses_nothing(core: Core, person: Person
     assert (await core.job("far", job["key"]))["state"] == "COMPLETED"
 
 
+async def test_a_code_that_nobody_types_holds_up_nothing_else(
+    core: Core, ssh_site: RealSite, cluster: EmbeddedCluster
+) -> None:
+    """The way is lost and asks for a code: another cluster is used meanwhile, and what waits goes on with the answer."""
+    here = (await core.register_cluster(str(cluster.slurm_conf), os.environ["PATH"]))["id"]
+    await core.register_cluster(None, None, "far")
+
+    async def code() -> None:
+        await until(core.prompts)
+        core.answer(core.prompts()[0]["id"], [ssh_site.codes.next()])
+
+    await asyncio.gather(core.connect("far"), code())
+    ssh_site.gateway.kill_sessions()
+    waiting = asyncio.create_task(core.submit("far", asked("#!/bin/sh\necho after\n")))
+    await until(core.prompts)
+    context = {"cwd": "/", "env": cluster.env(), "umask": 0o022, "limits": {}}
+    job = await core.submit(here, {**asked("#!/bin/sh\necho here\n"), "context": context})
+    assert {one["id"] for one in await core.jobs(here, active=False)} >= {job["id"]}
+    states = {told["id"]: told["connection"]["state"] for told in core.clusters() if told["id"] == "far"}
+    assert states == {"far": "lost"}
+    assert len(core.prompts()) == 1
+    assert not waiting.done()
+    await code()
+    job = await waiting
+    assert (await core.job("far", job["key"]))["id"] == job["id"]
+
+
+async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
+    core: Core, person: Person, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ages: list[float | None] = [None]
+    # A minute is the shortest that a profile may say.
+    monkeypatch.setattr(services_core, "load_profile", lambda *given: replace(load_profile(*given), max_age=ages[-1]))
+
+    async def connect() -> None:
+        await core.register_cluster(None, None, "far")
+        await core.connect("far")
+
+    await connect()
+    gate = f"/home/{ssh_site.user}/{tmp_path.name}"
+    job = await core.submit("far", asked(f"#!/bin/sh\necho one\nuntil [ -e {gate} ]; do sleep 0.1; done\necho two\n"))
+    await core.disconnect("far")
+    ages.append(1.0)
+    await connect()
+    used = ssh_site.codes.used
+    await until(lambda: core.clusters()[-1]["connection"]["state"] == "disconnected")
+    assert core.clusters()[-1]["connection"]["message"] == "the log-in was 0.000278 h old"
+    with pytest.raises(NotConnected):
+        await core.job("far", job["key"])
+    ages.append(None)
+    await connect()
+    assert ssh_site.codes.used == used + 1
+    assert (await core.job("far", job["key"]))["finished"] is False
+    ssh_site.logins["login1"].run("touch", gate)
+    async with asyncio.timeout(60):
+        while await text(core, job) != "one\ntwo\n":
+            await asyncio.sleep(0.1)
+
+
 async def test_after_a_restart_the_jobs_are_there(core: Core, person: Person, tmp_path: Path) -> None:
     await core.connect((await core.register_cluster(None, None, "far"))["id"])
     job = await core.submit("far", asked("#!/bin/sh\necho kept\n"))
@@ -213,9 +283,7 @@ async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person,
 async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: RealSite) -> None:
     await core.register_cluster(None, None, "far")
     connecting = asyncio.create_task(core.connect("far"))
-    async with asyncio.timeout(30):
-        while not core.prompts():
-            await asyncio.sleep(0.05)
+    await until(core.prompts)
     core.answer(core.prompts()[0]["id"], None)
     with pytest.raises(LoginDeclined):
         await connecting
@@ -225,11 +293,6 @@ async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: R
 async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, ssh_carrier: str) -> None:
     """Whoever waits is told, the question is gone, and so is the thread that asked; the next log-in is a fresh one."""
     await core.register_cluster(None, None, "far")
-
-    async def until(done: Callable[[], object]) -> None:
-        async with asyncio.timeout(30):
-            while not done():
-                await asyncio.sleep(0.05)
 
     def transports() -> set[threading.Thread]:
         return {thread for thread in threading.enumerate() if isinstance(thread, paramiko.Transport)}
