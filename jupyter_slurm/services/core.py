@@ -68,6 +68,7 @@ class Core:
         self._store: Store | None = None
         self._registering = asyncio.Lock()
         self._daily: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()  # a cluster that was not there when old jobs were last cleaned away
         self.tunnels = Tunnels(settings, self._cluster, self._ports, clock, os.path.join(private, "tunnels"))
         self.sessions = Sessions(self._cluster, self.tunnels, os.path.join(settings.state_dir, "sessions"))
 
@@ -319,6 +320,7 @@ class Core:
         site = self._sites.get(where.id) if where.is_far else None
         profile, desk = (None, None) if site is None else (site.profile, site.desk)
         self.tunnels.know(cluster, transport, where, profile, desk)
+        self._arrived.set()
         return cluster
 
     def _ports(self, cluster: str) -> tuple[int, int]:
@@ -372,10 +374,12 @@ class Core:
 
     async def _clean_daily(self) -> None:
         while self.settings.retention_days > 0:
+            self._arrived.clear()
             try:
                 gone = (await self.clean())["removed"]
                 if gone:
                     log.info("%d job directories were older than %g days", len(gone), self.settings.retention_days)
             except (SlurmError, OSError):
                 log.exception("housekeeping")
-            await asyncio.sleep(_DAY)
+            with contextlib.suppress(TimeoutError):  # few log-ins last as long as a day
+                await asyncio.wait_for(self._arrived.wait(), _DAY)

@@ -206,8 +206,8 @@ def test_hints_can_be_typed_in_a_terminal(told: str, shown: str) -> None:
 
 
 @pytest.mark.slurm
-def test_the_parts_of_a_job_and_of_an_array(
-    cli: Cli, daemon_settings: Settings, cluster: EmbeddedCluster, place: Path
+def test_the_parts_of_a_job_and_of_an_array_and_their_folders(
+    cli: Cli, daemon_settings: Settings, cluster: EmbeddedCluster, place: Path, wait_for: Callable[..., Any]
 ) -> None:
     env = cluster.env()
     with AgentClient.connect(daemon_settings) as client:
@@ -231,6 +231,15 @@ def test_the_parts_of_a_job_and_of_an_array(
     missing = cli("show", f"{made[1]}_7", env=env)
     assert missing.returncode == 1
     assert missing.stderr == f"jupyter slurm show: job {made[1]} has no task 7\nIts tasks are 1-2.\n"
+    wait_for(lambda: json.loads(cli("show", made[0], "--json", env=env).stdout)["finished"], "the end of the cell")
+    ended, goes_on = (Path(json.loads(cli("show", job, "--json", env=env).stdout)["folder"]) for job in made)
+    young = cli("clean", "--older-than", "1", env=env)
+    assert young.stdout == "0 removed, 2 kept\n", young
+    assert ended.is_dir()
+    cleaned = cli("clean", "--older-than", "0", env=env)
+    assert cleaned.stdout == f"{ended}\n1 removed, 1 kept\n", cleaned
+    assert not ended.exists()
+    assert (goes_on / "job.json").exists()
 
 
 def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings: Settings, core: Any) -> None:
