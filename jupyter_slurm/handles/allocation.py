@@ -285,7 +285,8 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> 
     cluster : Cluster
         Where.
     name : str or None
-        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the only one.
+        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the only one that
+        is kept.
     namespace : mapping
         The person's variables.
 
@@ -294,21 +295,33 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> 
     UsageError
         There is none of that name, or there are several.
     """
-    if name is None:
-        for mine in reversed(_mine):
-            if mine.cluster == cluster.name and mine.is_open:
-                return mine
-    elif isinstance(value := namespace.get(name), Allocation) and value.is_open:
+    value = namespace.get(name) if name is not None else None
+    mine = [one for one in reversed(_mine) if one.cluster == cluster.name and one.is_open]
+    if isinstance(value, Allocation) and value.is_open:
         return value
+    if found := [one for one in mine if name in (None, one.label, one.id)]:
+        return found[0]
     found = [one for one in _open(cluster) if one._data.get("lease")]  # else it ends with the step that it is for
     if name is not None:
-        named = [one for one in found if name in (one.label, one.id)]
-        if not named:
-            raise UsageError(f"on={name}: there is no such allocation that is open.", hint=_listed(found))
-        return named[0]
+        return _named(name, value, found)
+    found = [one for one in found if one.keep]
     if len(found) > 1:
         raise UsageError("Which allocation? This kernel asked for none, and several are open.", hint=_listed(found))
     return found[0] if found else None
+
+
+def _named(name: str, value: Any, found: list[Allocation]) -> Allocation:
+    """Return the allocation of that name among those that this kernel did not ask for."""
+    named = [one for one in found if name in (one.label, one.id)]
+    named = [one for one in named if one.keep] or named  # else its kernel may have been killed, and this one goes on
+    if isinstance(value, Allocation) and not (named and named[0].keep):
+        over = "was given back" if held.is_released(value.data) else f"is over: {value.state}"
+        raise UsageError(f"on={name}: {value.title} {over}.", hint=_listed(found))
+    if not named:
+        raise UsageError(f"on={name}: there is no such allocation that is open.", hint=_listed(found))
+    if len(named) > 1:
+        raise UsageError(f"on={name}: several are called so.", hint=_listed(named))
+    return named[0]
 
 
 def _open(cluster: Cluster) -> list[Allocation]:
@@ -319,7 +332,10 @@ def _open(cluster: Cluster) -> list[Allocation]:
 def _listed(found: list[Allocation]) -> str:
     if not found:
         return "%salloc asks for one."
-    return "There are: " + ", ".join(f"on={one.label or one.id} ({one.id}, {one._data['state']})" for one in found)
+    labels = [one.label for one in found]
+    means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in found]
+    known = zip(means, found, strict=True)
+    return "There are: " + ", ".join(f"on={mean} ({one.id}, {one._data['state']})" for mean, one in known)
 
 
 def _release_at_exit(allocation: Allocation) -> None:

@@ -66,7 +66,8 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     )
     assert kernel.value("(gpu.state, gpu.is_open)") == "('CANCELLED', False)"
     ran = kernel.run("%srun on=gpu true")
-    assert "no such allocation" in ran.traceback, ran.stdout
+    assert "was given back" in ran.traceback, ran.stdout
+    assert "no such allocation" in kernel.run("%srun on=nobody true").traceback
 
 
 def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) -> None:
@@ -146,18 +147,25 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
     wait_for(lambda: kernel.value("long.state") == "CANCELLED", "its end")
 
 
-def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, wait_for: WaitFor) -> None:
+def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kernel: Any, wait_for: WaitFor) -> None:
     _none_is_open(kernel)
     kernel.ok("%salloc -p arandu as=gone wait")
     kernel.ok("%salloc -p arandu as=kept keep wait")
     ids = kernel.value("(gone.id, kept.id)")
+    bare_kernel.ok("%load_ext jupyter_slurm")
+    assert "(kept)" in bare_kernel.ok("%srun wait true").stdout  # the other one is that kernel's alone
+    bare_kernel.ok("%salloc -p arandu as=gone")
+    bare_kernel.ok("%salloc release on=gone")
+    ran = bare_kernel.run("%srun on=gone true")
+    assert "was given back" in ran.traceback
+    assert kernel.value("len(gone.steps)") == "0"
     kernel.manager.shutdown_kernel(now=False)  # as "Restart kernel" does, not with SIGKILL
     kernel.restart()
     kernel.ok(f"import jupyter_slurm\ngone, kept = map(jupyter_slurm.job, {ids})")
     wait_for(lambda: kernel.value("gone.state") == "CANCELLED", "what ended with its kernel")
     ran = kernel.ok("%srun as=step wait echo back")
     assert "(kept)" in ran.stdout
-    assert kernel.value("(kept.state, kept.steps[0] == step, step.tail(1))") == "('RUNNING', True, 'back')"
+    assert kernel.value("(kept.state, kept.steps[-1] == step, step.tail(1))") == "('RUNNING', True, 'back')"
     shown = kernel.ok("%salloc on=kept as=again")
     assert "RUNNING" in kernel.text(shown.display)
     assert kernel.value("again == kept") == "True"
