@@ -7,7 +7,8 @@
 What begins with a dash is Slurm's and travels unchanged; a bare ``word`` or ``word=value`` is ours; after ``--`` come
 the arguments of the script. Quotes and backslashes work as in a POSIX shell (Shell Command Language, 2.2), and values
 are put in by :mod:`jupyter_slurm.domain.expand`: outside single quotes, always into the word at hand, so that a value
-with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed.
+with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed. In
+``sweep=name:"a,b",c`` the quotes are those of a value, and stay.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class _Reader:
         char = self.line[self.at]
         if char == "'":
             end = self._closing("'")
-            self.text.append(self.line[self.at + 1 : end])
+            self._group(self.at, self.line[self.at + 1 : end])
             self.at = end + 1
         elif char == '"':
             self._double()
@@ -140,7 +141,7 @@ class _Reader:
             self._plain(self._value(self.at))
 
     def _double(self) -> None:
-        start = self.at
+        start, before = self.at, len(self.text)
         self.at += 1
         while self.at < len(self.line) and self.line[self.at] != '"':
             if self.line[self.at] == "\\" and self.line[self.at + 1 : self.at + 2] in tuple('"\\$`{\n'):
@@ -151,6 +152,14 @@ class _Reader:
         if self.at >= len(self.line):
             raise self._open_quote(start)
         self.at += 1
+        grouped = "".join(self.text[before:])
+        del self.text[before:]
+        self._group(start, grouped)
+
+    def _group(self, at: int, text: str) -> None:
+        """Take what stood in quotes; of a value of a sweep they say where it ends."""
+        is_value = self.line.startswith("sweep=", self.start) and self.line[at - 1] in ":,;([{"
+        self.text.append(repr(text) if is_value else text)
 
     def _plain(self, value: tuple[str, int] | None) -> None:
         if value is None:

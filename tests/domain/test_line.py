@@ -340,3 +340,19 @@ def test_an_optional_value_stands_behind_an_equals_sign(line: str, value: str) -
     assert "wait" in caught.value.hint
     parsed = parse_cell_line("--nice wait --nice={v}", SBATCH, WORDS, lookup({"v": -1}))
     assert (parsed.options, parsed.words) == (["--nice", "--nice=-1"], {"wait": None})
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ('sweep=name:"a,b",c', "name:'a,b',c"),
+        ("sweep=name:'a b',\"it's\"", "name:'a b',\"it's\""),
+        ("sweep=shape:[1,2],[3,'x']", "shape:[1,2],[3,'x']"),
+        ("sweep='name:a b,c'", "name:a b,c"),
+        ("sweep=name:it\\'s,b", "name:it's,b"),
+        ('sweep=name:"{x} $x",c', "name:'1 1',c"),
+        ('as=name:"a,b"', "name:a,b"),
+    ],
+)
+def test_quotes_within_a_sweep_are_those_of_its_values(typed: str, value: str) -> None:
+    assert tokenize(typed, {"x": 1}.__getitem__)[0].text.partition("=")[2] == value

@@ -30,7 +30,8 @@ def done(kernel: Any) -> Any:
     kernel.ok(f"%%sbatch --array=3,5 as=plain {HERE}\nprint(task_index + 1)")
     kernel.ok("import pandas\nframe = pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})")
     kernel.ok(f"%%sbatch sweep=frame out=c as=framed {HERE}\nc = f'{{a}}{{b}}'")
-    for name in ("sweep", "script", "plain", "framed"):
+    kernel.ok(f'%%sbatch sweep=name:"a,b","it\'s",\'c;d\';n:1,2,3 zip as=zipped {PLAIN}\nprint(name, n)')
+    for name in ("sweep", "script", "plain", "framed", "zipped"):
         kernel.ok(f"{name}.wait(check=False)")
     return kernel
 
@@ -52,6 +53,11 @@ def test_a_sweep_of_a_python_cell_is_one_array_with_a_table(done: Any) -> None:
     ran = done.run("sweep[9]")
     assert ran.error == "JobNotFound"
     assert "Its tasks are 0-3" in ran.traceback
+
+
+def test_quotes_group_a_value_and_zip_takes_them_side_by_side(done: Any) -> None:
+    assert done.value("[task.stdout for task in zipped]") == str(["a,b 1\n", "it's 2\n", "c;d 3\n"])
+    assert done.value("zipped[0].parameters") == "{'name': 'a,b', 'n': 1}"
 
 
 def test_a_sweep_of_a_script_sets_variables(done: Any) -> None:
