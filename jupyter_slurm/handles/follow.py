@@ -25,6 +25,7 @@ from jupyter_slurm.handles.timeline import DISPLAY, STREAMS, Timeline
 __all__ = ["Follower"]
 
 _SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
+_FAR = 16  # times what is kept: who is so far behind goes on at the end
 _SETTLES = 0.2  # seconds in which a fresh job has nothing to tell, and its cell and sbatch are better left alone
 
 
@@ -65,7 +66,7 @@ class Follower:
         self.lock = threading.RLock()
         self._cluster, self._reference, self._limit = cluster, reference, limit
         self._offsets: dict[str, int] | None = dict.fromkeys((*STREAMS, DISPLAY), 0) if from_start else None
-        self._listeners: list[tuple[Callable[[str, bytes], None], bool]] = []
+        self._listeners: list[tuple[Callable[[str, bytes], None], bool, bool]] = []
         self.started = False
 
     def start(self) -> None:
@@ -82,14 +83,15 @@ class Follower:
                 self.data = dict(data)
         self._tell()
 
-    def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False) -> None:
+    def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False, is_for_all: bool = False) -> None:
         """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end.
 
         Of what is shown beside text (the stream ``display``) it gets the text that stands for it; with ``raw``, what
-        the runner wrote (:class:`jupyter_slurm.handles.displays.Messages`).
+        the runner wrote (:class:`jupyter_slurm.handles.displays.Messages`). With ``is_for_all`` nothing is passed over,
+        however far ahead the job is.
         """
         with self.lock:
-            self._listeners.append((listener, raw))
+            self._listeners.append((listener, raw, is_for_all))
 
     def unlisten(self, listener: Callable[[str, bytes], None]) -> None:
         """Stop calling a listener."""
@@ -112,7 +114,7 @@ class Follower:
                     if not is_back:
                         pause, self.trouble, is_back = _SHORTEST, "", True
                     self._take(event, data)
-                    if event == "end":
+                    if event == "end" or (event == "output" and self._skips(data["stream"], int(data["size"]))):
                         break
             except (AgentRefused, JobOutputMissing) as error:
                 self._give_up(error)
@@ -166,6 +168,16 @@ class Follower:
             shown = self.timeline.feed(stream, offset, data)
         self._tell(stream, shown, data)
 
+    def _skips(self, stream: str, size: int) -> bool:
+        """Go on with the end of a stream that is far ahead, unless somebody wants all of it."""
+        assert self._offsets is not None
+        with self.lock:
+            is_wanted = any(is_for_all for _, _, is_for_all in self._listeners)
+        if stream not in STREAMS or is_wanted or size - self._offsets[stream] <= _FAR * self._limit:
+            return False
+        self._offsets[stream] = size - self._limit
+        return True
+
     def _give_up(self, error: SlurmError) -> None:
         self.error = error
         self.ended.set()
@@ -174,5 +186,5 @@ class Follower:
     def _tell(self, stream: str = "", shown: bytes = b"", data: bytes = b"") -> None:
         with self.lock:
             listeners = list(self._listeners)
-        for listener, raw in listeners:
+        for listener, raw, _ in listeners:
             listener(stream, data if raw else shown)

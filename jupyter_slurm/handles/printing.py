@@ -89,7 +89,7 @@ class Printer:
         self._left_out = 0
 
     def __enter__(self) -> Printer:
-        self._follower.listen(self._hear, raw=True)
+        self._follower.listen(self._hear, raw=True, is_for_all=True)
         return self
 
     def __exit__(self, *_: object) -> None:

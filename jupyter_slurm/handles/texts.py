@@ -52,6 +52,7 @@ class Text:
         if offset < self._at:
             self.start_anew(len(self._parts))
         elif offset > self._at:  # somebody asked for its end only
+            self._parts = [self._screen(self._limit) for _ in self._parts]
             self._at, self._is_shortened = offset, True
             self._settle()
         self._pour(data)

@@ -129,7 +129,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         with self._follower.lock:
             for stream, text in self._follower.timeline.texts():  # it began before we listened
                 self._write(stream, text)
-            self._follower.listen(self._hear)
+            self._follower.listen(self._hear, is_for_all=True)
         self._say()
         return self
 

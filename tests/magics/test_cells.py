@@ -349,6 +349,23 @@ def test_live_output_can_be_switched_off(kernel: Any) -> None:
     assert "at the end" in kernel.text(shown)
 
 
+@pytest.mark.slow
+def test_of_a_flood_that_nobody_saw_come_the_end_is_read(kernel: Any) -> None:
+    kernel.ok(
+        "from jupyter_slurm.handles.cluster import settings\nfrom jupyter_slurm.handles import follow\n"
+        "settings().live_output, real, came = False, follow.Follower._take_output, []\n"
+        "def counted(self, stream, offset, data):\n    came.append(len(data))\n    real(self, stream, offset, data)\n"
+        "follow.Follower._take_output = counted"
+    )
+    shown = kernel.ok("%%sbatch as=flood\n#!/bin/sh\necho FIRST\nyes a line | head -c 301000000\necho LAST").display
+    kernel.ok("import time\nwhile not flood.is_finished: time.sleep(0.1)")
+    kernel.ok("flood.wait()\nsettings().live_output, follow.Follower._take_output = True, real")
+    assert kernel.text(shown).endswith("a line\nLAST")
+    assert "FIRST" not in kernel.text(shown)
+    assert kernel.value("flood.stdout_path") in kernel.text(shown), "where the rest is"
+    assert int(kernel.value("sum(came)")) < 20 * int(kernel.value("settings().output_limit"))
+
+
 @pytest.mark.here_only("over SSH nothing of the environment of the cell travels but what is named")
 def test_variables_of_the_environment_stand_in_the_line_and_not_in_a_script(kernel: Any) -> None:
     home = kernel.value("__import__('os').path.expanduser('~')")
