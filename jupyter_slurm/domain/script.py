@@ -33,6 +33,7 @@ _BLANK = " \t\n\v\f\r"  # isspace(3) in the C locale
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 """Slurm refuses scripts over ``max_script_size`` (4 MiB unless the site says otherwise) with a misleading message."""
 
+_VERSION = "-ES -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])' 2>/dev/null"
 _ADD = "Add #!/bin/bash as its first line if it is a shell script."
 _LATE_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
 _HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts, with a complaint of sbatch
@@ -215,7 +216,7 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", 
     -------
     str
         A shell script: POSIX, of bash where there is an environment. Where the node does not have the interpreter, it
-        says so in plain words and exits 127.
+        says so in plain words and exits 127; where that is too old, it says so and exits 1.
     """
     lines = ["#!/bin/bash" if environment else "#!/bin/sh", *header_lines(header)]
     if environment:
@@ -225,10 +226,22 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", 
         lines.append(f'python={python}; command -v "$python" >/dev/null 2>&1 || python={quote_argv([otherwise])}')
         python, advice = '"$python"', "and it takes one to begin"
     lines += [
-        f"if ! command -v {python} >/dev/null 2>&1; then",
-        f"    printf '%s\\n' \"node ${{SLURMD_NODENAME:-$(uname -n)}} has no \"{python} '{advice}' >&2",
-        "    exit 127",
-        "fi",
+        *_refusals(python, advice),
         f'exec {python} {quote_argv(argv[1:])} "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _refusals(python: str, advice: str) -> list[str]:
+    """Return the lines that end the script where there is no such Python, or one that cannot even read our files."""
+    node, version = "${SLURMD_NODENAME:-$(uname -n)}", f"$({python} {_VERSION})"
+    return [
+        f"if ! command -v {python} >/dev/null 2>&1; then",
+        f"    printf '%s\\n' \"node {node} has no \"{python} '{advice}' >&2",
+        "    exit 127",
+        "fi",
+        f"case {version} in 2.* | 3.[0-7])",
+        f"    printf '%s\\n' \"Python {version} of node {node} is too old for cells\" '{advice}, 3.8 or newer' >&2",
+        "    exit 1 ;;",
+        "esac",
+    ]

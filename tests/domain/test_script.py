@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -192,3 +193,23 @@ def test_a_node_without_the_interpreter_says_so(python: str, tmp_path: Path) -> 
     assert done.returncode == 127
     assert done.stderr == f"node dgx01 has no {python}\nsay python=PATH with a Python that the node sees\n"
     assert not list(tmp_path.iterdir())
+
+
+OLD = sorted(Path.home().glob(".pyenv/versions/3.[67].*/bin/python3"))
+
+
+@pytest.mark.parametrize("otherwise", ["", "/usr/bin/python3"])
+@pytest.mark.parametrize("python", [None, *OLD], ids=["stand-in", *(path.parts[-3] for path in OLD)])
+def test_a_python_that_is_too_old_is_said_in_words(python: Path | None, otherwise: str, tmp_path: Path) -> None:
+    """Few machines still have one: the stand-in answers what it would, and would fail as it does."""
+    runner = tmp_path / "cell.py"
+    runner.write_text("from __future__ import annotations\nprint('runs')\n")
+    if python is None:
+        python = tmp_path / "it's old"
+        python.write_text('#!/bin/sh\n[ "$2" = -c ] && { echo 3.6; exit; }\necho SyntaxError >&2; exit 1\n')
+        python.chmod(0o755)
+    script = job_script([str(python), "-u", str(runner)], otherwise=otherwise)
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.match(r"Python 3\.[67] of node \S+ is too old for cells\n.*, 3\.8 or newer\n$", done.stderr), done.stderr
+    assert otherwise or "say python=PATH" in done.stderr
