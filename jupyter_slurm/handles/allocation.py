@@ -118,6 +118,8 @@ class Allocation(_Unrepeatable):
             raise WaitInterrupted(
                 f"Stopped waiting. {self.title} is still asked for; .release() gives it up."
             ) from None
+        for shown in self._views:  # not in a moment: who waited looks now
+            shown.draw()
         if self.is_finished:
             raise JobError(f"{self.title} is over: {self.state}.", hint=self.reason_text or "%salloc asks for another.")
         return self

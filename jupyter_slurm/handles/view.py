@@ -116,7 +116,7 @@ class View:
                     await asyncio.wait_for(news.wait(), self._tick())
                 news.clear()
                 since = time.monotonic()
-                size = self._draw()
+                size = self.draw()
                 cost = time.monotonic() - since
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(over.wait(), max(_SHORTEST, size / _BYTES_PER_SECOND, cost / _CPU_SHARE))
@@ -127,7 +127,8 @@ class View:
                 self._closed = True
                 self._publish(update=True)
 
-    def _draw(self) -> int:
+    def draw(self) -> int:
+        """Draw now; return how much that was."""
         with self._lock:
             return 0 if self._closed else self._publish(update=True)
 
