@@ -23,6 +23,7 @@ import pytest
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
 from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd
 from ssh_hosts.laptop import *  # noqa: F403 - a laptop in front of them
+from ssh_hosts.watch import *  # noqa: F403 - who looks for secrets on all of them
 from ssh_hosts.ways import *  # noqa: F403 - and the same tests over SSH
 
 from jupyter_slurm.embedded import Description, EmbeddedCluster, load_description

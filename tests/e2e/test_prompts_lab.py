@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from ssh_hosts import Site
+from ssh_hosts.watch import Watch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
@@ -166,17 +167,28 @@ def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(
     assert kept == []
 
 
-def test_openssh_asks_in_the_browser_and_under_the_cell(page: Page, site: Site, cell: Callable[[str], Locator]) -> None:
-    """The same hosts by the ssh of this machine: both questions are answered in dialogs, and leave nothing under the cell."""
+def test_openssh_asks_in_the_browser_and_under_the_cell(
+    page: Page, site: Site, lab: Any, cell: Callable[[str], Locator], watch: Watch
+) -> None:
+    """The same hosts by the ssh of this machine: both questions are answered in dialogs, and leave nothing under the cell.
+
+    What was typed is in no command line and no environment: of the browser, JupyterLab, the agent, ssh, or a host.
+    """
     output = cell("%load_ext jupyter_slurm\n%slurm use second")
     expect(dialog(page)).to_contain_text("Password")
     field = output.locator("input")
     expect(field).to_be_visible()
     answer(page, "Password", site.password)
-    answer(page, "Verification code", site.codes.next())
+    code = site.codes.next()
+    answer(page, "Verification code", code)
     expect(output).to_contain_text("This notebook uses second")
     expect(field).to_have_count(0)
     expect(cell("%%sbatch wait\nimport os\nprint('on', os.uname().nodename)")).to_contain_text("on node1")
     expect(cell("import sys\n!{sys.executable} -m jupyter_slurm.cli.main disconnect second --yes")).to_contain_text(
         "Disconnected from second"
     )
+    watch.stop()
+    assert watch.where("jupyter_slurm.cli.main\0disconnect", "cmdline"), "it looked"
+    assert not watch.where(site.password)
+    assert not watch.where(code, "cmdline")  # six digits: in an environment they may be anything
+    assert not watch.where(lab.token, "cmdline")  # whoever started JupyterLab gave it in its environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,3 +63,20 @@ def test_the_database_answers_with_a_table(kernel: Any, line: str, column: str, 
     assert value is None or re.search(rf"'\s*{value}'", values), values
     frame = "table.to_pandas()"
     assert kernel.value(f"list({frame}.columns) == table.columns, len({frame}) == len(table)") == "True True"
+
+
+def test_no_secret_of_a_session_is_in_the_database(
+    kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+) -> None:
+    """Neither its token nor one of the Jupyter that launched it, in any column, of the job or its steps."""
+    kernel.ok("%slurm launch -p arandu name=quiet")
+    job, folder = kernel.value("quiet.id, quiet.data['folder']").split()
+    file = Path(folder, "serving", "token")
+    token = wait_for(lambda: file.is_file() and file.read_text(), "its token")
+    columns = cluster.run("sacct", "--helpformat").stdout.split()
+    argv = ["sacct", "-P", "-D", "-j", job, "-o", ",".join(columns)]
+    said = wait_for(lambda: (text := cluster.run(*argv).stdout).count("RUNNING") > 1 and text, "the job and its step")
+    kernel.ok("quiet.stop()")
+    assert "SubmitLine" in said
+    assert token not in said
+    assert "JUPYTERHUB_API_TOKEN" not in said

@@ -40,10 +40,10 @@ def nothing_is_left(kernel: Any) -> Iterator[None]:
 def slurm(environment: dict[str, str], home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run ``jupyter slurm WORDS`` where the kernel is."""
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "jupyter_slurm.cli.main", *words],
-            env={**os.environ, **environment},
+            env={**os.environ, **environment, **more},
             cwd=home,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -72,6 +72,14 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     with httpx.Client(trust_env=False, headers={"Authorization": f"token {token}"}) as client:
         assert client.get(f"{url}api/contents").status_code == 200
         wait_for(lambda: kernel.value("training.state") == "ready", "the first")
+        browser = home / "browser"
+        browser.write_text('#!/bin/sh\ntr \'\\0\' \'\\n\' </proc/$$/cmdline >"$0.tmp" && mv "$0.tmp" "$0.argv"\n')
+        browser.chmod(0o755)
+        opened = slurm("open", "second", BROWSER=str(browser))
+        assert (opened.returncode, token in opened.stdout) == (0, False), opened.stderr
+        argv = wait_for(lambda: (home / "browser.argv").is_file(), "a browser") and (home / "browser.argv").read_text()
+        assert argv.splitlines()[-1] == f"file://{page}"
+        assert token not in argv
         # Each has a token of its own.
         assert client.get(kernel.value("training.url") + "api/contents").status_code == 403
     wait_for(lambda: kernel.value("training.url") in kernel.text(asked), "its card")

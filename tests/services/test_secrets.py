@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import secrets
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ssh_hosts import Site
+from ssh_hosts.watch import Watch
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.services.core import Core
@@ -22,43 +20,9 @@ from jupyter_slurm.services.core import Core
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 
-class Watch:
-    """Looks at the command lines and environments of all processes, again and again: those of all hosts are among them."""
-
-    def __init__(self) -> None:
-        self.seen: set[bytes] = set()
-        self.rounds = 0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._end.wait(0.005):
-            for process in os.listdir("/proc"):
-                if process.isdigit() and int(process) != os.getpid():
-                    for kind in ("cmdline", "environ"):
-                        with contextlib.suppress(OSError):
-                            self.seen.add(Path("/proc", process, kind).read_bytes())
-            self.rounds += 1
-
-    def stop(self) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def where(self, secret: str) -> list[bytes]:
-        return [text for text in self.seen if secret.encode() in text]
-
-
 @pytest.fixture(scope="module")
 def site(new_ssh_site: Callable[..., Site]) -> Site:
     return new_ssh_site(way_in="password+code", nodes=1)
-
-
-@pytest.fixture
-def watch() -> Iterator[Watch]:
-    watching = Watch()
-    yield watching
-    watching.stop()
 
 
 async def answer(core: Core, site: Site, given: list[str]) -> None:
