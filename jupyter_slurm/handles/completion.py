@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +20,11 @@ from jupyter_slurm.handles.waiting import WaitInterrupted
 __all__ = ["as_completed", "wait"]
 
 _LONGEST = 5.0  # an interrupt is noticed at once; this is only how long a lost word can hold things up
+_TOGETHER = 0.05  # seconds within which all hear of one look at the queue
 
 
 def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> Iterator[Job]:
-    """Give jobs as they end, however they end.
+    """Give jobs as they end, however they end; of those whose end was heard of together, the first one first.
 
     One connection to the agent stands for each job, one for all tasks of an array.
 
@@ -55,8 +57,8 @@ def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> 
             if left <= 0:
                 number = sum(len(group.left) for group in groups)
                 raise TimeoutError(f"{number} of {len(items)} jobs are not over after {timeout:g} s. They go on.")
-            for group in _told(news, left) or groups:
-                yield from group.ended()
+            over = [job for group in _told(news, left) or groups for job in group.ended()]
+            yield from sorted(over, key=_when)
 
 
 def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = True) -> None:
@@ -149,13 +151,16 @@ def _groups(jobs: Iterable[Job]) -> list[_Group]:
     return list(groups.values())
 
 
+def _when(job: Job) -> tuple[float, float]:
+    """Return when a job ended and started, as Slurm tells it: in whole seconds."""
+    return job._data.get("end_time") or math.inf, job._data.get("start_time") or math.inf
+
+
 def _told(news: queue.SimpleQueue[_Group], seconds: float) -> list[_Group]:
     """Return who has news, each once; nobody, when there is none within so many seconds."""
     found: dict[int, _Group] = {}
     with contextlib.suppress(queue.Empty):
-        first = news.get(timeout=seconds)
-        found[id(first)] = first
         while True:
-            one = news.get_nowait()
+            one = news.get(timeout=_TOGETHER if found else seconds)
             found[id(one)] = one
     return list(found.values())

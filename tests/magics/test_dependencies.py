@@ -38,6 +38,8 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
     go.touch()
     assert kernel.value("sorted({job.name for job in done if job.state == 'COMPLETED'})").startswith("['cell.sh'")
     assert kernel.value("[job.state for job in (one, two, three)]") == str(["COMPLETED"] * 3)
+    kernel.ok("good.wait()")
+    assert kernel.value("list(jupyter_slurm.as_completed([one, good])) == [good, one]") == "True"
     kernel.ok(
         "until = time.time() + 80\nwhile 'ended as' not in never.reason_text and time.time() < until: time.sleep(0.2)"
     )
