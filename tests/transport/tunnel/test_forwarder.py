@@ -5,20 +5,43 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+import shutil
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import paramiko
 import pytest
+import tornado
 from ssh_hosts import SshHost
 from ssh_hosts.sockets import POUR, ask, reset, until
+from tornado.websocket import websocket_connect
 
 from jupyter_slurm.errors import TunnelError
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.ssh.packets import OrderlyPacketizer
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
+
+WEBSOCKETS = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+import tornado.httpserver, tornado.netutil, tornado.web, tornado.websocket
+class Echo(tornado.websocket.WebSocketHandler):
+    def on_message(self, message):
+        if message == "goodbye":
+            self.close(4001, "as asked")
+        else:
+            self.write_message(message, binary=isinstance(message, bytes))
+async def main():
+    server = tornado.httpserver.HTTPServer(tornado.web.Application([("/", Echo)], websocket_max_message_size=1 << 24))
+    sockets = tornado.netutil.bind_sockets(0, "127.0.0.1")
+    server.add_sockets(sockets)
+    print(sockets[0].getsockname()[1], flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
 
 
 async def connected(connect: Callable[..., Any], host: SshHost, **options: Any) -> Any:
@@ -61,6 +84,38 @@ async def test_two_hundred_at_a_time(
             sock.close()
 
     await asyncio.to_thread(talk)
+    await asyncio.to_thread(until, lambda: forwarder.connections == 0)
+    assert there.link.generation == 1
+
+
+@pytest.mark.root
+async def test_a_websocket_stays_open_both_ways(
+    connect: Callable[..., Any],
+    login_node: SshHost,
+    common: Path,
+    serve: Callable[..., int],
+    new_forwarder: Callable[..., Forwarder],
+) -> None:
+    """Text, binary of more than a window, silence in between, the server's own closing code: real WebSockets, by tornado."""
+    # The host has no more of this machine's Python than what is laid there.
+    shutil.copytree(Path(tornado.__file__).parent, common / "websockets" / "tornado")
+    port = serve(login_node, WEBSOCKETS, str(common / "websockets"), user="root")
+    there = await connected(connect, login_node)
+    forwarder = new_forwarder(lambda: there.transport.dial("127.0.0.1", port, 10))
+    url = f"ws://127.0.0.1:{forwarder.address}/"
+    sockets = [await websocket_connect(url, max_message_size=1 << 24) for _ in range(3)]
+    data = secrets.token_bytes(5_000_000)
+    for sock in sockets:
+        for message in ("\N{SNOWMAN}", data):
+            await sock.write_message(message, binary=isinstance(message, bytes))
+            assert await sock.read_message() == message
+    await sockets[0].write_message("goodbye")
+    assert await sockets[0].read_message() is None
+    assert (sockets[0].close_code, sockets[0].close_reason) == (4001, "as asked")
+    await sockets[1].write_message("after another has gone")
+    assert await sockets[1].read_message() == "after another has gone"
+    for sock in sockets:
+        sock.close()
     await asyncio.to_thread(until, lambda: forwarder.connections == 0)
     assert there.link.generation == 1
 
