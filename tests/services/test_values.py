@@ -46,6 +46,35 @@ def test_arrays_travel_beside_their_pickle_without_a_second_copy() -> None:
     assert back[-1] == 0, "it stays where it was received"
 
 
+class _Tensor:
+    """What a tensor is for us: torch is large, and this machine need not have a GPU."""
+
+    def __init__(self, values: list[float], device: str, requires_grad: bool) -> None:
+        self.values, self.device, self.requires_grad = values, types.SimpleNamespace(type=device), requires_grad
+
+    def detach(self) -> _Tensor:
+        return _Tensor(self.values, self.device.type, False)
+
+    def cpu(self) -> _Tensor:
+        return _Tensor(self.values, "cpu", self.requires_grad)
+
+    def requires_grad_(self, wanted: bool) -> _Tensor:
+        self.requires_grad = wanted
+        return self
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_tensor_of_a_gpu_travels_as_one_of_the_cpu(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=_Tensor))
+    tensor = _Tensor([1.0, 2.0], "cuda", wanted)
+    item, pieces = values.pack("state", {"weights": tensor, "again": [tensor]})
+    back = values.unpack(item, pieces, {"python": "3.11.2"})
+    assert (back["weights"].device.type, back["weights"].requires_grad) == ("cpu", wanted)
+    assert back["weights"].values == [1.0, 2.0]
+    assert back["again"][0] is back["weights"]
+    assert tensor.device.type == "cuda", "the cell's own stays where it is"
+
+
 def test_a_large_value_is_written_without_a_second_copy(tmp_path: Path) -> None:
     """Written by a process that may not have twice as much."""
     code = (
