@@ -90,6 +90,11 @@ def test_a_progress_bar_is_one_line(kernel: Any) -> None:
     assert "&lt;b&gt;bold&lt;/b&gt;" in html
     assert re.search(r'<span style="color: ?[^"]+">green</span>', html)
     assert "\x1b" not in text
+    ran = kernel.ok(
+        "%%sbatch as=odd wait\n#!/bin/sh\nprintf 'caf\\351 \\377 \\0 end\\n'\n"
+    )  # of Latin-1, and of nothing
+    assert kernel.text(ran.display).endswith("caf\N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER}  end")
+    assert kernel.value("ascii(odd.stdout)") == ascii("caf\ufffd \ufffd \0 end\n")
 
 
 def test_a_python_cell_that_fails_shows_its_own_traceback_once(kernel: Any) -> None:
