@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
@@ -28,7 +29,12 @@ pytestmark = pytest.mark.root
 def pytest_generate_tests(metafunc):
     """Both carry all of this; what another shell there changes, it does not change for one carrier alone."""
     if "own_host" in metafunc.fixturenames:
-        pairs = [("paramiko", "dash"), ("paramiko", "bash"), ("openssh", "dash")]
+        pairs = [
+            ("paramiko", "dash"),
+            ("paramiko", "dash, no Python"),
+            ("paramiko", "bash, no Python"),
+            ("openssh", "dash"),
+        ]
         metafunc.parametrize(("ssh_carrier", "own_host"), pairs, indirect=True)
     elif "ssh_carrier" in metafunc.fixturenames:
         metafunc.parametrize("ssh_carrier", ["paramiko", "openssh"], indirect=True)
@@ -43,7 +49,9 @@ def ssh_carrier(request):
 @pytest.fixture
 def own_host(ssh_host, common, request):
     """A host that the test may break."""
-    host = ssh_host(name="fragile", shared=[common], mounts={"/bin/sh": Path(f"/bin/{request.param}")})
+    shell, _, without = request.param.partition(", ")
+    mounts = {"/bin/sh": Path(f"/bin/{shell}"), **({"/usr/bin/python3": Path("/bin/false")} if without else {})}
+    host = ssh_host(name="fragile", shared=[common], mounts=mounts)
     yield host
     host.close()
 
@@ -115,7 +123,8 @@ async def test_a_shell_that_holds_files_is_not_ended_with_a_command(login_node, 
 
 async def test_a_machine_without_flock_is_told(ssh_host, connect, common, new_folder, tmp_path):
     (tmp_path / "empty").touch(0o644)
-    host = ssh_host(name="bare", shared=[common], mounts={"/usr/bin/flock": tmp_path / "empty"})
+    missing = {"/usr/bin/flock": tmp_path / "empty", "/usr/bin/python3": Path("/bin/false")}
+    host = ssh_host(name="bare", shared=[common], mounts=missing)
     folder = new_folder(host.user)
     transport = connect(host).transport
     await transport.write(f"{folder}/a", b"")
@@ -232,13 +241,14 @@ async def test_what_only_asks_is_asked_again_and_the_rest_is_told(own_host, conn
     assert lines == ["connection lost, connecting again", "connected again"] * 2
 
 
-async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, new_folder):
+async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, new_folder, request):
     folder = new_folder(own_host.user)
     one = connect(own_host)
     assert await one.transport.hold(f"{folder}/a") if (folder / "a").exists() else True
     once = await one.transport.start_once(f"{folder}/d/run", ["sleep", "600"], files={"a": b"1"})
     task = asyncio.create_task(one.transport.run(["sleep", "700"]))
-    while list(own_host.processes().values()).count("sleep") < 3:
+    holders = int("no Python" in request.node.name)  # a shell holds by a process
+    while list(own_host.processes().values()).count("sleep") < 2 + holders:
         await asyncio.sleep(0.05)
     own_host.kill_sessions()
     with pytest.raises(TransportError):
@@ -247,7 +257,8 @@ async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, n
     assert again is not None
     assert await once.result(0.2) is None
     names = [name for name in own_host.processes().values() if name == "sleep"]
-    assert len(names) == 2  # the detached one, and the one that holds
+    assert len(names) == 1 + holders  # the detached one, and the one that holds
+    assert "python3" in own_host.processes().values() or holders
     assert await one.transport.hold(f"{folder}/d/run.out") is None
 
 
@@ -327,6 +338,27 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
     async with asyncio.timeout(10):
         while [name for name in os.listdir(folder) if name.startswith(".")]:
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("moment", ["idle", "at once"])
+async def test_a_starter_that_is_killed_is_replaced(ssh_host, connect, common, new_folder, moment):
+    """The Python that starts and holds: also when it ends while it is asked, a command runs once."""
+    host = ssh_host(name="killing", shared=[common])
+    folder, transport = new_folder(host.user), connect(host).transport
+    script = f"echo x >>{folder}/ran"
+    for number in range(3):
+        starters = [pid for pid, name in host.processes().items() if name == "python3"]
+        assert bool(starters) == bool(number), "where there is a Python, it starts"
+        for pid in starters:
+            os.kill(pid, signal.SIGKILL)
+        while moment == "idle" and set(starters) & set(host.processes()):
+            await asyncio.sleep(0.01)
+        once = await transport.start_once(f"{folder}/{number}/run", ["sh", "-c", script], files={"a": b"1"})
+        assert (await once.result(30)).exit_code == 0
+        assert once.hold is not None
+        assert await transport.hold(f"{folder}/{number}/a") is None
+        once.hold.release()
+    assert (folder / "ran").read_text() == "x\n" * 3
 
 
 async def test_transfers_go_on_where_they_were(own_host, connect, new_folder):

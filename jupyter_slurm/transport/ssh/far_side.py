@@ -213,6 +213,16 @@ js_take() {
 js_settle() { js_move "$@"; js_end $?; }
 """
 
+# A Python takes the place of the shell, where there is one: PROGRAM, which reads what it does from its input.
+_BECOME: Final = r"""
+js_become() {
+  js_py=/usr/bin/python3
+  [ -x "$js_py" ] || js_py=$(command -v python3) || { js_end lacking; return; }
+  ( umask "$js_umask"; exec "$js_py" -ISEu -c "$1" "${LC_CTYPE+=$LC_CTYPE}" )
+  js_end "ended $?"
+}
+"""
+
 _SELF: Final = r"""
 unset JUPYTER_SLURM_SHELL
 js_ready() { js_calm; js_trap; js_umask=$(umask); }
@@ -220,4 +230,4 @@ js_group=$$
 { read -r js_stat </proc/$$/stat && js_stat=${js_stat##*) } && set -- $js_stat && js_group=$3; } 2>/dev/null
 """
 
-FUNCTIONS: Final = _RUN + _LOCK + _ONCE + _FILES + _SELF
+FUNCTIONS: Final = _RUN + _LOCK + _ONCE + _FILES + _BECOME + _SELF

@@ -36,6 +36,11 @@ class Pool:
         How many there may be; the server may allow fewer (MaxSessions), which is found out.
     slow : callable, optional
         Tells the person that the start-up files of the first one take long; it is cancelled when it has started.
+
+    Attributes
+    ----------
+    limit : int
+        How many there may be, as far as is known.
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class Pool:
         limit: int,
         slow: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        self._link, self._make, self._limit, self._slow = link, make, limit, slow
+        self._link, self._make, self.limit, self._slow = link, make, limit, slow
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and being opened
         self._generation = 0
@@ -117,17 +122,20 @@ class Pool:
         while True:
             await self._link.ready(_left(deadline))  # a refusal is the answer; a new connection forgets the count
             self._renew()
-            free = sorted(self._idle, key=lambda shell: (shell in self.holding) != for_holds)
+            free = sorted(self._idle, key=lambda shell: self._is_for_holds(shell) != for_holds)
             best = free[0] if free else None
-            if best is not None and (for_holds or best not in self.holding or self._count >= self._limit):
+            if best is not None and (for_holds or not self._is_for_holds(best) or self._count >= self.limit):
                 self._idle.remove(best)
                 return best
-            if self._count < self._limit:
+            if self._count < self.limit:
                 shell = await self._open(deadline)
                 if shell is not None:
                     return shell
                 continue
             await self._turn(deadline)
+
+    def _is_for_holds(self, shell: Shell) -> bool:
+        return shell.is_starter or shell in self.holding
 
     async def _await(self, shell: Shell) -> Shell:
         while True:
@@ -199,7 +207,7 @@ class Pool:
                 hint="MaxSessions of its sshd is too low, or its administrators forbid commands.",
             ) from error
         log.info("%s allows %d sessions for commands", self._link.name, self._count)
-        self._limit = self._count
+        self.limit = self._count
 
     async def _turn(self, deadline: float | None) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -9,19 +9,21 @@ something knows it.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NoReturn
 
 import paramiko
 
 from jupyter_slurm.domain.script import quote_argv
 from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.ssh import starting
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
 from jupyter_slurm.transport.ssh.prelude import PreludeEnd, prelude_text
@@ -114,6 +116,8 @@ class Shell:
         What its environment says there (``JUPYTER_SLURM_SHELL`` in ``/proc/PID/environ``).
     usable : bool
         Whether the next call will find it in order.
+    is_starter : bool
+        Whether a Python takes its requests.
     patience, took : float
         Seconds that start-up files may take; that they took, for who is the first to use it.
     prelude_end : PreludeEnd or None
@@ -132,11 +136,13 @@ class Shell:
     usable: bool = True
     given_up: bool = False
     prelude_end: PreludeEnd | None = None
+    is_starter: bool = False
 
     def __post_init__(self) -> None:
         self._mark = secrets.token_hex(16).encode()
         self._out, self._err = bytearray(), bytearray()
         self._starts = True
+        self._was_asked = False
 
     def start(self) -> None:
         """Start it, wait until start-up files have had their say, and teach it our functions.
@@ -161,7 +167,7 @@ class Shell:
         except (paramiko.SSHException, OSError, EOFError):
             raise self._ended("was refused") from None
         self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)
-        setup = f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}"
+        setup = self._functions()
         setup += f"printf '%s?\\n' \"$js_mark\" >&2\n{prelude_text(self.prelude)}"
         setup += "js_ready; js_end $$.$js_group.$js_prelude\n"
         self._send(setup.encode("utf-8", "surrogateescape"))
@@ -173,6 +179,35 @@ class Shell:
         self.pid, self.group, self.prelude_end = pid, group, PreludeEnd.told(code, self._own(answer.stderr))
         self._starts, self.took = False, time.monotonic() - begun
 
+    def _functions(self) -> str:
+        return f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}"
+
+    def become_starter(self) -> None:
+        """Let a Python over there take the requests of this shell, if it has one; it knows how to start and to hold.
+
+        Raises
+        ------
+        CommandTimeout, LinkLost
+            The shell is not usable any more.
+        """
+        if self._was_asked:
+            return
+        self._was_asked = True
+        program = starting.program()
+        deadline = time.monotonic() + self.patience
+        mark = secrets.token_hex(8)
+        self._discard()
+        self._send(line_of(["js_become", starting.loader(mark, len(program))]))
+        while f"{mark}\n".encode() not in self._out:
+            if self._mark + b":" in self._out:
+                self._collect(deadline, "the shell")
+                return  # there is none, or it is too old
+            self._turn(deadline, "Python", None)
+        self._out.clear()
+        told = json.dumps({"mark": self._mark.decode(), "shell": f"{self._functions()}\njs_ready\n"})
+        self._send(program + told.encode("ascii") + b"\n")
+        self.is_starter = self._collect(deadline, "Python").value == "python"
+
     def call(self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None) -> Answer:
         """Call one of our functions; ``js_feed`` reads to the end of ``stdin``, and is the last call.
 
@@ -183,14 +218,17 @@ class Shell:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         self._discard()
-        self._send(line_of(words))
+        self._send(self._request(words))
         if stdin is not None:
             self._begin(deadline)
             self._feed(memoryview(stdin), deadline)
             if words[0] == "js_feed":
                 self.usable = False
                 self._end_input()
-        return self._collect(deadline, "the command", timeout)
+        answer = self._collect(deadline, "the command", timeout)
+        if self.is_starter and answer.value.startswith("ended"):
+            self._lose_starter()
+        return answer
 
     def close(self) -> None:
         """Let it go; its standard input ends, and so does it."""
@@ -198,6 +236,12 @@ class Shell:
         self.channel.close()
 
     # Beneath ----------------------------------------------------------------------------------------------------
+
+    def _request(self, words: Sequence[str]) -> bytes:
+        if not self.is_starter:
+            return line_of(words)
+        known = words if words[0] in starting.OWN else [line_of(words).decode("utf-8", "surrogateescape")]
+        return json.dumps(list(known)).encode("ascii") + b"\n"
 
     def _send(self, data: bytes) -> None:
         with self._told():
@@ -268,11 +312,19 @@ class Shell:
         with self._told():
             for _ in range(_GULP // _CHUNK):
                 if self.channel.recv_ready():
-                    self.channel.recv(_CHUNK)
+                    self._out += self.channel.recv(_CHUNK)
                 if self.channel.recv_stderr_ready():
                     self.channel.recv_stderr(_CHUNK)
+        has_ended = self.is_starter and self._mark in self._out
         self._out.clear()
         self._err.clear()
+        if has_ended:
+            self._lose_starter()
+
+    def _lose_starter(self) -> NoReturn:
+        """Tell that the Python has ended; the shell does not know what it knew."""
+        self.usable = False
+        raise LinkLost("what starts commands over there has ended")
 
     def _begin(self, deadline: float | None) -> None:
         """Wait until the shell has left its standard input to the command."""

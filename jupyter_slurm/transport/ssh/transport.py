@@ -149,7 +149,7 @@ class SshTransport:
             words = once_words(prefix, token, drafts[-1], wait, files, large, [*context_words(context), *argv])
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
-                    answer = await self._in_shell(shell, words, _left(deadline, shell))
+                    answer = await self._in_shell(shell, words, _left(deadline, shell), starts=True)
                     _judge(answer, argv, context)
                     holder, done = started(answer, prefix)
                     hold = self._hold(shell, holder)
@@ -235,7 +235,7 @@ class SshTransport:
         while True:
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
-                    answer = await self._in_shell(shell, ["js_hold", path], _left(deadline, shell))
+                    answer = await self._in_shell(shell, ["js_hold", path], _left(deadline, shell), starts=True)
                     _judge(answer, ["flock"], None)
                     code, _, process = answer.value.partition(" ")
                     if code == "1":
@@ -304,10 +304,24 @@ class SshTransport:
         return not self._link.is_kept or (deadline is not None and time.monotonic() >= deadline)
 
     async def _in_shell(
-        self, shell: Shell, words: Sequence[str], timeout: float | None, stdin: bytes | memoryview | None = None
+        self,
+        shell: Shell,
+        words: Sequence[str],
+        timeout: float | None,
+        stdin: bytes | memoryview | None = None,
+        *,
+        starts: bool = False,
     ) -> Answer:
+        # The only shell there can be is left as it is: it is lent for everything.
+        becomes = starts and self._pool.limit > 1 and shell not in self._pool.holding
+
+        def work() -> Answer:
+            if becomes:
+                shell.become_starter()
+            return shell.call(words, timeout=timeout, stdin=stdin)
+
         try:
-            return await self._link.threads.call(lambda: shell.call(words, timeout=timeout, stdin=stdin))
+            return await self._link.threads.call(work)
         except (asyncio.CancelledError, CommandTimeout):
             shell.usable, shell.given_up = False, True
             self._later(self._end(shell))

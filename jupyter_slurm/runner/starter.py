@@ -1,0 +1,360 @@
+"""Starts commands once, and holds files, on a login node: what shell functions do there otherwise, much faster.
+
+A shell makes a process of its own for each folder, lock and move; of those, one submission needs a dozen. This runs
+in the foreground of such a shell, and takes requests (a JSON array of words each, in one line) instead of it. What it
+does not know itself is given to a shell. The answers are those of ``transport/ssh/far_side.py``, where the words and
+the promises are written down: one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first file.
+
+Python 3.6+, standard library only.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Dict, List, Optional, Tuple
+
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+# PREFIX UMASK LIMITS ARGV…; a bash takes options and functions from its environment.
+_WRAPPER = b"""set +efuC; unset -f umask ulimit shift printf 2>/dev/null
+umask "$1"; for l in $2; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; shift 2
+( exec "$@" ); l=$?
+umask 077; printf "%s\\n" "$l" >"$0.exit" """
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def new_file(path: bytes) -> int:
+    """Make a file that is not there yet."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+
+
+def lock(file: int) -> bool:
+    """Lock an open file, where its file system knows locks; False: somebody else has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+    return True
+
+
+def content(path: bytes) -> bytes:
+    """Return all of a file; nothing when it is not there."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def reason(error: OSError) -> bytes:
+    """Return what the system says of an error, as coreutils repeat it."""
+    return os.fsencode(error.strerror or "it failed")
+
+
+def plain(text: bytes) -> bytes:
+    """Return what ``printf %b`` makes of what the other side writes."""
+    return re.sub(rb"\\(\\|0000)", lambda found: b"\\" if found.group(1) == b"\\" else b"\0", text)
+
+
+class Circumstances:
+    """Those of a command, and the command: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…."""
+
+    def __init__(self, words: List[bytes], env: Dict[bytes, bytes], umask: int) -> None:
+        self.umask, self.cwd = int(words[0] or b"%o" % umask, 8), words[1] or None
+        count = int(words[2])
+        limits, words = words[3 : 3 + count], words[3 + count :]
+        count = int(words[0])
+        self.env = dict(env)
+        for word in words[1 : 1 + count]:
+            name, _, value = word.partition(b"=")
+            self.env[name] = value
+        self.argv = words[1 + count :]
+        self.limits = b" ".join(limits)
+
+    def lacks(self) -> Optional[str]:
+        """Say what keeps the command from being started."""
+        try:
+            here = os.open(".", os.O_RDONLY)
+        except OSError:
+            here = -1
+        try:
+            try:
+                if self.cwd is not None:
+                    os.chdir(self.cwd)
+            except OSError:
+                return "folder"
+            path = os.fsdecode(self.env.get(b"PATH", os.fsencode(os.defpath)))
+            return None if shutil.which(os.fsdecode(self.argv[0]), path=path) else "missing"
+        finally:
+            if here >= 0:
+                os.fchdir(here)
+                os.close(here)
+
+    def start(self, prefix: bytes, out: int, err: int) -> "subprocess.Popen[bytes]":
+        """Start it in a session of its own, under a shell that writes down how it ended: a fork of ours costs more."""
+        words = [b"/bin/sh", b"-c", _WRAPPER, prefix, b"%04o" % self.umask, self.limits, *self.argv]
+        return subprocess.Popen(
+            words,
+            cwd=self.cwd,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+
+
+class Starter:
+    """What is held, and what was started.
+
+    Parameters
+    ----------
+    mark : bytes
+        By which our answers are known.
+    shell : bytes
+        What a shell has to be told before it takes any other request.
+    env : dict
+        The environment of commands.
+    """
+
+    def __init__(self, mark: bytes, shell: bytes, env: Dict[bytes, bytes]) -> None:
+        self.mark, self.shell, self.env = mark, shell, env
+        self.umask = os.umask(0o077)
+        self.held = {}  # type: Dict[int, int]
+        self.running = {}  # type: Dict[bytes, subprocess.Popen[bytes]]
+        self.woken, wake = os.pipe()  # whenever one of them ends
+        for file in (self.woken, wake):
+            os.set_blocking(file, False)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *ignored: None)
+        self.number = 0
+
+    def answer(self, value: str, out: bytes = b"", err: bytes = b"") -> None:
+        """Answer a request."""
+        write_all(1, b"%b%b:%b\n" % (out, self.mark, value.encode("ascii")))
+        write_all(2, b"%b%b:\n" % (err, self.mark))
+
+    def serve(self) -> None:
+        """Take requests until there are no more."""
+        self.answer("python")
+        pending = b""
+        while True:
+            while b"\n" not in pending:
+                piece = os.read(0, 1 << 18)
+                if not piece:
+                    return
+                pending += piece
+            line, _, pending = pending.partition(b"\n")
+            words = [word.encode("utf-8", "surrogateescape") for word in json.loads(line.decode("ascii"))]
+            try:
+                self.act(words)
+            except OSError as error:
+                self.answer("failed", err=reason(error) + b"\n")
+            self.reap()
+
+    def act(self, words: List[bytes]) -> None:
+        """Do what is asked for."""
+        name, rest = words[0], words[1:]
+        if name == b"js_once":
+            self.once(rest)
+        elif name == b"js_wait":
+            self.tell(rest[0], float(rest[1]), None)
+        elif name == b"js_hold":
+            self.hold(rest[0])
+        elif name == b"js_free":
+            self.free(int(rest[0]))
+            self.answer("0")
+        else:  # the text for a shell
+            os.umask(self.umask)
+            subprocess.call([b"/bin/sh", b"-c", self.shell + name], env=self.env)
+            os.umask(0o077)
+
+    def reap(self) -> None:
+        """Let those go that have ended."""
+        for prefix, process in list(self.running.items()):
+            if process.poll() is not None:
+                del self.running[prefix]
+
+    # Locks ------------------------------------------------------------------------------------------------------
+
+    def keep(self, file: int) -> int:
+        """Hold a locked file; return by which number it is known."""
+        self.number += 1
+        self.held[self.number] = file
+        return self.number
+
+    def free(self, number: int) -> None:
+        """Let others have it."""
+        if number in self.held:
+            os.close(self.held.pop(number))
+
+    def hold(self, path: bytes) -> None:
+        """Lock a file, unless somebody has it."""
+        try:
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            self.answer("3 ", err=reason(error) + b"\n")
+            return
+        if lock(file):
+            self.answer(f"0 {self.keep(file)}")
+        else:
+            os.close(file)
+            self.answer("1 ")
+
+    # Commands that run once -------------------------------------------------------------------------------------
+
+    def once(self, words: List[bytes]) -> None:
+        """Start a command, unless it was: PREFIX TOKEN DRAFT SECONDS #FILES (KIND NAME CONTENT)… and circumstances."""
+        prefix, token, draft, wait, count = words[0], words[1], words[2], float(words[3]), int(words[4])
+        files = [(words[at], words[at + 1], words[at + 2]) for at in range(5, 5 + 3 * count, 3)]
+        asked = Circumstances(words[5 + 3 * count :], self.env, self.umask)
+        opened = []  # type: List[int]
+        try:
+            state, note, number = self.begin(prefix, token, draft, files, asked, opened)
+        except OSError as error:
+            state, note, number = "failed", "", None
+            failure = reason(error) + b"\n"
+        else:
+            failure = b""
+        finally:
+            for file in opened:
+                os.close(file)
+        if state != "started" and files:
+            shutil.rmtree(draft, ignore_errors=True)
+        if state == "started" or (state == "taken" and content(prefix + b".once").split(b"\n")[0] == token):
+            self.tell(prefix, wait, number)
+            return
+        notes = b"%b!%b\n" % (self.mark, note.encode("ascii")) if note else b""
+        self.answer(state, notes, failure)
+
+    def begin(
+        self,
+        prefix: bytes,
+        token: bytes,
+        draft: bytes,
+        files: List[Tuple[bytes, bytes, bytes]],
+        asked: Circumstances,
+        opened: List[int],
+    ) -> Tuple[str, str, Optional[int]]:
+        """Make what there must be, and start the command; return what became of it, why, and the number of the hold."""
+        base, first = prefix, None
+        if files:
+            os.mkdir(draft, 0o700)
+            base = os.path.join(draft, os.path.basename(prefix))
+            for kind, name, told in files:
+                first = name if first is None else first
+                self.make(os.path.join(draft, name), kind, told)
+        made = []  # type: List[bytes]
+        try:
+            for ending in (b".out", b".err", b".once"):
+                opened.append(new_file(base + ending))
+                made.append(base + ending)
+        except OSError as error:
+            if error.errno == errno.EEXIST and not made:
+                return "taken", "", None
+            for path in made:
+                os.unlink(path)
+            raise
+        out, err, once = opened
+        write_all(once, token + b"\n")
+        lock(out)
+        note = asked.lacks()
+        if note is not None:
+            for path in made:
+                os.unlink(path)
+            return "refused", note, None
+        number = None
+        if first is not None:
+            number = self.keep(os.open(os.path.join(draft, first), os.O_RDWR))
+            lock(self.held[number])
+            folder = os.path.dirname(prefix)
+            try:
+                if os.path.lexists(folder):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                os.rename(draft, folder)
+            except OSError:
+                self.free(number)
+                if os.path.isdir(folder):
+                    return "taken", "", None
+                raise
+        self.running[prefix] = asked.start(prefix, out, err)
+        return "started", "", number
+
+    def make(self, path: bytes, kind: bytes, told: bytes) -> None:
+        """Make a file of a new folder: of its content, or of one that lies there."""
+        if kind == b"link":
+            try:
+                os.link(told, path)
+            except OSError:
+                shutil.copyfile(told, path)
+            return
+        file = new_file(path)
+        try:
+            write_all(file, plain(told))
+        finally:
+            os.close(file)
+
+    def tell(self, prefix: bytes, wait: float, number: Optional[int]) -> None:
+        """Say what a command left, or after so many seconds that it runs."""
+        out, code, is_over = prefix + b".out", b"", True
+        if os.path.exists(out) and not content(prefix + b".exit"):
+            is_over = self.has_ended(prefix, out, wait)
+        code = content(prefix + b".exit").strip() or (b"died" if is_over else b"")
+        said = (content(out), content(prefix + b".err")) if code else (b"", b"")
+        if not os.path.exists(out):
+            code, said = b"gone", (b"", b"")
+        self.answer(f"started {'' if number is None else number}:{(code or b'runs').decode('ascii', 'replace')}", *said)
+
+    def has_ended(self, prefix: bytes, out: bytes, wait: float) -> bool:
+        """Wait for a command: of one of ours we hear it, of another one the lock tells."""
+        deadline = time.monotonic() + wait
+        while prefix in self.running and self.running[prefix].poll() is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if select.select([self.woken], [], [], left)[0]:
+                os.read(self.woken, 4096)
+        if content(prefix + b".exit"):
+            return True
+        while True:
+            file = os.open(out, os.O_RDWR)
+            try:
+                if lock(file):
+                    return True
+            finally:
+                os.close(file)
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+
+
+def main() -> None:
+    """Read who asks, and serve; the argument is the LC_CTYPE of the shell, which Python may have changed."""
+    env = dict(os.environb)
+    env.pop(b"LC_CTYPE", None)
+    if sys.argv[1]:
+        env[b"LC_CTYPE"] = os.fsencode(sys.argv[1][1:])
+    first = b""
+    while not first.endswith(b"\n"):
+        piece = os.read(0, 1 << 18)
+        if not piece:
+            return
+        first += piece
+    told = json.loads(first.decode("ascii"))
+    Starter(told["mark"].encode("ascii"), told["shell"].encode("utf-8", "surrogateescape"), env).serve()
+
+
+if __name__ == "__main__":
+    main()

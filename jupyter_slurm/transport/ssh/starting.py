@@ -1,0 +1,33 @@
+"""How the Python that starts commands on the far side gets its program (:mod:`jupyter_slurm.runner.starter`)."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+
+__all__ = ["OWN", "loader", "program"]
+
+OWN: Final = frozenset({"js_once", "js_wait", "js_hold", "js_free"})
+"""What it does itself; anything else it gives to a shell."""
+
+# From its standard input: it need not lie anywhere, and stands in no argv.
+_LOADER: Final = """import os, sys
+sys.version_info >= (3, 6) or sys.exit(1)
+os.write(1, b"{mark}\\n")
+text = b""
+while len(text) < {length}:
+    piece = os.read(0, {length} - len(text))
+    piece or sys.exit(1)
+    text += piece
+exec(compile(text, "starter.py", "exec"), {{"__name__": "__main__"}})
+"""
+
+
+def loader(mark: str, length: int) -> str:
+    """Return what a Python is started with: it prints ``mark``, and then waits for so many bytes of program."""
+    return _LOADER.format(mark=mark, length=length)
+
+
+def program() -> bytes:
+    """Return the program."""
+    return resources.files("jupyter_slurm.runner").joinpath("starter.py").read_bytes()
