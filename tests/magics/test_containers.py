@@ -136,7 +136,7 @@ def test_a_session_is_a_jupyter_in_the_image(
         login.removesuffix("login") + "api/status", headers={"Authorization": f"token {token}"}, trust_env=False
     )
     assert asked.json()["kernels"] == 0
-    assert "-m jupyterla" in docker.run("top", docker.running()[0])
+    assert "-m jupyterlab" in docker.run("top", docker.running()[0], "-ww", "-eo", "pid,args")
     kernel.ok("inside.stop()")
     wait_for(lambda: not docker.running(), "no container")
     ran = kernel.run(f"%slurm launch {where} -p devwork name=none env=lost\n")
