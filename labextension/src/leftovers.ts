@@ -8,10 +8,13 @@ import type { IDisposable } from "@lumino/disposable";
 
 import type { IJobsModel, IPrompt } from "./tokens";
 
+/** Milliseconds. */
+const MOMENTS = [500, 2000];
+
 /** Takes fields of cells away when their prompt is settled, as long as no other prompt asks the same. */
 export class Leftovers implements IDisposable {
   constructor(private readonly _model: IJobsModel) {
-    _model.settled.connect(this._clear);
+    _model.settled.connect(this._settled);
   }
 
   get isDisposed(): boolean {
@@ -19,8 +22,24 @@ export class Leftovers implements IDisposable {
   }
 
   dispose(): void {
-    this._model.settled.disconnect(this._clear);
+    this._model.settled.disconnect(this._settled);
+    this._later.forEach(clearTimeout);
+    this._later.clear();
   }
+
+  /** Once more in a moment: a kernel may have asked before it heard of the answer, and its field comes after that. */
+  private readonly _settled = (model: IJobsModel, prompt: IPrompt): void => {
+    this._clear(model, prompt);
+    for (const moment of MOMENTS) {
+      const later = setTimeout(() => {
+        this._later.delete(later);
+        this._clear(model, prompt);
+      }, moment);
+      this._later.add(later);
+    }
+  };
+
+  private readonly _later = new Set<ReturnType<typeof setTimeout>>();
 
   private readonly _clear = (model: IJobsModel, prompt: IPrompt): void => {
     const gone = new Set(prompt.questions.map(({ text }) => text.trim()));

@@ -1,5 +1,5 @@
 import { Signal } from "@lumino/signaling";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { Leftovers } from "../src/leftovers";
 import type { IJobsModel, IPrompt } from "../src/tokens";
@@ -59,6 +59,23 @@ describe("fields that nobody waits for", () => {
     expect(code.sent).toEqual([""]);
     expect(other.sent).toEqual([]);
     leftovers.dispose();
+  });
+
+  it("go away as well when the kernel asks after the answer, but not what is asked anew", () => {
+    vi.useFakeTimers();
+    const desk = new Desk();
+    const leftovers = new Leftovers(desk as unknown as IJobsModel);
+    desk.settle(prompt("1", "Password: "));
+    const late = field("Password: ");
+    vi.advanceTimersByTime(600);
+    expect(late.sent).toEqual([""]);
+    const again = field("Password: ");
+    desk.prompts = [prompt("2", "Password: ")];
+    vi.advanceTimersByTime(5000);
+    expect(again.sent).toEqual([]);
+    leftovers.dispose();
+    expect(vi.getTimerCount()).toBe(0);
+    vi.useRealTimers();
   });
 
   it("stay as long as another prompt asks the same", () => {
