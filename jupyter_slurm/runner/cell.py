@@ -61,6 +61,13 @@ class Place:
         with open(path, encoding="utf-8") as file:
             return file.read()
 
+    def is_ours(self, does: str = "runs this cell") -> bool:
+        """Claim the directory; say so where another job has it, which ``does`` what this one was to do."""
+        owner = self.claim()
+        if owner != self.job_id:
+            sys.stderr.write(f"job {owner} {does} already; this one ({self.job_id}) does nothing\n")
+        return owner == self.job_id
+
     def display(self) -> Any:
         """Return the record of what the cell shows."""
         path = os.path.join(self.folder, f"display{self.suffix}.jsonl")
@@ -359,9 +366,7 @@ def run(place: Place, args: list[str]) -> int:
 def main() -> int:
     """Claim the directory, run the cell, tell the end."""
     place = Place(sys.argv[1])
-    owner = place.claim()
-    if owner != place.job_id:
-        sys.stderr.write(f"job {owner} runs this cell already; this one ({place.job_id}) does nothing\n")
+    if not place.is_ours():
         return 0
     result = {"exit_code": 1}
     # In a job with resume, who started this process knows what its end means.

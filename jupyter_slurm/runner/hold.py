@@ -371,9 +371,7 @@ def main() -> int:
     """Claim the directory, hold the allocation, tell the end."""
     cell = beside("cell")
     place = cell.Place(sys.argv[1])
-    owner = place.claim()
-    if owner != place.job_id:
-        sys.stderr.write(f"job {owner} holds this allocation already; this one ({place.job_id}) does nothing\n")
+    if not place.is_ours("holds this allocation"):
         return 0
     holder = Holder(place, cell.Place)
     write(os.path.join(place.folder, "granted.json"), json.dumps(granted()))

@@ -295,9 +295,7 @@ def finish(place: Any, code: int, told: dict[str, Any] | None, used: dict[str, A
 def main() -> int:
     """Claim the directory, run the ranks, tell the end."""
     place = beside("cell").Place(sys.argv[1])
-    owner = place.claim()
-    if owner != place.job_id:
-        sys.stderr.write(f"job {owner} runs this cell already; this one ({place.job_id}) does nothing\n")
+    if not place.is_ours():
         return 0
     place.tell("started")
     return run(place, sys.argv[2:])

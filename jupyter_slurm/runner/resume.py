@@ -321,8 +321,7 @@ class Run:
 def main() -> int:
     """Claim the directory, run the cell, tell the end or have the job begin anew."""
     place = beside("cell").Place(sys.argv[1])
-    if place.claim() != place.job_id:
-        sys.stderr.write(f"another job runs this cell already; this one ({place.job_id}) does nothing\n")
+    if not place.is_ours():
         return 0
     run = Run(place, int(os.environ.get("SLURM_RESTART_COUNT") or 0), int(place.job["resume"]))
     if not run.introduce():

@@ -292,9 +292,7 @@ def main() -> int:
         return 0
     beside = runpy.run_path(__file__[: -len("serve.py")] + "beside.py")["beside"]
     place = beside("cell").Place(sys.argv[1])
-    owner = place.claim()
-    if owner != place.job_id:
-        sys.stderr.write(f"job {owner} serves this session already; this one ({place.job_id}) does nothing\n")
+    if not place.is_ours("serves this session"):
         return 0
     place.tell("started")
     return Session(place).run()
