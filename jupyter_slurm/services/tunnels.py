@@ -142,7 +142,7 @@ class Tunnels:
             id=secrets.token_hex(8),
             cluster=cluster,
             job=_reference(entry) if entry is not None else "",
-            submitted=entry.submit_time if entry is not None else None,
+            submitted=entry.submitted if entry is not None else None,  # by Slurm's clock, which ours is not
             node=wanted.get("node") or "",
             port=int(wanted["port"]),
             local_port=wanted.get("local_port"),
@@ -301,7 +301,7 @@ class Tunnels:
                 return False
         if entry is None:
             return False
-        another = None not in (asked.submitted, entry.submit_time) and asked.submitted != entry.submit_time
+        another = None not in (asked.submitted, entry.submitted) and asked.submitted != entry.submitted
         return entry.is_finished or another
 
     # What the next agent finds ----------------------------------------------------------------------------------

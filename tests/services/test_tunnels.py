@@ -25,6 +25,7 @@ from ssh_hosts.sockets import ask
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import JobError, SlurmError, TunnelError, TunnelUnproven, UsageError
+from jupyter_slurm.services import tunnels
 from jupyter_slurm.services.core import Core
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
@@ -453,8 +454,11 @@ async def test_a_node_that_is_gone_without_a_word_is_found_out(
         await core.cancel("far", job["key"])
 
 
-async def test_on_a_login_node_itself(short_path: Path, cluster: EmbeddedCluster) -> None:
+async def test_on_a_login_node_itself(
+    short_path: Path, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No SSH on the way; the node of the embedded cluster takes none either."""
+    monkeypatch.setattr(tunnels, "_LOOK", 0.05)
     settings = Settings(
         job_root=str(short_path / "jobs"), state_dir=str(short_path / "state"), runtime_dir=str(short_path / "run")
     )
@@ -464,7 +468,16 @@ async def test_on_a_login_node_itself(short_path: Path, cluster: EmbeddedCluster
         env = cluster.env()
         name = (await core.register_cluster(env["SLURM_CONF"], env["PATH"]))["id"]
         job, port = await served(core, name=name, env=env)
+        entry = core._cluster(name).tracker.find(job["key"])
+        assert entry is not None
+        said, entry.submitted, entry.submit_time = (
+            entry.submitted,
+            None,
+            job["submit_time"] - 2.5,
+        )  # no look at the queue yet
         tunnel = await core.open_tunnel(name, {"job": job["key"], "port": port})
+        entry.submitted = entry.submit_time = said
+        await asyncio.sleep(0.5)  # ten looks: what the queue says of its own job does not make it another one
         assert tunnel["way"] == "step"
         assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x" * 9)).endswith(b" " + b"x" * 9)
         await core.cancel(name, job["key"])
