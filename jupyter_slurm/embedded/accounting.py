@@ -16,6 +16,9 @@ __all__ = ["add_cluster", "fill_database", "setup_commands", "start_database"]
 def create_database(daemons: Daemons) -> None:
     """Make MariaDB's data directory. Only the user who runs the cluster may log in, and without a password."""
     user = Machine.user_name()
+    # Not /tmp: its tables there are named after the process, and in another namespace that may be the same number.
+    temporary = daemons.layout.database / "scratch"
+    temporary.mkdir(mode=0o700)
     done = subprocess.run(
         [
             daemons.installation.program("mariadb-install-db"),
@@ -33,7 +36,8 @@ def create_database(daemons: Daemons) -> None:
         errors="replace",
         # It looks for programs in the current directory and for its helpers on PATH.
         cwd="/",
-        env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", **daemons.environment},
+        env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", **daemons.environment}
+        | {"TMPDIR": str(temporary)},
         check=False,
     )
     if done.returncode != 0:
@@ -50,6 +54,7 @@ def start_database(daemons: Daemons, wait: Wait) -> None:
         "--no-defaults",
         f"--user={Machine.user_name()}",
         f"--datadir={layout.database}/data",
+        f"--tmpdir={layout.database}/scratch",
         f"--socket={layout.database_socket}",
         f"--pid-file={layout.run}/mariadbd.pid",
         "--skip-networking",
