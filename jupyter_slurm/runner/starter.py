@@ -8,6 +8,7 @@ the promises are written down: one lock on PREFIX.out until PREFIX.exit is writt
 Python 3.6+, standard library only.
 """
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -21,12 +22,10 @@ import sys
 import time
 from typing import Dict, List, Optional, Tuple
 
-_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-# PREFIX UMASK LIMITS ARGV…; a bash takes options and functions from its environment.
-_WRAPPER = b"""set +efuC; unset -f umask ulimit shift printf 2>/dev/null
-umask "$1"; for l in $2; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; shift 2
-( exec "$@" ); l=$?
-umask 077; printf "%s\\n" "$l" >"$0.exit" """
+# LIMITS ARGV…; a bash takes options and functions from its environment.
+_LIMITED = b"""set +efuC; unset -f ulimit shift 2>/dev/null
+for l in $0; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; exec "$@" """
+_ENDED = select.POLLERR | select.POLLHUP
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -102,11 +101,22 @@ class Circumstances:
                 os.fchdir(here)
                 os.close(here)
 
-    def start(self, prefix: bytes, out: int, err: int) -> "subprocess.Popen[bytes]":
-        """Start it in a session of its own, under a shell that writes down how it ended: a fork of ours costs more."""
-        words = [b"/bin/sh", b"-c", _WRAPPER, prefix, b"%04o" % self.umask, self.limits, *self.argv]
+    def start(self, out: int, err: int) -> "subprocess.Popen[bytes]":
+        """Start it in a session of its own; a shell between us and it would take as long as some commands."""
+        before = os.umask(self.umask)
+        try:
+            return self.popen([b"/bin/sh", b"-c", _LIMITED, self.limits] if self.limits else [], out, err)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            return self.popen([b"/bin/sh", b"-c", _LIMITED, b""], out, err)  # a script without #!: shells run it
+        finally:
+            os.umask(before)
+
+    def popen(self, before: List[bytes], out: int, err: int) -> "subprocess.Popen[bytes]":
+        """Start it behind some words."""
         return subprocess.Popen(
-            words,
+            before + self.argv,
             cwd=self.cwd,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -133,13 +143,33 @@ class Starter:
         self.mark, self.shell, self.env = mark, shell, env
         self.umask = os.umask(0o077)
         self.held = {}  # type: Dict[int, int]
-        self.running = {}  # type: Dict[bytes, subprocess.Popen[bytes]]
+        self.running = {}  # type: Dict[bytes, Tuple[subprocess.Popen[bytes], int]]  # and its output, locked
+        self.is_over = False
         self.woken, wake = os.pipe()  # whenever one of them ends
         for file in (self.woken, wake):
             os.set_blocking(file, False)
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *ignored: None)
+        signal.signal(signal.SIGTERM, self.stop)
         self.number = 0
+
+    def stop(self, *ignored: object) -> None:
+        """Take no more requests."""
+        self.is_over = True
+
+    def wait(self, seconds: Optional[float], *files: int) -> List[int]:
+        """Wait for input, for what ends meanwhile, or for the end of the connection; return where there is input."""
+        poll = select.poll()
+        for file in (*files, self.woken):
+            poll.register(file, select.POLLIN)
+        poll.register(1, 0)  # nobody reads our answers any more
+        ready = poll.poll(None if seconds is None else seconds * 1000)
+        if any(file == 1 and event & _ENDED for file, event in ready):
+            self.is_over = True
+        if any(file == self.woken for file, _ in ready):
+            os.read(self.woken, 4096)
+        self.reap()
+        return [file for file, _ in ready if file in files]
 
     def answer(self, value: str, out: bytes = b"", err: bytes = b"") -> None:
         """Answer a request."""
@@ -148,21 +178,55 @@ class Starter:
 
     def serve(self) -> None:
         """Take requests until there are no more."""
-        self.answer("python")
+        try:
+            with contextlib.suppress(ConnectionError):  # nobody hears the answer
+                self.answer("python")
+                self.take_all()
+        finally:
+            self.outlive()
+
+    def take_all(self) -> None:
+        """Do what is asked for, line by line."""
         pending = b""
-        while True:
-            while b"\n" not in pending:
-                piece = os.read(0, 1 << 18)
-                if not piece:
-                    return
-                pending += piece
-            line, _, pending = pending.partition(b"\n")
-            words = [word.encode("utf-8", "surrogateescape") for word in json.loads(line.decode("ascii"))]
-            try:
-                self.act(words)
-            except OSError as error:
-                self.answer("failed", err=reason(error) + b"\n")
-            self.reap()
+        while not self.is_over:
+            line, newline, pending = pending.partition(b"\n")
+            if newline:
+                self.take(line)
+                continue
+            piece = self.more()
+            if not piece:
+                return
+            pending = line + piece
+
+    def more(self) -> bytes:
+        """Return what comes next, nothing at the end."""
+        while not self.is_over:
+            if self.wait(None, 0) and not self.is_over:
+                return os.read(0, 1 << 18)
+        return b""
+
+    def take(self, line: bytes) -> None:
+        """Do what one line asks for."""
+        words = [word.encode("utf-8", "surrogateescape") for word in json.loads(line.decode("ascii"))]
+        try:
+            self.act(words)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            self.answer("failed", err=reason(error) + b"\n")
+        self.reap()
+
+    def outlive(self) -> None:
+        """Hold nothing any more, and write down how those end that still run: they do not end with the connection."""
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)  # what is left of the shell is ended as a group
+        for number in list(self.held):
+            self.free(number)
+        null = os.open(os.devnull, os.O_RDWR)
+        for file in (0, 1, 2):
+            os.dup2(null, file)
+        while self.running:
+            self.wait(None)
 
     def act(self, words: List[bytes]) -> None:
         """Do what is asked for."""
@@ -178,14 +242,29 @@ class Starter:
             self.answer("0")
         else:  # the text for a shell
             os.umask(self.umask)
-            subprocess.call([b"/bin/sh", b"-c", self.shell + name], env=self.env)
+            child = subprocess.Popen([b"/bin/sh", b"-c", self.shell + name], env=self.env)
             os.umask(0o077)
+            while child.poll() is None and not self.is_over:
+                self.wait(None)
 
     def reap(self) -> None:
-        """Let those go that have ended."""
-        for prefix, process in list(self.running.items()):
-            if process.poll() is not None:
+        """Write down how those ended that have."""
+        for prefix, (process, out) in list(self.running.items()):
+            code = process.poll()
+            if code is not None:
                 del self.running[prefix]
+                self.note(prefix, 128 - code if code < 0 else code)
+                os.close(out)
+
+    def note(self, prefix: bytes, code: int) -> None:
+        """Write down an exit code, as a shell tells it."""
+        try:
+            file = new_file(prefix + b".exit")
+        except OSError:
+            return  # somebody has removed the folder, or nothing fits in: then only the lock tells
+        with contextlib.suppress(OSError):
+            write_all(file, b"%d\n" % code)
+        os.close(file)
 
     # Locks ------------------------------------------------------------------------------------------------------
 
@@ -289,7 +368,13 @@ class Starter:
                 if os.path.isdir(folder):
                     return "taken", "", None
                 raise
-        self.running[prefix] = asked.start(prefix, out, err)
+        locked = os.dup(out)
+        try:
+            self.running[prefix] = asked.start(out, err), locked
+        except OSError as error:  # as a shell would tell it
+            os.close(locked)
+            write_all(err, asked.argv[0] + b": " + reason(error) + b"\n")
+            self.note(prefix, 127 if error.errno == errno.ENOENT else 126)
         return "started", "", number
 
     def make(self, path: bytes, kind: bytes, told: bytes) -> None:
@@ -320,12 +405,11 @@ class Starter:
     def has_ended(self, prefix: bytes, out: bytes, wait: float) -> bool:
         """Wait for a command: of one of ours we hear it, of another one the lock tells."""
         deadline = time.monotonic() + wait
-        while prefix in self.running and self.running[prefix].poll() is None:
+        while prefix in self.running:
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or self.is_over:
                 return False
-            if select.select([self.woken], [], [], left)[0]:
-                os.read(self.woken, 4096)
+            self.wait(left)
         if content(prefix + b".exit"):
             return True
         while True:

@@ -73,7 +73,7 @@ class Profile:
     environments : mapping
         Environments of jobs by name, as they are described.
     container : mapping
-        What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``.
+        What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``image_dir``.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Profile:
     job_root: str = "~/.local/share/jupyter_slurm/jobs"
     poll_shortest: float = 10.0
     ports: tuple[int, int] = (8000, 9000)
-    ways: tuple[str, ...] = ("ssh", "step", "direct")
+    ways: tuple[str, ...] = ("ssh", "nested", "step", "direct")
     unproven: bool = False
     title: str = ""
     python: str = "python3"

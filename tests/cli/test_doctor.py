@@ -375,7 +375,7 @@ def test_the_key_of_a_node_is_asked_about(laptop: Any, ssh_site: Site) -> None:
     code = ("erification code", ssh_site.codes.next)
     options = ("--submit", "--sbatch=--nodelist=node2")
     said = laptop.slurm("doctor", "far", *options, dialogue=[code, ("node2(.*\n)*.*remember this key", "no")])
-    assert "warning  node access: node2 is reached by a step of the job" in said.text
+    assert "warning  node access: node2 is reached by ssh from the login node" in said.text
     said = laptop.slurm("doctor", "far", *options, dialogue=[("node2(.*\n)*.*remember this key", "yes")])
     assert "ok       node access: node2 is reached by ssh" in said.text
     assert ssh_site.nodes["node2"].known_hosts_lines().split()[2] in known.read_text()

@@ -93,9 +93,24 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
     assert [one.stdout for one in done] == [b"%d\n" % number for number in range(8)]
     for once in onces:
         assert await once.result(30) == Completed(0, b"y\n", b"")
+        once.hold.release()
     data = random.Random(1).randbytes(9_000_000)
     await transport.write(f"{folder}/big", data)
     assert await transport.read(f"{folder}/big") == data
+    for _ in range(sessions - 1):  # the last one is kept for commands; what a stream took is given back with it
+        stream = await asyncio.to_thread(transport.pipe, ["sh", "-c", "echo on; exec cat"], 30)
+        assert await asyncio.to_thread(stream.recv, 100) == b"on\n"  # what comes before that, a shell may read
+        await asyncio.to_thread(stream.sendall, b"through")
+        assert await asyncio.to_thread(stream.recv, 100) == b"through"
+        with pytest.raises(TransportError, match="allows no session more"):
+            await asyncio.to_thread(transport.pipe, ["cat"], 30)
+        assert (await transport.run(["echo", "meanwhile"])).stdout == b"meanwhile\n"
+        stream.close()
+    async with asyncio.timeout(30):
+        while transport._pool.limit < sessions:
+            await asyncio.sleep(0.05)
+    await asyncio.gather(*(transport.run(["sleep", "0.1"]) for _ in range(4)))
+    assert transport._pool.limit == sessions
 
 
 async def test_sessions_that_all_hang_are_freed(ssh_host, connect):
@@ -338,6 +353,21 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
     async with asyncio.timeout(10):
         while [name for name in os.listdir(folder) if name.startswith(".")]:
             await asyncio.sleep(0.05)
+
+
+async def test_how_a_command_ended_is_written_down_without_a_connection(own_host, connect, new_folder):
+    folder = new_folder(own_host.user)
+    one = connect(own_host)
+    script = 'while [ ! -e "$1" ]; do sleep 0.05; done; exit 7'
+    await one.transport.start_once(f"{folder}/0/run", ["sh", "-c", script, "sh", f"{folder}/go"], files={"a": b"1"})
+    one.transport.close()
+    own_host.kill_sessions()
+    (folder / "go").touch()
+    path = folder / "0" / "run.exit"
+    async with asyncio.timeout(30):
+        while not (path.exists() and path.read_text()):
+            await asyncio.sleep(0.02)
+    assert path.read_text() == "7\n"
 
 
 @pytest.mark.parametrize("moment", ["idle", "at once"])

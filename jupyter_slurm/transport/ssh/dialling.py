@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotInTime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import paramiko
 
@@ -19,13 +19,14 @@ from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.shell import Shell, context_words, line_of
 
-__all__ = ["CommandStream", "dial", "open_command", "refused", "wait_for"]
+__all__ = ["CommandStream", "Room", "dial", "open_command", "refused", "wait_for"]
 
 T = TypeVar("T")
 
 _FORBIDDEN = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
 _KEPT = 4096  # bytes of what a command says on standard error
 _BREATH = 0.05  # seconds
+_ROOM = 2.0  # seconds in which a session that was closed makes room
 _GRACE = 5.0  # seconds for the loop to give up by itself
 
 
@@ -91,8 +92,8 @@ def _in_loop(link: KeptLink, work: Coroutine[Any, Any, T], deadline: float) -> T
 class CommandStream:
     """Standard input and output of a command over a session; what it complains of is in the error of its end."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, ended: Callable[[], None]) -> None:
+        self._session, self._ended = session, ended
         self._said = bytearray()
         session.settimeout(None)
 
@@ -131,6 +132,18 @@ class CommandStream:
         """Let it go: its input ends, and what it prints is lost."""
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             self._session.close()
+        ended, self._ended = self._ended, lambda: None
+        ended()
+
+
+class Room(Protocol):
+    """Makes room for a session where the server allows no more: :class:`jupyter_slurm.transport.ssh.pool.Pool`."""
+
+    async def make_room(self, patience: float) -> bool:
+        """Let a session go that is not needed; False: there is none."""
+
+    def give_room_back(self) -> None:
+        """Note that the room is not needed any more."""
 
 
 def open_command(
@@ -139,25 +152,55 @@ def open_command(
     argv: Sequence[str],
     timeout: float,
     env: Mapping[str, str] | None,
+    room: Room,
 ) -> Stream:
     """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
-    deadline = time.monotonic() + timeout
-    _wait(link, deadline)
+    deadline, made = time.monotonic() + timeout, 0.0
+
+    def give_back() -> None:
+        if made and link.loop is not None:
+            with contextlib.suppress(RuntimeError):  # that loop is closed
+                link.loop.call_soon_threadsafe(link.loop.call_later, _ROOM, room.give_room_back)
+
+    try:
+        while True:
+            _wait(link, deadline)
+            try:
+                return CommandStream(_begin(link, new_shell, argv, env, deadline), give_back)
+            except paramiko.ChannelException as error:
+                if not made and _in_loop(link, room.make_room(max(0.1, deadline - time.monotonic())), deadline):
+                    made = time.monotonic()
+                elif not made or time.monotonic() > made + _ROOM:
+                    raise TransportError(
+                        f"{link.name} allows no session more: {printable(error.text or '', 200)}",
+                        hint="MaxSessions of its sshd is too low.",
+                    ) from None
+                else:  # one that was closed takes a moment to end there
+                    time.sleep(_BREATH)
+    except BaseException:
+        give_back()
+        raise
+
+
+def _begin(
+    link: KeptLink,
+    new_shell: Callable[[Session], Shell],
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    deadline: float,
+) -> Session:
+    """Begin a command in a session of its own; ChannelException: there can be none more."""
     shell: Shell | None = None
     try:
-        session = _in_loop(link, link.open_session(timeout), deadline)
+        session = _in_loop(link, link.open_session(max(0.1, deadline - time.monotonic())), deadline)
         shell = new_shell(session)
         shell.start()
         session.sendall(line_of(["js_here", *context_words(Context(env=env)), *argv]))
     except BaseException as error:
         if shell is not None:
             shell.close()
-        if isinstance(error, paramiko.ChannelException):
-            raise TransportError(
-                f"{link.name} allows no session more: {printable(error.text or '', 200)}",
-                hint="MaxSessions of its sshd is too low.",
-            ) from None
-        if isinstance(error, paramiko.SSHException | OSError | EOFError):
+        is_broken = isinstance(error, paramiko.SSHException | OSError | EOFError)
+        if is_broken and not isinstance(error, paramiko.ChannelException):
             raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error
         raise
-    return CommandStream(session)
+    return session

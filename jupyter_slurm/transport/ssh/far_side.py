@@ -80,13 +80,22 @@ js_free() {
   js_holders=$js_kept
   js_end 0
 }
+js_kill() {
+  kill -s TERM -- "-$1"  # a starter still has to write down how commands end
+  for js_n in 1 2 3; do
+    kill -s 0 -- "-$1" || return 0
+    sleep 0.1
+  done
+  kill -s KILL -- "-$1"
+} 2>/dev/null
+js_stop() { js_kill "$1"; js_end 0; }
 js_reap() {
   for js_ghost do
     js_pid=${js_ghost%%:*} js_ghost=${js_ghost#*:}
     if LC_ALL=C grep -aq "JUPYTER_SLURM_SHELL=${js_ghost#*:}" "/proc/$js_pid/environ" 2>/dev/null; then
-      kill -s KILL -- "-${js_ghost%%:*}"
+      js_kill "${js_ghost%%:*}"
     fi
-  done 2>/dev/null
+  done
   js_end 0
 }
 """

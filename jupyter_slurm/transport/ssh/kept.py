@@ -24,6 +24,7 @@ __all__ = ["KeptLink", "Watch"]
 log = logging.getLogger(__name__)
 
 _CHANNEL = 30.0  # seconds
+_GROWS = 60  # times the first pause: the longest one between two attempts to connect
 _LOG_INS = 3  # that a server may hang up on, before it is taken for a refusal
 
 
@@ -43,7 +44,7 @@ class KeptLink(ABC):
         Seconds between two questions whether the far side is there, and how long an answer may take. A link that
         drops everything is found out within their sum.
     pause : float
-        Seconds at most before the first attempt to connect again; it doubles up to half a minute.
+        Seconds at most before the second attempt to connect again; it doubles up to half a minute (60 times as much).
     """
 
     refuses_late = False  # whether one session too many is refused only when its command starts
@@ -249,7 +250,7 @@ class KeptLink(ABC):
             cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _LOG_INS
             return cut or isinstance(error, LinkLost)
 
-        pause = wait_random_exponential(self._pause, max=30)
+        pause = wait_random_exponential(self._pause, max=_GROWS * self._pause)
         async for attempt in AsyncRetrying(wait=pause, retry=retry_if_exception(may_be_better)):
             with attempt:
                 connection = await self._open()

@@ -95,6 +95,40 @@ class Pool:
         """Give a shell back that :meth:`idle` gave."""
         self._give(shell)
 
+    async def make_room(self, patience: float) -> bool:
+        """Let a shell go, so that there can be a session of another kind; False: the last one stays.
+
+        There is one shell less from then on, until :meth:`give_room_back`.
+
+        Raises
+        ------
+        LinkLost
+            All were busy for ``patience`` seconds.
+        """
+        deadline = time.monotonic() + patience
+        if self._count < 2:
+            return False
+        self.limit = self._count - 1
+        try:
+            while self._count > self.limit:
+                free = [shell for shell in self._idle if shell not in self.holding]
+                if free:
+                    self._idle.remove(free[0])
+                    self._forget(free[0])
+                    self._drop(free[0])
+                else:
+                    await self._turn(deadline)
+                self._renew()
+        except BaseException:
+            self.give_room_back()
+            raise
+        return True
+
+    def give_room_back(self) -> None:
+        """Note that what needed the room is over."""
+        self.limit += 1
+        self._wake()
+
     @property
     def is_stuck(self) -> bool:
         """Whether all shells that there are have been given up."""

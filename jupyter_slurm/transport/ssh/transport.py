@@ -221,7 +221,7 @@ class SshTransport:
 
     def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
-        return open_command(self._link, self._new_shell, argv, timeout, env)
+        return open_command(self._link, self._new_shell, argv, timeout, env, self._pool)
 
     # Beneath ----------------------------------------------------------------------------------------------------
 
@@ -347,14 +347,13 @@ class SshTransport:
         shell = self._pool.idle()
         if shell is not None:
             try:
-                await self._link.threads.call(
-                    lambda: shell.call(["js_do", "kill", "-s", "KILL", "--", f"-{group}"], timeout=_KILL)
-                )
+                await self._link.threads.call(lambda: shell.call(["js_stop", f"{group}"], timeout=_KILL))
             finally:
                 self._pool.put(shell)
             return
         channel = await self._link.open_session(_KILL)
-        await self._link.threads.call(lambda: _execute(channel, f"kill -s KILL -- -{group}"))
+        text = f"kill -s TERM -- -{group}; sleep 0.3; kill -s KILL -- -{group}"
+        await self._link.threads.call(lambda: _execute(channel, text))
 
 
 def _execute(channel: Session, text: str) -> None:

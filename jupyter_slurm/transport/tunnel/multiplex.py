@@ -1,9 +1,10 @@
-"""Many connections over the one pair of pipes that a job step has: our side of :mod:`jupyter_slurm.runner.relay`."""
+"""Many connections over the one pair of pipes of a job step, or of an ssh: our side of the runner's relay."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import struct
 import threading
 import time
@@ -14,7 +15,7 @@ from jupyter_slurm.runner import relay
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.tunnel.proof import judge
 
-__all__ = ["Multiplex", "relay_argv"]
+__all__ = ["Multiplex", "relay_argv", "relay_by_ssh"]
 
 _PING = 4.0  # seconds between two questions whether the relay is there
 _DEADLINE = 12.0  # seconds for an answer; with the pause before it, a relay that hangs is found out within 20
@@ -36,6 +37,17 @@ _LOADER = (
 def relay_argv(mark: str, python: str = "python3") -> list[str]:
     """Return what runs the relay: it prints ``mark``, and then waits for its program on standard input."""
     return [python, "-u", "-c", _LOADER.format(mark=mark, length=len(_program()))]
+
+
+def relay_by_ssh(mark: str, host: str, address: str) -> list[str]:
+    """Return what runs the relay on a host that this one's ssh reaches, with nobody to ask and a key that it knows."""
+    there = () if address == host else (f"HostName={address}", f"HostKeyAlias={host}")
+    options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10", "ClearAllForwardings=yes")
+    alone = ("ControlMaster=no", "ControlPath=none", "LogLevel=ERROR")
+    argv = ["ssh", "-T", "-a", "-x", *(word for option in (*options, *alone, *there) for word in ("-o", option))]
+    # One line, which a csh takes in quotes, too.
+    python, *words, loader = relay_argv(mark)
+    return [*argv, "--", host, shlex.join([python, *words, f"exec(bytes.fromhex({loader.encode().hex()!r}))"])]
 
 
 def _program() -> bytes:

@@ -75,7 +75,6 @@ def ssh_host(
     - ``round_trip=0.05``: a cable on which an answer takes 50 ms.
     - ``own_network=False``: it stands on 127.0.0.1 of this machine, at a free port, and reaches what listens there: the
       clusters of ``cluster`` and ``new_cluster``, with ``shared=[short_tmp]`` so that their slurm.conf is there, too.
-      It cannot be cut off.
     - ``sftp=False``: no SFTP subsystem. ``port=2222``. ``host_keys=("ed25519", "ecdsa")``.
     - ``files={"user_ca.pub": text}``: files in the host's /etc/ssh, with ``options={"TrustedUserCAKeys":
       "/etc/ssh/user_ca.pub"}`` for example. ``host_ca=path``: the host's keys get certificates of this private key.

@@ -14,7 +14,7 @@ from typing import Any
 from ssh_hosts import relay
 from ssh_hosts.machine import Machine, run
 
-__all__ = ["Lan", "Link", "LongWire", "Wire"]
+__all__ = ["Lan", "Link", "LongWire", "Wire", "drop_port", "restore_port"]
 
 # Set apart for measuring network devices (RFC 2544): no real network uses it, and a route of this machine hardly does.
 _POOL = IPv4Network("198.18.0.0/15")
@@ -24,6 +24,16 @@ table netdev jsl_{device} {{
   chain ingress {{
     type filter hook ingress device "{device}" priority 0
     meta protocol {{ ip, ip6 }} drop
+  }}
+}}
+"""
+
+_DROP_PORT = """
+table inet jsl_{port} {{
+  chain input {{
+    type filter hook input priority 0
+    tcp dport {port} drop
+    tcp sport {port} drop
   }}
 }}
 """
@@ -174,6 +184,16 @@ class Lan:
     def close(self) -> None:
         """End the switch."""
         self.switch.close()
+
+
+def drop_port(port: int) -> None:
+    """Lose every packet to and from a port of this machine, silently, until :func:`restore_port`."""
+    run("nft", "-f", "-", input=_DROP_PORT.format(port=port))
+
+
+def restore_port(port: int) -> None:
+    """Let packets through again. Nothing happens where they are not dropped."""
+    run("nft", "delete", "table", "inet", f"jsl_{port}", check=False)
 
 
 def _on(machine: Machine | None, *argv: str, **options: Any) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ssh_hosts.machine import Machine, run
-from ssh_hosts.network import Link, Wire
+from ssh_hosts.network import Link, Wire, drop_port, restore_port
 
 __all__ = ["SshHost", "new_key"]
 
@@ -204,14 +204,18 @@ class SshHost(Machine):
         self.start()
 
     def drop(self) -> None:
-        """Lose all packets between here and the host, silently, until :meth:`restore`."""
-        assert self.link is not None, "a host on this machine's own network cannot be cut off"
-        self.link.drop()
+        """Lose all packets between here and the host (its sshd, on this machine's network), silently, until :meth:`restore`."""
+        if self.link is None:
+            drop_port(self.port)
+        else:
+            self.link.drop()
 
     def restore(self) -> None:
         """Let packets through again."""
-        assert self.link is not None, "a host on this machine's own network cannot be cut off"
-        self.link.restore()
+        if self.link is None:
+            restore_port(self.port)
+        else:
+            self.link.restore()
 
     def new_host_key(self) -> None:
         """Give the host other keys, as after a new installation: clients that know it must refuse it."""

@@ -1,0 +1,51 @@
+"""How often a host is tried that was there and takes no connection any more: counted by what listens in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+
+import pytest
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.base import LinkLost
+from jupyter_slurm.transport.ssh.chain import Gate
+from jupyter_slurm.transport.ssh.link import Link
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+_PAUSE = 0.01
+_GROWING = 6  # steps until they grow no more
+
+
+def _nobody(*_: object) -> None:
+    raise TransportError("nobody logs in here")
+
+
+async def test_it_is_tried_in_growing_steps_that_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest steps that there may be: the dice give any shorter ones, so that not all laptops come at once."""
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    tries: list[float] = []
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tries.append(time.monotonic())
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    link = Link([Host("gone", "127.0.0.1", port, "me", strict="yes")], Gate(_nobody, _nobody), pause=_PAUSE)
+    link.generation = 1  # it was connected before
+    try:
+        with pytest.raises(LinkLost, match="no connection to gone yet"):
+            await link.ready(0.001)
+        async with asyncio.timeout(60):
+            while len(tries) < _GROWING + 5:
+                await asyncio.sleep(0.05)
+    finally:
+        link.close()
+        server.close()
+    gaps = [after - before for before, after in itertools.pairwise(tries)]
+    for number, gap in enumerate(gaps):  # a busy machine makes them longer
+        assert gap > 0.5 * _PAUSE * 2 ** min(number, _GROWING - 1)
+    assert min(gaps[_GROWING + 2 :]) < 2 * gaps[_GROWING], gaps
