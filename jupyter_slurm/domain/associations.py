@@ -16,8 +16,10 @@ __all__ = [
     "Association",
     "Qos",
     "Reservation",
+    "accounts_argv",
     "associations_argv",
     "clusters_argv",
+    "parse_accounts",
     "parse_associations",
     "parse_clusters",
     "parse_qos",
@@ -94,6 +96,17 @@ def parse_associations(output: bytes, cluster: str) -> list[Association]:
             words = tuple(filter(None, qos.split(",")))
             found.append(Association(account, partition, words, default_qos, limit, account == default))
     return found
+
+
+def accounts_argv(cluster: str) -> list[str]:
+    """Return the question for all accounts of a cluster and those above them (it goes to slurmdbd)."""
+    # Associations of no user are those of accounts.
+    return [*_SACCTMGR, "association", "where", f"cluster={cluster}", "user=", "format=account,parentname,user"]
+
+
+def parse_accounts(output: bytes) -> dict[str, str]:
+    """Read the answer to :func:`accounts_argv`: by each account, in lower case, the one above it, if any."""
+    return {account.lower(): above.lower() for account, above, user in _rows(output, 3) if account and not user}
 
 
 def qos_argv() -> list[str]:

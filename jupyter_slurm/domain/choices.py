@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from jupyter_slurm.domain.states import KNOWN_STATES
 
-__all__ = ["Choices", "choices_for_operand", "choices_for_option"]
+__all__ = ["Choices", "choices_for_operand", "choices_for_option", "is_path"]
 
 
 class Choices(NamedTuple):
@@ -46,6 +46,7 @@ _RESERVATION, _CLUSTER, _FEATURE = (
 _GRES, _GPU, _JOB = Choices(("gres",)), Choices(("gpu",)), Choices(("job",))
 _GPU_OF_NODE = Choices(("gpu-of-node",))
 _ANY_JOB = Choices(("job", "finished"))
+_TIME = Choices(("time-limit",), separators="")
 _DEPENDENCIES: Final = ("after:", "afterany:", "aftercorr:", "afternotok:", "afterok:", "singleton")
 _MAIL: Final = (
     *("ALL", "ARRAY_TASKS", "BEGIN", "END", "FAIL", "INVALID_DEPEND", "NONE", "REQUEUE", "STAGE_OUT"),
@@ -70,13 +71,18 @@ _SUBMITTING: Final = {
     "jobid": Choices(("allocation", "job")),
     "kill-on-invalid-dep": Choices(fixed=("no", "yes")),
     "mail-type": Choices(fixed=_MAIL),
+    "mem": Choices(("memory",), separators=""),
     "nodelist": _NODE,
     "open-mode": Choices(fixed=("append", "truncate")),
     "partition": _PARTITION,
     "prefer": _FEATURE,
     "qos": _QOS,
     "reservation": _RESERVATION,
+    "time": _TIME,
+    "time-min": _TIME,
 }
+# Of all commands: what their values are is a file or a folder.
+_PATHS: Final = {"batch-script", "bcast", "chdir", "container", "error", "export-file", "input", "multi-prog", "output"}
 _ASKING: Final = {
     "account": _ACCOUNT,
     "accounts": _ACCOUNT,
@@ -170,6 +176,11 @@ def choices_for_option(command: str, option: str, value: str) -> Choices | None:
     if command in ("sbatch", "salloc", "srun"):
         return _SUBMITTING.get(option)
     return _SPECIAL.get((command, option)) or _ASKING.get(option)
+
+
+def is_path(command: str, option: str) -> bool:
+    """Tell whether the value of an option, by its canonical long name, is a file or a folder."""
+    return command in ("sbatch", "salloc", "srun") and option in _PATHS
 
 
 def choices_for_operand(command: str, before: Sequence[str], word: str) -> Choices | None:

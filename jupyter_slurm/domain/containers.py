@@ -56,7 +56,7 @@ def reference(image: str) -> str:
 
 def runtimes_for(image: str) -> tuple[str, ...]:
     """Return what may run an image, the first that a node has first; which kind of path it is, shows on the node."""
-    return RUNTIMES[2:] if is_path(image) else RUNTIMES[:4]
+    return RUNTIMES[2:] if is_path(image) else RUNTIMES
 
 
 def check_described(told: Mapping[str, Any]) -> None:

@@ -172,9 +172,10 @@ def _would_take(facts: Facts, request: Request, partition: Partition) -> bool:
     account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
     if partition.is_hidden or fields.get("RootOnly") == "YES" or fields.get("AllowGroups", "ALL") != "ALL":
         return False
-    for asked, allowed in ((account, partition.allow_accounts), (qos, partition.allow_qos)):
-        if allowed is not None and (asked is None or asked.lower() not in map(str.lower, allowed)):
-            return False
+    if partition.allow_accounts is not None and (account is None or _lineage(facts, account) is None):
+        return False
+    if partition.allow_qos is not None and qos is None:
+        return False
     is_short = partition.max_time is None or seconds <= partition.max_time
     return is_short and not _refused_by(facts, request, partition) and not size_doubts(facts, request, [partition])
 
@@ -189,28 +190,49 @@ def _refused_by(facts: Facts, request: Request, partition: Partition) -> str:
     allowed = fields.get("AllowGroups", "ALL")
     if allowed != "ALL" and facts.groups and "root" not in facts.groups and not facts.groups & {*allowed.split(",")}:
         return f"Partition {name} is for the groups {allowed} only, and you are in none of them."
+    if facts.host and (hosts := fields.get("AllocNodes", "ALL")) != "ALL" and not _is_among(facts.host, hosts):
+        return f"Partition {name} takes jobs that are submitted on {hosts} only, and this is {facts.host}."
     account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
-    if not _is_flat(facts) and partition.allow_accounts is not None:
-        account = None
-    return _not_allowed(name, "account", account, partition.allow_accounts, fields.get("DenyAccounts", "")) or (
-        _not_allowed(name, "QOS", qos, partition.allow_qos, fields.get("DenyQos", ""))
+    above = None if account is None else _lineage(facts, account)
+    return _not_allowed(name, "account", account, above, partition.allow_accounts, fields.get("DenyAccounts", "")) or (
+        _not_allowed(name, "QOS", qos, qos and [qos.lower()], partition.allow_qos, fields.get("DenyQos", ""))
     )
 
 
-def _is_flat(facts: Facts) -> bool:
-    """Whether an account in a partition's list means that account alone; later versions mean those below it as well."""
+def _is_among(host: str, hosts: str) -> bool:
+    """Whether a host is one of a list; of a list that cannot be read, nothing is said."""
     try:
-        return parse_version(facts.config.get("SLURM_VERSION", "")) < (23, 2)
+        return host in expand_hosts(hosts)
     except ParseError:
-        return False
+        return True
 
 
-def _not_allowed(partition: str, noun: str, asked: str | None, allowed: tuple[str, ...] | None, denied: str) -> str:
-    if asked is None or "@" in asked:
+def _lineage(facts: Facts, account: str) -> list[str] | None:
+    """Return the accounts that a partition may name instead of this one; ``None``: that is not known.
+
+    In a partition's list an account means itself alone, from 23.02 on those below it as well.
+    """
+    try:
+        is_flat = parse_version(facts.config.get("SLURM_VERSION", "")) < (23, 2)
+    except ParseError:
+        return None
+    return [account.lower()] if is_flat else facts.lineage(account)
+
+
+def _not_allowed(
+    partition: str,
+    noun: str,
+    asked: str | None,
+    names: Sequence[str] | None,
+    allowed: tuple[str, ...] | None,
+    denied: str,
+) -> str:
+    """Say that a partition's lists leave out what is asked for, under none, or any, of the names that it counts by."""
+    if not asked or "@" in asked:
         return ""
-    if allowed is not None and asked.lower() not in map(str.lower, allowed):
+    if allowed is not None and names is not None and not {*names} & {*map(str.lower, allowed)}:
         return f"Partition {partition} takes no jobs of the {noun} {asked}, only of: {some(allowed)}."
-    if allowed is None and asked.lower() in denied.lower().split(","):
+    if allowed is None and {asked.lower(), *(names or ())} & {*denied.lower().split(",")}:
         return f"Partition {partition} takes no jobs of the {noun} {asked}."
     return ""
 

@@ -67,8 +67,10 @@ _SET_BY_SLURM = frozenset(
 )
 _SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
 
-# What a runner of ours sets for the job that the cell itself runs in: none of it is the next one's.
-_OF_A_RUN = frozenset({"JUPYTER_SLURM_CHECKPOINT_DIR", "JUPYTER_SLURM_CONTAINER", "JUPYTER_SLURM_RESUME_DIR"})
+# What we set for the job, or the Jupyter server, that the cell itself runs in: none of it is the next one's.
+_OF_A_RUN = frozenset(
+    f"JUPYTER_SLURM_{name}" for name in ("BASE_URL", "CHECKPOINT_DIR", "CONTAINER", "IMAGE_DIR", "RESUME_DIR")
+)
 
 _SECRETS = frozenset({"CONFIGPROXY_AUTH_TOKEN", "JUPYTER_TOKEN", "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_COOKIE_SECRET"})
 _SECRET_PREFIXES = ("JPY_", "JUPYTERHUB_")

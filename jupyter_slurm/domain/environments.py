@@ -72,6 +72,8 @@ class Environment:
         Folders of the node that the container has: ``SRC[:DST[:ro]]``.
     gpu_variable : str or None
         Which variable of the job tells its GPUs; None: CUDA_VISIBLE_DEVICES.
+    image_dir : str or None
+        Folder of the nodes for images that were fetched; ``~/`` is the home there. None: in the person's cache.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Environment:
     runtime: str | None = None
     bind: tuple[str, ...] = ()
     gpu_variable: str | None = None
+    image_dir: str | None = None
 
     @classmethod
     def described(cls, name: str, told: Mapping[str, Any]) -> Environment:

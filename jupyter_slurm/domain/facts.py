@@ -16,10 +16,13 @@ from jupyter_slurm.domain.values import format_memory, format_time_limit
 __all__ = ["NAMED", "Facts", "Named", "Shape", "nearest", "some"]
 
 NAMED: Final = (
-    *("partition", "account", "qos", "feature", "node", "gres", "gpu", "gpu-of-node", "reservation", "cluster"),
+    *("partition", "account", "qos", "feature", "node", "gres", "gpu", "gpu-of-node", "memory", "time-limit"),
+    *("reservation", "cluster"),
 )
 """The kinds of names that :meth:`Facts.named` gives."""
-_OF_PARTITIONS: Final = ("gres", "gpu", "gpu-of-node")
+_OF_PARTITIONS: Final = ("gres", "gpu", "gpu-of-node", "memory", "time-limit")
+_USUAL_TIMES: Final = {600: "10 minutes", 3600: "an hour", 14400: "4 hours", 43200: "half a day", 86400: "a day"}
+_MIB: Final = 1 << 20
 
 _MOST_NAMED = 6
 _MOST_COUNTS = 16  # of GPUs that are offered one by one
@@ -57,6 +60,10 @@ class Facts:
         Those that share an accounting.
     groups : frozenset of str
         The person's groups on the machine that submits; empty: not asked for.
+    host : str
+        The machine that submits, as Slurm calls it; empty: not asked for.
+    accounts : mapping, optional
+        By each account the one above it, in lower case; ``None``: not asked for, or not told.
     """
 
     taken: float
@@ -68,10 +75,21 @@ class Facts:
     qos: tuple[Qos, ...] | None = None
     clusters: tuple[str, ...] = ()
     groups: frozenset[str] = frozenset()
+    host: str = ""
+    accounts: Mapping[str, str] | None = None
 
     def words_of(self, setting: str) -> frozenset[str]:
         """Return the words of a setting that is a list (``AccountingStorageEnforce``), in lower case."""
         return frozenset(word.strip() for word in self.config.get(setting, "").lower().split(",") if word.strip())
+
+    def lineage(self, account: str) -> list[str] | None:
+        """Return an account and those above it, in lower case; ``None``: not all of them are known."""
+        found = [account.lower()]
+        while above := (self.accounts or {}).get(found[-1]):
+            if above in found:
+                return None
+            found.append(above)
+        return found if found[-1] in (self.accounts or {}) else None
 
     @cached_property
     def default_partition(self) -> Partition | None:
@@ -116,13 +134,17 @@ class Facts:
     def named(self, kind: str, partitions: Iterable[str] = ()) -> list[Named]:
         """Return the names of a kind of :data:`NAMED`, with what is said of them.
 
-        Generic resources and GPUs are those of some partitions, where these are known.
+        Generic resources, GPUs, memory and time limits are those of some partitions, where these are known.
         """
         known = sorted(self.shapes_in.keys() & {*partitions}) if kind in _OF_PARTITIONS else []
         if (kind, *known) not in self._told:
-            places = [[self.shapes_in[name] for name in known] or [self.shapes]] if kind in _OF_PARTITIONS else []
-            self._told[kind, *known] = list(getattr(self, f"_named_{kind.replace('-', '_')}")(*places))
+            given = [known] if kind in _OF_PARTITIONS else []
+            self._told[kind, *known] = list(getattr(self, f"_named_{kind.replace('-', '_')}")(*given))
         return self._told[kind, *known]
+
+    def _places(self, partitions: Sequence[str]) -> list[list[Shape]]:
+        """Return the kinds of nodes of each of these partitions; of all there are where none is named."""
+        return [self.shapes_in[name] for name in partitions] or [self.shapes]
 
     def _named_partition(self) -> Iterator[Named]:
         for one in (one for one in self.partitions if not one.is_hidden):
@@ -155,14 +177,12 @@ class Facts:
                 node.name, _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([Shape(node, 1)])])
             )
 
-    @staticmethod
-    def _named_gres(places: Sequence[Sequence[Shape]]) -> Iterator[Named]:
-        for (name, kind), (most, nodes) in sorted(_resources(_together(places)).items()):
+    def _named_gres(self, partitions: Sequence[str]) -> Iterator[Named]:
+        for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
             yield from _counted(f"{name}:{kind}" if kind else name, most, nodes)
 
-    @staticmethod
-    def _named_gpu(places: Sequence[Sequence[Shape]]) -> Iterator[Named]:
-        totals = Counter[str]()
+    def _named_gpu(self, partitions: Sequence[str]) -> Iterator[Named]:
+        totals, places = Counter[str](), self._places(partitions)
         for shapes in places:  # a job is in one of them
             here = Counter[str]()
             for node, count in shapes:
@@ -172,11 +192,31 @@ class Facts:
             _, nodes = _resources(_together(places))["gpu", kind]
             yield from _counted(kind, total, nodes)
 
-    @staticmethod
-    def _named_gpu_of_node(places: Sequence[Sequence[Shape]]) -> Iterator[Named]:
-        for (name, kind), (most, nodes) in sorted(_resources(_together(places)).items()):
+    def _named_gpu_of_node(self, partitions: Sequence[str]) -> Iterator[Named]:
+        for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
             if name == "gpu":
                 yield from _counted(kind, most, nodes)
+
+    def _named_memory(self, partitions: Sequence[str]) -> Iterator[Named]:
+        nodes = Counter[int]()
+        for node, number in _together(self._places(partitions)):
+            nodes[node.memory // _MIB] += number
+        for size, number in sorted(nodes.items()):
+            yield Named(format_memory(size * _MIB), f"all of {_many(number, 'node')}")
+        yield Named("0", "all that its nodes have")
+
+    def _named_time_limit(self, partitions: Sequence[str]) -> Iterator[Named]:
+        default = [self.default_partition] if self.default_partition else self.partitions
+        chosen = [one for one in self.partitions if one.name in partitions] or default
+        limits = [one.max_time for one in chosen if one.max_time is not None]
+        most = max(limits) if len(limits) == len(chosen) > 0 else None
+        found = {seconds: [about] for seconds, about in _USUAL_TIMES.items() if most is None or seconds < most}
+        for one in chosen:
+            for seconds, about in ((one.default_time, "default of"), (one.max_time, "the most in")):
+                if seconds is not None:
+                    found.setdefault(seconds, []).append(f"{about} {one.name}")
+        for seconds, said in sorted(found.items()):
+            yield Named(format_time_limit(seconds).removeprefix("0"), _joined(said))
 
     def _named_reservation(self) -> Iterator[Named]:
         yield from (

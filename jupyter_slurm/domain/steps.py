@@ -1,4 +1,7 @@
-"""Which of srun's options a step of a notebook may have."""
+"""Which of srun's options a step of a notebook may have, and what Slurm says of one that it does not start, or ends.
+
+Sources: srun(1); ``slurm_errno.c`` of Slurm 22.05 to 26.05.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Sequence
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["step_options"]
+__all__ = ["advise_refused", "is_time_over", "step_options"]
 
 # Options that say where a step runs, or turn srun into something else.
 _NOT_HERE = {
@@ -27,6 +30,27 @@ _NOT_FOR_A_PROCESS = {
     **dict.fromkeys(("ntasks", "nodes", "ntasks-per-node", "multi-prog"), "a process is one task"),
     **dict.fromkeys(("input", "output", "error", "label", "unbuffered"), "cells have files of their own"),
 }
+
+
+_LARGER = "The allocation has less: %salloc with more of it asks for another one, of its own name (as=)."
+# What srun says, and what would do.
+_REFUSALS = {
+    "More processors requested than permitted": f"Ask for fewer tasks or CPUs (-n, -c). {_LARGER}",
+    "Memory required by task is not available": f"Ask for less memory (--mem, --mem-per-cpu). {_LARGER}",
+    "Invalid generic resource (gres) specification": f"Ask for fewer GPUs, or others. {_LARGER}",
+    "Requested node configuration is not available": f"Ask for fewer nodes, tasks or CPUs (-N, -n, -c). {_LARGER}",
+    " nodes asked for ": f"Ask for fewer nodes (-N). {_LARGER}",
+}
+
+
+def advise_refused(said: str) -> str:
+    """Return what to do about a step that Slurm did not start, by what srun said; empty: nothing is known of that."""
+    return next((step for words, step in _REFUSALS.items() if words in said), "")
+
+
+def is_time_over(said: str) -> bool:
+    """Tell whether Slurm has said that it ended a step at its time limit, or at that of its job."""
+    return " DUE TO TIME LIMIT " in said
 
 
 def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool = False) -> set[str]:

@@ -48,7 +48,7 @@ def names(*kinds: str, partition: str = "") -> list[Named]:
     *kinds : str
         Of the API's ``listNames``.
     partition : str
-        Of generic resources and GPUs, only those that are there.
+        Of generic resources, GPUs, memory and time limits, only those that are there.
     """
     return [name for kind in kinds for name in _names(kind, partition)]
 

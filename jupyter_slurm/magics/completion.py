@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from jupyter_slurm.domain.choices import Choices, choices_for_operand, choices_for_option
+from jupyter_slurm.domain.choices import Choices, choices_for_operand, choices_for_option, is_path
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.line import tokenize
 from jupyter_slurm.domain.options import OptionTable
@@ -149,9 +149,11 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
         return None  # arguments of the script
     table = known_table(_TABLES.get(command, command))
     if (valued := _valued(table, words, last)) is not None:
-        return _chosen(choices_for_option(table.command, *valued), valued[1], _typed(table, words, "partition"))
+        chosen = _chosen(choices_for_option(table.command, *valued), valued[1], _typed(table, words, "partition"))
+        return chosen or (None if is_path(table.command, valued[0]) else Offer(valued[1], []))
     if last.startswith("-"):  # as all versions have them, while those of the cluster are not known
-        return None if "=" in last else Offer(last, facts.options(table.command) or named_options(table))
+        offered = [] if "=" in last else facts.options(table.command) or named_options(table)
+        return Offer(last, offered)
     ours = _own_words(magic, words, last)
     if ours is not None:
         name, equals, value = last.partition("=")
@@ -202,7 +204,8 @@ def _chosen(choices: Choices | None, value: str, partition: str = "") -> Offer |
         return None  # within the brackets of a list of nodes
     item = re.split(f"[{re.escape(separators)}]", value)[-1] if separators else value
     is_gres = bool({"gres", "gpu", "gpu-of-node"}.intersection(choices.kinds))
-    names = facts.names(*choices.kinds, partition=partition if is_gres else "")
+    is_theirs = is_gres or bool({"memory", "time-limit"}.intersection(choices.kinds))
+    names = facts.names(*choices.kinds, partition=partition if is_theirs else "")
     found = [*(Named(word, "") for word in choices.fixed), *names]
     if is_gres:
         depth = max(1, item.count(":"))

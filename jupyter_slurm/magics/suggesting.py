@@ -45,6 +45,8 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
         return Offer(value, _once([*_variables(shell, _is_open), *facts.names("allocation")]))
     if word == "launcher":
         return Offer(value, [Named(name, "") for name in LAUNCHERS])
+    if word == "jupyter":
+        return Offer(value, [Named("install", "by pip, beside it, where there is none")])
     if word == "sweep":
         return None if ":" in value else Offer(value, _variables(shell, _is_table))
     *before, item = value.split(",")

@@ -58,7 +58,8 @@ class FactsKeeper:
     Parameters
     ----------
     client : SlurmClient
-        Asks: five requests to the controller and three to slurmdbd, at most once in ten minutes.
+        Asks: five requests to the controller and three to slurmdbd, four where partitions name accounts, at most once
+        in ten minutes.
     user : str
         Whose accounts are asked for.
     clock : callable
@@ -134,7 +135,8 @@ class FactsKeeper:
         try:
             facts = await self._of_controller()
             if before is not None:  # until accounting has answered
-                facts = replace(facts, associations=before.associations, qos=before.qos, clusters=before.clusters)
+                known = {name: getattr(before, name) for name in ("associations", "qos", "clusters", "accounts")}
+                facts = replace(facts, **known)
             self._facts = facts
             self._facts = await self._with_accounting(facts)
             self._due = self._monotonic() + _FRESH
@@ -151,7 +153,15 @@ class FactsKeeper:
         config = await self._client.configuration()
         is_grouped = any(one.fields.get("AllowGroups", _ALL) != _ALL for one in partitions)
         groups = await self._groups() if is_grouped else frozenset[str]()
-        return Facts(taken, tuple(partitions), tuple(nodes), tuple(reservations), config, groups=groups)
+        is_placed = any(one.fields.get("AllocNodes", _ALL) != _ALL for one in partitions)
+        host = await self._host() if is_placed else ""
+        return Facts(taken, tuple(partitions), tuple(nodes), tuple(reservations), config, groups=groups, host=host)
+
+    async def _host(self) -> str:
+        try:
+            return text_of(await self._client.ask(["uname", "-n"])).strip().partition(".")[0]
+        except SlurmError:
+            return ""
 
     async def _groups(self) -> frozenset[str]:
         try:  # a name may hold a blank
@@ -168,10 +178,12 @@ class FactsKeeper:
             mine = associations.parse_associations(await ask(associations.associations_argv(self._user)), name)
             qos = associations.parse_qos(await ask(associations.qos_argv()))
             clusters = associations.parse_clusters(await ask(associations.clusters_argv()))
+            is_listed = any(one.allow_accounts or one.fields.get("DenyAccounts") for one in facts.partitions)
+            accounts = associations.parse_accounts(await ask(associations.accounts_argv(name))) if is_listed else None
         except SlurmError as error:
             log.info("accounting did not say what can be used: %s", error.message)
             return facts
-        return replace(facts, associations=tuple(mine), qos=tuple(qos), clusters=tuple(clusters))
+        return replace(facts, associations=tuple(mine), qos=tuple(qos), clusters=tuple(clusters), accounts=accounts)
 
 
 def _clock_time(at: float, now: float) -> str:

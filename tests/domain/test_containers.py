@@ -2,6 +2,8 @@
 
 import ast
 import csv
+import json
+import os
 import subprocess
 from importlib import resources
 
@@ -9,7 +11,7 @@ import pytest
 
 from jupyter_slurm.domain.containers import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner import runtimes
+from jupyter_slurm.runner import images, lease, runtimes
 from jupyter_slurm.runner.runtimes import Facts, Wish
 
 UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
@@ -63,7 +65,6 @@ def test_paths_and_names_have_runtimes_of_their_own():
         ({"image": "ubuntu", "venv": "/a"}, "two environments"),
         ({"image": "Ubuntu"}, "is no name of an image"),
         ({"image": "/a.sif", "runtime": "docker"}, "docker does not run"),
-        ({"image": "ubuntu", "runtime": "charliecloud"}, "charliecloud does not run"),
         ({"image": "ubuntu", "bind": ["--privileged"]}, "no folder for a container"),
         ({"image": "ubuntu", "bind": ["a:/b"]}, "no folder for a container"),
         ({"image": "ubuntu", "bind": ["/a:b"]}, "no folder for a container"),
@@ -134,7 +135,7 @@ def test_docker_gets_ids_cpus_memory_and_no_value_of_a_variable():
     assert not any("hf_secret" in word for word in argv)
     assert env["HF_TOKEN"] == "hf_secret"
     assert argv[argv.index("ubuntu:22.04") + 1] == "-c"
-    assert argv[-4:] == ["0027", "ubuntu:22.04", "python3", "x y"]
+    assert argv[-5:] == ["0027", "ubuntu:22.04", "", "python3", "x y"]
 
 
 def test_docker_never_gets_a_gpu_that_is_not_the_jobs():
@@ -213,7 +214,7 @@ def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch
     argv, env = runtimes.apptainer(_wish(binds=["/d:/e:ro"]), _facts(gpus=UUIDS))
     assert argv[:3] == ["apptainer", "exec", "--nv"]
     assert "--bind=/d:/e:ro" in argv
-    assert "docker://ubuntu:22.04" in argv
+    assert "ubuntu:22.04" in argv
     assert (env["APPTAINER_CACHEDIR"], env["HF_TOKEN"]) == ("/scratch/cache", "hf_secret")
     assert "LD_LIBRARY_PATH" not in env
     argv, _ = runtimes.singularity(_wish(image="/images/a.sif"), _facts())
@@ -226,7 +227,6 @@ def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch
     ("make", "change", "said"),
     [
         (runtimes.apptainer, {"binds": ["/a,b"]}, "takes no folder"),
-        (runtimes.charliecloud, {}, "ch-image pull"),
         (runtimes.charliecloud, {"image": "/tree", "binds": ["/a:/b:ro"]}, "for reading only"),
     ],
 )
@@ -257,8 +257,48 @@ def test_a_container_gets_what_belongs_to_the_job_and_nothing_of_the_nodes_own()
 
 
 def test_the_runner_is_python_3_8():
-    for name in ("contain.py", "runtimes.py"):
+    for name in ("contain.py", "images.py", "install.py", "lease.py", "runtimes.py"):
         ast.parse(resources.files("jupyter_slurm.runner").joinpath(name).read_text(), feature_version=(3, 8))
+
+
+def test_files_are_called_after_images_and_never_lie_elsewhere():
+    assert images.file_name("nvcr.io/nvidia/pytorch:24.01-py3") == "nvcr.io%nvidia%pytorch+24.01-py3"
+    long = [images.file_name(f"{'a/' * 100}b:{tag}") for tag in ("1", "2")]
+    assert long[0] != long[1]
+    assert all(len(name) <= 180 and "/" not in name for name in long)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("8b6bda0aaaaa: Already exists", "1 of 1 layers"),
+        ("layer 2/7: 7fbab8b: downloading: 3.0/24.4 MiB (12%)", "1 of 7 layers"),
+        ("layer 2/7: 7fbab8b: downloading: 100%", "2 of 7 layers"),
+        ("\x1b[34mINFO:   \x1b[0m Extracting OCI image...", "extracting OCI image"),
+        ("Digest: sha256:0a", ""),
+        ("\x1b]0;x\x07", ""),
+    ],
+)
+def test_what_programs_say_while_they_fetch_an_image_is_understood(line, said):
+    assert images.Progress().read(line) == said
+
+
+def test_a_lock_is_taken_from_a_holder_of_another_node_that_was_not_heard_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "_OVER", 0.2)
+    path, waited = tmp_path / "lock", []
+    path.write_text(json.dumps({"job": "12", "node": "gpu07", "boot": "another", "holder": "pid:[1]/2/3"}))
+    with lease.held(str(path), lambda: False, waited.append) as is_ours:
+        assert is_ours
+        assert waited == ["job 12 on gpu07"]
+        other = path.read_text().replace(str(os.getpid()), "1")
+        path.write_text(other)  # it was taken from this one in turn
+    assert path.read_text() == other
+    with lease.held(str(path), lambda: True, waited.append) as is_ours:
+        assert not is_ours
+    path.write_text("\xff{")
+    with lease.held(str(path), lambda: False, waited.append) as is_ours:
+        assert is_ours
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_numbers_are_written_as_the_kernel_does():

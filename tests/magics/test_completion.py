@@ -78,6 +78,16 @@ PLACES = [
     ("%%sbatch -p arndu --gpus-per-task=a", ["a100", *(f"a100:{n}" for n in range(1, 9))]),
     ("%%sbatch -p devwork -G a", []),
     ("%salloc --gpus-per-node a", ["a100", *(f"a100:{n}" for n in range(1, 9))]),
+    ("%%sbatch -p arandu --time=1", ["1:00:00", "12:00:00", "1-00:00:00"]),
+    ("%salloc -t 0", ["0:10:00"]),
+    ("%%sbatch -p arandu --mem=", ["2T", "0"]),
+    ("%%srun -p arandu,devwork --mem ", ["64G", "2T", "0"]),
+    ("%%sbatch --mem=9", []),
+    ("%%sbatch --mem-per-cpu=", []),
+    ("%%sbatch -n ", []),
+    ("%%sbatch -J resc", []),
+    ("%%sbatch --no-such=resc", []),
+    ("%squeue --format resc", []),
     ("%%sbatch -d after", ["after:", "afterany:", "aftercorr:", "afternotok:", "afterok:"]),
     ("%%sbatch -d afterok:1?afterany:{held}", ["{held}"]),
     ("%scancel {held}", ["{held}"]),
@@ -124,6 +134,9 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
     def said(line: str) -> list[str]:
         return list(kernel.complete(line)[1])
 
+    assert said("%%sbatch --time=1-") == ["a day"]
+    assert said("%%sbatch -p devwork --mem=6") == ["all of 4 nodes"]
+    assert "rates" in kernel.complete("%%sbatch --comment={rat")[0], "a value of Python may be meant"
     assert said("%%sbatch -p dev") == ["default, 4 nodes, 1 GPU a node, no time limit"]
     assert said(f"%scancel {known['held']}") == ["train, PENDING"]
     assert said("%%sbatch --gpus-per-n") == ["number of GPUs required per allocated node"]

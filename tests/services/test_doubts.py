@@ -36,6 +36,7 @@ SAID = [
     (["-p", "arandu", "-q", "urgent"], "Partition arandu takes no jobs of the QOS urgent, only of: normal."),
     (["-p", "others"], "Partition others takes no jobs of the account c4ai, only of: physics."),
     (["-p", "closed"], "Partition closed is DRAIN: it takes no new jobs."),
+    (["-p", "elsewhere"], "takes jobs that are submitted on login[1-2] only, and this is "),
     (["-p", "arandu", "-t", "3:00:00"], "--time=3:00:00 is more than partition arandu allows (02:00:00)."),
     (["-t", "30-0"], "--time=30-0 is more than partition devwork allows (7-00:00:00). At most: --time=7-00:00:00."),
     (["-q", "urgent", "-t", "2:00:00"], "--time=2:00:00 is more than the QOS urgent allows (01:00:00)."),
@@ -120,7 +121,8 @@ def limited(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
     )
     night = ["ReservationName=night", "StartTime=now+1hour", "Duration=60", "Users=root", "Nodes=c4aiscw2"]
     cluster.run("scontrol", "create", "reservation", *night)
-    for name, limit in (("small", "MaxMemPerNode=1000"), ("thin", "MaxMemPerCPU=1000")):
+    limits = {"small": "MaxMemPerNode=1000", "thin": "MaxMemPerCPU=1000", "elsewhere": "AllocNodes=login[1-2]"}
+    for name, limit in limits.items():
         nodes = f"Nodes={','.join(stations.names)}"
         cluster.run("scontrol", "create", f"PartitionName={name}", nodes, limit, "MaxTime=60")
     return cluster
@@ -132,7 +134,13 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
     async with open_desk(limited, tmp_path) as desk:
         await _while_the_controller_sleeps(desk, limited)
         names = (await desk.core.names(desk.id, "partition", 60.0))["names"]
-        assert {one["name"] for one in names} == {"arandu", "devwork", "others", "closed", "small", "thin"}
+        assert {one["name"] for one in names} == {
+            "arandu",
+            "devwork",
+            "others",
+            "closed",
+            *("small", "thin", "elsewhere"),
+        }
         for kind, expected in {
             "account": {"c4ai": "default, QOS normal, urgent"},
             "qos": {"normal": "", "urgent": "at most 01:00:00"},
@@ -142,6 +150,8 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
         }.items():
             told = (await desk.core.names(desk.id, kind, 60.0))["names"]
             assert expected.items() <= {one["name"]: one["about"] for one in told}.items(), kind
+        told = (await desk.core.names(desk.id, "time-limit", 60.0, "arandu"))["names"]
+        assert [tuple(one.values()) for one in told[-2:]] == [("1:00:00", "an hour"), ("2:00:00", "the most in arandu")]
         wrong = {}
         for options, said in [*SAID, *((options, "") for options in FINE)]:
             told, is_refused = await _told(desk, options)
@@ -232,10 +242,13 @@ def test_groups_and_hidden_nodes_and_plugins() -> None:
 def test_limits_of_the_cluster_other_clusters_and_later_versions() -> None:
     """A limit of the whole cluster, a job that may go elsewhere, and accounts that mean those below them as well."""
 
+    tree: dict[str, str] = {}
+
     def said(partition: str, asked: dict[str, str], **config: str) -> list[str]:
         partitions = tuple(parse_partitions(f"PartitionName=p TotalNodes=1 Default=YES {partition}\n".encode()))
         node, mine = Node("n1", cpus=4, memory=1 << 34, partitions=("p",)), (Association("us", is_default=True),)
-        facts = Facts(0.0, partitions, (node,), config=config, associations=mine, clusters=("here", "there"))
+        known = {"associations": mine, "clusters": ("here", "there"), "accounts": tree}
+        facts = Facts(0.0, partitions, (node,), config=config, **known)
         return [doubt.text for doubt in doubts_about(facts, Request(asked))]
 
     at_most = "--mem=2G is more than a job may have on a node in partition p: at most"
@@ -251,6 +264,12 @@ def test_limits_of_the_cluster_other_clusters_and_later_versions() -> None:
     only = "AllowAccounts=them"
     assert said(only, {}, SLURM_VERSION="22.05.8") == ["Partition p takes no jobs of the account us, only of: them."]
     assert said(only, {}, SLURM_VERSION="24.11.5") == [], "us may be below them"
+    for above, expected in (("them", []), ("others", said(only, {}, SLURM_VERSION="22.05.8"))):
+        tree.update({"us": above, "them": "root", "others": "root", "root": ""})
+        assert said(only, {}, SLURM_VERSION="24.11.5") == expected
+        assert said("DenyAccounts=them", {}, SLURM_VERSION="24.11.5") == ([] if expected else denied)
+    tree.update({"us": "others", "others": "us"})
+    assert said(only, {}, SLURM_VERSION="24.11.5") == [], "a circle"
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:

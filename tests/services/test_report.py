@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -67,17 +68,39 @@ async def test_what_nobody_knows_and_what_has_none(desk):
     assert (await desk.core.report(desk.id, f"{array['id']}_1"))["id"] == f"{array['id']}_1"
 
 
+# As NVIDIA's: of each GPU that the step may see, a line.
+NVIDIA_SMI = """#!/bin/sh
+[ "$*" = "--query-gpu=name,utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits" ] || exit 9
+for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
+    echo "A100 $gpu of $SLURMD_NODENAME, step $SLURM_STEP_ID, 97, 71234, 81920"
+done
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.here_only("the cluster belongs to another test file as well")
-async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path):
+async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkeypatch):
+    """And its GPUs by nvidia-smi on its nodes, in a step for which nothing of the job is free."""
+    tools, env = tmp_path / "tools", accounting_cluster.env()
+    tools.mkdir()
+    env["PATH"] = f"{tools}:{env.get('PATH', os.environ['PATH'])}"
+    monkeypatch.setattr(accounting_cluster, "env", lambda: env)
     async with open_desk(accounting_cluster, tmp_path) as desk:
         busy = BUSY.format(seconds=4, go=str(tmp_path / "go"))
-        job = await desk.submit(busy, "-n4", "-t", "5", "--mem", "1G", "-p", "arandu", "--gpus", "1")
+        job = await desk.submit(busy, "-n4", "-t", "5", "--mem", "1G", "-p", "arandu", "--gpus", "2")
         await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
         running = await desk.core.report(desk.id, job["key"])
-        assert running["gpus_asked"] == 1
-        assert running["gpus"] or "Its GPUs could not be asked: " in "".join(running["notes"])
+        assert (running["gpus_asked"], running["gpus"]) == (2, [])
+        assert any("Its GPUs could not be asked: " in note and "nvidia-smi" in note for note in running["notes"])
+        (tools / "nvidia-smi").write_text(NVIDIA_SMI)
+        (tools / "nvidia-smi").chmod(0o755)
+        running = await desk.core.report(desk.id, job["key"])
+        told = {"utilization": 0.97, "memory_used": 71234 << 20, "memory_total": 80 << 30}
+        assert running["gpus"] == [{"name": f"A100 {n} of dgx01, step 1", **told} for n in (0, 1)]
+        assert "GPU     A100 0 of dgx01, step 1: 97% busy at this moment, 69.6 GiB of 80.0 GiB" in repr(Report(running))
+        (tools / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\n")
+        assert "nvidia-smi shows no GPU on its nodes." in (await desk.core.report(desk.id, job["key"]))["notes"]
         Path(tmp_path, "go").touch()
         await desk.finished(job["key"])
         async with asyncio.timeout(90):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import pwd
 
 import pytest
 
-from jupyter_slurm.embedded import cgroups
+from jupyter_slurm.domain.associations import accounts_argv, parse_accounts
+from jupyter_slurm.domain.cluster import config_argv, parse_config, parse_partitions, partitions_argv
+from jupyter_slurm.domain.doubts import doubts_about
+from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.request import Request
+from jupyter_slurm.embedded import cgroups, load_description
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.roots import RELEASES, installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError
@@ -55,12 +61,52 @@ def test_another_process_finds_the_version_by_the_directory(other):
 def test_accounting_works_with_the_newest(new_cluster, cluster_for, wait_for):
     newest = sorted(RELEASES)[-1]
     cluster_for(newest)
-    cluster = new_cluster(start=False, accounting=True)
+    described = load_description().with_users(pwd.getpwuid(os.geteuid()).pw_name)
+    cluster = new_cluster(
+        start=False,
+        accounting=True,
+        accounts=described.accounts,
+        users=described.users,
+        enforce=("associations",),
+        extra=(*described.extra, "EnforcePartLimits=ANY"),
+    )
     cluster._installation = installation_for(str(slurm_root(newest)))
     cluster.start()
     job = cluster.run("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "true").stdout.strip()
     argv = ["sacct", "-nPX", "-j", job, "-o", "state"]
     wait_for(lambda: cluster.run(*argv).stdout == "COMPLETED\n", "sacct to tell")
+    _accounts_below_others_are_taken_for_them(cluster)
+
+
+def _accounts_below_others_are_taken_for_them(cluster):
+    """What is said of a job before sbatch decides is what sbatch says then."""
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    for name, above in (("below", "c4ai"), ("beside", "root")):
+        cluster.run("sacctmgr", "-i", "add", "account", name, f"parent={above}")
+        cluster.run("sacctmgr", "-i", "add", "user", user, f"account={name}")
+    for name, limit in (("these", "AllowAccounts=c4ai"), ("others", "DenyAccounts=c4ai")):
+        cluster.run("scontrol", "create", f"PartitionName={name}", "Nodes=ALL", limit)
+
+    def said(argv):
+        return cluster.run(*argv).stdout.encode()
+
+    facts = Facts(
+        0.0,
+        tuple(parse_partitions(said(partitions_argv()))),
+        config=parse_config(said(config_argv())),
+        accounts=parse_accounts(said(accounts_argv(cluster.description.name))),
+    )
+    job, taken, expected = ["sbatch", "--hold", "--chdir=/", "-o", "/dev/null", "--wrap", "true"], {}, {}
+    for name in ("these", "others"):
+        for account in ("c4ai", "below", "beside"):
+            taken[name, account] = not cluster.run(*job, "-p", name, "-A", account, check=False).returncode
+            expected[name, account] = not doubts_about(facts, Request({"partition": name, "account": account}))
+    assert taken == expected
+    assert [place for place, is_taken in taken.items() if is_taken] == [
+        ("these", "c4ai"),
+        ("these", "below"),
+        ("others", "beside"),
+    ]
 
 
 def test_an_unknown_version_is_told():
