@@ -202,6 +202,7 @@ Choose the cluster of this notebook:  %slurm use CLUSTER
 End a log-in, for everybody; jobs go on:  %slurm disconnect CLUSTER
 Clusters, log-ins, who uses them, tunnels:  %slurm list
 A Jupyter in a job, on a local port:  %slurm launch [CLUSTER] [options of sbatch] [words]
+Another server, in the same way:  %slurm launch [CLUSTER] [options of sbatch] [words] -- command with a {port}
 
 CLUSTER is the name of a site profile (`jupyter slurm init` in a terminal writes one), or `local`: the cluster that the
 Slurm commands of this machine reach. What hosts ask during a log-in (a password, a code, whether an unknown key is
@@ -210,20 +211,29 @@ theirs) is asked below the cell. Tab offers the clusters, and how it stands with
 A session is a job that runs the newest Jupyter (Lab, or notebook) of a Python. The card below the cell goes through its
 steps: why it pends and when it could start, then where it is on this machine, on a port from 8000 to 9000, which stays
 the same. It listens on the node's loopback only; its token is in files for you alone. It outlives this kernel.
+A browser that is not on this machine (JupyterHub, a login node) takes the card's second link: this Jupyter server shows
+its sessions itself, to who is logged in to it.
+A command gets a free port of the node for {port}, 127.0.0.1 for {host} and its path here for {base_url}; it has to
+stay in the foreground and to listen on the loopback only. Others on that node see its words and can connect to it.
 
 Words (of launch; ours have no dashes, Slurm's have):
     name=NAME     its name, and a Python variable for it; by default jupyter-1, jupyter-2 …
-    dir=FOLDER    the folder that it shows; by default the job's working directory
-    env=NAME      the environment of the job: a name, or the folder of a venv or of conda
-    python=PATH   the Python whose Jupyter it is
+    dir=FOLDER    the folder that it shows, or begins in; by default the job's working directory
+    env=NAME      the environment of the job: a name, the folder of a venv or of conda, or an image: docker://NAME:TAG
+    python=PATH   the Python whose Jupyter it is; a command is looked for on the job's PATH, then beside this Python
+    jupyter=install
+                  where that Python has no Jupyter, put a JupyterLab beside it: by pip, once, into the folder of images
     idle=TIME     end when nobody has used it for so long: 30m, 2h, or as for --time; by default a day
     port=PORT     the local port
+    resume        go on in the same job after its time limit, preemption, node failure, 20 times at most (resume=3:
+                  three times): same name, address and log-in, new kernels
     open          wait until it is ready, and open it in a browser, logged in
     noopen        as without `open` (a terminal opens it unless it is told not to)
 
 Examples:
     %slurm use arandu
     %slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
+    %slurm launch arandu -p arandu name=board -- tensorboard --logdir runs --port {port}
 
 The value is a Session: training.url, training.state, training.open(), training.log(), training.stop().
 jupyter_slurm.sessions() lists those that go on, jupyter_slurm.session("training") takes one.

@@ -1,21 +1,18 @@
 """Run a Python cell inside its job: ``python -u cell.py JOBDIR [args]``. Python 3.8+, standard library only.
 
-The cell runs under IPython where this Python has it (``shell.py``), else as Python alone. The job directory is claimed
-first, so that a job which Slurm holds twice runs once. Files in the cluster's events folder tell its start and end; the
-exit code is left in ``end.json`` (``end.TASK.json`` for an array task), what the cell shows in ``display.jsonl``.
+The cell runs under IPython where this Python has it (``shell.py``), else as Python alone (``plain.py``). The job
+directory is claimed first, so that a job which Slurm holds twice runs once. Files in the cluster's events folder tell
+its start and end; the exit code is left in ``end.json`` (``end.TASK.json`` for an array task), what the cell shows in
+``display.jsonl``.
 """
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import atexit
 import contextlib
 import importlib.util
-import inspect
 import io
 import json
-import linecache
 import os
 import re
 import runpy
@@ -105,6 +102,11 @@ class Place:
                 self.write(os.path.join(folder, self.job["key"] + "." + event), self.job_id)
         except OSError:
             pass
+
+    def stage(self, text: str) -> None:
+        """Leave word of how far a session is that does not serve yet; never a reason to fail."""
+        with contextlib.suppress(OSError):
+            self.put(os.path.join(self.folder, "served.json"), json.dumps({"format": FORMAT, "stage": text}))
 
     def end(self, exit_code: int, **more: Any) -> None:
         """Write the end marker, in one step, with more in it where there is more to tell."""
@@ -199,35 +201,6 @@ class JobModule:
         return importlib.util.spec_from_file_location(name, __file__[: -len("cell.py")] + "job.py")
 
 
-def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any = None) -> None:
-    """Run source as a notebook cell runs: ``await`` at top level, the value of the last line shown.
-
-    Without a ``loop`` it gets one of its own when it awaits something.
-    """
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    tree = ast.parse(source, filename)
-    last = tree.body[-1] if tree.body and not source.rstrip().endswith(";") else None
-    if isinstance(last, ast.Expr):
-        tree.body.pop()
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    parts = [(compile(tree, filename, "exec", flags), False)]
-    if isinstance(last, ast.Expr):
-        parts.append((compile(ast.Expression(last.value), filename, "eval", flags), True))
-    own = None
-    try:
-        for code, shown in parts:
-            value = eval(code, namespace)  # noqa: S307 - the person's own cell, in the person's own job
-            if code.co_flags & inspect.CO_COROUTINE:
-                if loop is None:
-                    loop = own = asyncio.new_event_loop()
-                value = loop.run_until_complete(value)
-            if shown:
-                sys.displayhook(value)
-    finally:
-        if own is not None:
-            own.close()
-
-
 def print_error(error: BaseException, filename: str) -> None:
     """Print the traceback from the cell's own lines on: what is above them is ours."""
     trace = error.__traceback__
@@ -268,14 +241,24 @@ def run_cell(place: Place, args: list[str]) -> int:
         shell = ipython()
         place.note()
         if shell is not None:
-            return exit_code(shell.run(shell.start(main, place.display()), source, filename))
+            return exit_code(advise(shell.run(shell.start(main, place.display()), source, filename)))
         try:
-            run_plain(beside("display").Plain(place.display()), source, filename, main)
+            beside("plain").run(beside("display").Plain(place.display()), source, filename, main)
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
             if not isinstance(error, SystemExit):
                 print_error(error, filename)
-            return exit_code(error)
+            return exit_code(advise(error))
     return 0
+
+
+def advise(error: BaseException | None) -> BaseException | None:
+    """Say what to do about an error that a notebook would not have had."""
+    if isinstance(error, RuntimeError) and str(error) == "no running event loop":
+        sys.stderr.write(
+            "A cell of a job has an event loop if it awaits something at its top level: `await` there what "
+            "create_task() or gather() gives.\nOne that awaits nothing has none, and can call asyncio.run().\n"
+        )
+    return error
 
 
 @contextlib.contextmanager
@@ -310,19 +293,6 @@ def ipython() -> Any:
     except Exception as error:  # noqa: BLE001 - the cell may do without
         sys.stderr.write(f"IPython of {sys.executable} cannot be used: {type(error).__name__}: {error}\n")
         return None
-
-
-def run_plain(plain: Any, source: str, filename: str, main: types.ModuleType, loop: Any = None) -> None:
-    """Run a cell as Python alone."""
-    plain.install()
-    try:
-        run_source(source, filename, main.__dict__, loop)
-    except SyntaxError as error:
-        if error.filename == filename and error.text and error.text.lstrip().startswith(("%", "!", "?")):
-            sys.stderr.write(f"magics and !commands need IPython, which {sys.executable} does not have\n")
-        raise
-    finally:
-        plain.figures()
 
 
 def choose_backend() -> None:

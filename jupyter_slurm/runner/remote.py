@@ -25,6 +25,7 @@ from typing import Any
 _LATE = 65_536  # bytes of what threads print between two cells
 _LOOKS_EVERY = 5.0  # seconds between two looks at the memory of this process
 _NOTICED = 1 << 20  # bytes by which it has changed
+_ENDS_WITHIN = 1.0  # seconds for what a cell awaited when it was interrupted
 
 
 class Leave(SystemExit):
@@ -102,7 +103,7 @@ class Process:
         self._pid = os.getpid()
         self._stopped = ""  # what was to be interrupted
         self._left: dict[int, tuple[str, int]] = {}  # the files of the cell before, and how long they were at its end
-        self._is_over = False
+        self._is_over = self._is_silent = False
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._news = asyncio.Event()  # of the loop that was just set, in old Pythons
@@ -114,10 +115,17 @@ class Process:
         if self._shell is not None:
             self._ipython = self._shell.start(self._main, self._record)
             self._ipython.loop_runner = self._finish
+            awaits = self._ipython.should_run_async
+            # As in a kernel, the loop runs under whatever a cell does; what that runs in turn (%%capture) is under it.
+            self._ipython.should_run_async = lambda *args, **named: (
+                not self._loop.is_running() or awaits(*args, **named)
+            )
             self._ipython.ask_exit = _leave
             self._ipython.before_error = _leave_us_out
+            shows = self._ipython.showtraceback
+            self._ipython.showtraceback = lambda *args, **named: None if self._is_silent else shows(*args, **named)
         else:
-            self._plain = cell.beside("display").Plain(self._record)
+            self._plain, self._alone = cell.beside("display").Plain(self._record), cell.beside("plain")
             vars(builtins)["exit"] = vars(builtins)["quit"] = _leave
         vars(builtins)["input"] = getpass.getpass = _ask_nobody
         self._memory = Memory(place)
@@ -136,10 +144,33 @@ class Process:
                 return 0
 
     def _finish(self, coroutine: Any) -> Any:
-        """Have a coroutine end; what other ones a cell has started goes on meanwhile."""
-        if self._loop.is_closed():  # a cell has done that
-            self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(coroutine)
+        """Have a coroutine end; what other ones a cell has started goes on meanwhile.
+
+        One that is interrupted while it awaits something is cancelled: nothing of the cell runs later.
+        """
+        task = self._loop.create_task(coroutine)
+        task.add_done_callback(lambda _: self._loop.stop())
+        try:
+            while not task.done():  # a cell may have stopped the loop
+                self._loop.run_forever()
+        except BaseException:
+            self._cancel(task)
+            raise
+        return task.result()
+
+    def _cancel(self, task: Any) -> None:
+        """Have a task end soon, without a word of its own: what ended it is told by who waits for it."""
+        self._is_silent = True
+        task.cancel()
+        timer = self._loop.call_later(_ENDS_WITHIN, self._loop.stop)
+        try:
+            if not task.done():
+                self._loop.run_forever()
+            if task.done() and not task.cancelled():
+                task.exception()  # it is known
+        finally:
+            timer.cancel()
+            self._is_silent = False
 
     async def _wait(self) -> None:
         self._news = asyncio.Event()
@@ -247,7 +278,7 @@ class Process:
         self._plain.record = self._record
         loop = types.SimpleNamespace(run_until_complete=self._finish)
         try:
-            self._cell.run_plain(self._plain, source, filename, self._main, loop)
+            self._alone.run(self._plain, source, filename, self._main, loop)
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
             if not isinstance(error, SystemExit):
                 _leave_us_out(error)

@@ -81,7 +81,7 @@ def test_state_stays_and_it_looks_as_if_it_had_run_here(held: Any) -> None:
     held.ok(
         "%%remote\nimport threading\ngo, gone = threading.Event(), threading.Event()\n"
         "def late(): go.wait(); print('late'); gone.set()\nthreading.Thread(target=late).start()\nprint('begun')\n"
-        "import asyncio\nasyncio.get_event_loop().call_later(0, go.set)"
+        "import asyncio\nloop = asyncio.get_running_loop()\nloop.call_soon(loop.call_soon, loop.call_soon, go.set)"
     )
     assert held.ok("%%remote\nassert gone.wait(60)\nprint('now')").stdout == "late\nnow\n"
     ran = held.ok("%%remote\nhandle.update(HTML('<b>new</b>'))")
@@ -180,6 +180,9 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert "(the node has no /no/such/python: " in held.run("%%remote python=/no/such/python\n1").traceback
     assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
     held.ok("%remote stop")
+    ran = held.run("%%remote -c 99\n1")
+    assert "before it began (srun: error: Unable to create step for job" in ran.traceback
+    assert "Ask for fewer tasks or CPUs" in ran.traceback
     assert "has no place here: a process is one task" in held.run("%%remote -n 4\n1").traceback
 
 

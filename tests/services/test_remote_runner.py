@@ -95,7 +95,11 @@ def test_what_one_cell_leaves_the_next_one_finds(process: Process) -> None:
     process.ran("async def start():\n    return asyncio.create_task(later())\ntask = await start()")
     _until(lambda: process.ran("x") == "[1, 2]\n")  # it goes on between the cells, too
     assert process.ran("await task\ntask.done()") == "True\n"
-    process.ran("import asyncio\nasyncio.run(asyncio.sleep(0))\nasyncio.new_event_loop().close()")
+    process.ran("x.clear()\ntask = asyncio.create_task(later())")  # the loop runs under a cell that awaits nothing
+    _until(lambda: process.ran("x") == "[2]\n")
+    process.ran("x.insert(0, 1)")
+    assert "from a running event loop" in process.failed("asyncio.run(asyncio.sleep(0))"), "as in a kernel"
+    assert "StopIteration" in process.failed("next(iter([]))")
     assert process.ran("await asyncio.sleep(0)\n_ = x\nx[-1]") == "2\n"
     process.ran(
         "handle = display('a', display_id=True)\nclass Html:\n    def _repr_html_(self): return '<b>1</b>'\ndisplay(Html())"
@@ -117,6 +121,30 @@ def test_what_one_cell_leaves_the_next_one_finds(process: Process) -> None:
     assert process.end(key) == 0
     assert sorted(process.text(key).splitlines()) == ["5", "child"]
     assert process.ran("x") == "[1, 2]\n"
+
+
+def test_a_cell_under_the_loop_may_do_what_it_may_in_a_kernel(process: Process) -> None:
+    process.ran("import asyncio\nasync def fails(): raise ValueError('late')\ntask = asyncio.create_task(fails())")
+    assert "late" in process.failed("await task")
+    process.begin("asyncio.get_running_loop().stop()")
+    assert process.ran("await asyncio.sleep(0, 7)") == "7\n"
+    up = process.root / "up"
+    waits = f"pathlib.Path({str(up)!r}).touch()\n    await go.wait()\n    seen.append('later')"
+    key = process.begin(
+        f"import pathlib\nseen, go = [], asyncio.Event()\ntry:\n    {waits}\nfinally:\n    seen.append('told')"
+    )
+    _until(up.exists)
+    process.tell(f"{key} INT")
+    assert process.end(key) == 130
+    assert "KeyboardInterrupt" in process.text(key, "stderr")
+    assert "CancelledError" not in process.text(key, "stderr")
+    process.ran("go.set()\nfor _ in range(9): await asyncio.sleep(0)")
+    assert process.ran("seen") == "['told']\n"  # nothing of it runs later
+    key = process.begin("%%capture caught\nprint('x' * 2)")
+    if process.end(key) == 0:  # under IPython
+        assert process.ran("caught.stdout") == "'xx\\n'\n"
+        process.ran("%autoawait off")
+        assert process.ran("get_ipython().run_cell('1 + 1').result") == "2\n2\n"
 
 
 def test_it_notes_how_much_memory_it_has_also_while_a_cell_runs(process: Process, wait_for: Any) -> None:

@@ -52,6 +52,16 @@ def test_cell_runs_as_a_notebook_cell_does(run):
     assert sorted(os.listdir(run.events)) == ["k.ended", "k.started"]
 
 
+def test_a_cell_has_a_loop_if_it_awaits_something_and_is_told_so_if_not(run):
+    assert run("import asyncio\ntask = asyncio.create_task(asyncio.sleep(0, 5))\nawait task").stdout == "5\n"
+    (run.folder / "claim").unlink()
+    done = run("import asyncio\nasyncio.create_task(asyncio.sleep(0))\n")
+    assert done.returncode == 1
+    assert "`await` there what create_task() or gather() gives." in done.stderr
+    (run.folder / "claim").unlink()
+    assert run("import asyncio\nasyncio.run(asyncio.sleep(0, 7))").stdout == "7\n"
+
+
 def test_value_of_the_last_line_is_silent_with_a_semicolon(run):
     assert run("1 + 1;").stdout == ""
 

@@ -1,0 +1,70 @@
+"""A cell as Python alone: where the job's Python has no IPython. Python 3.8+, standard library only."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import linecache
+import sys
+import types
+from typing import Any
+
+
+def run(plain: Any, source: str, filename: str, main: types.ModuleType, loop: Any = None) -> None:
+    """Run a cell as Python alone."""
+    plain.install()
+    try:
+        run_source(source, filename, main.__dict__, loop)
+    except SyntaxError as error:
+        if error.filename == filename and error.text and error.text.lstrip().startswith(("%", "!", "?")):
+            sys.stderr.write(f"magics and !commands need IPython, which {sys.executable} does not have\n")
+        raise
+    finally:
+        plain.figures()
+
+
+def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any = None) -> None:
+    """Run source as a notebook cell runs: ``await`` at top level, the value of the last line shown.
+
+    All of it runs in the ``loop``; without one it gets one of its own when it awaits something, so that what calls
+    ``asyncio.run()`` can do that.
+    """
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    tree = ast.parse(source, filename)
+    last = tree.body[-1] if tree.body and not source.rstrip().endswith(";") else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    parts = [(compile(tree, filename, "exec", flags), False)]
+    if isinstance(last, ast.Expr):
+        parts.append((compile(ast.Expression(last.value), filename, "eval", flags), True))
+    error, own, work = None, None, _run_parts(parts, namespace)
+    if loop is None and any(code.co_flags & inspect.CO_COROUTINE for code, _ in parts):
+        loop = own = asyncio.new_event_loop()
+    try:
+        if loop is not None:
+            error = loop.run_until_complete(work)
+        else:
+            work.send(None)  # it awaits nothing, and comes to its end
+    except StopIteration as end:
+        error = end.value
+    finally:
+        if own is not None:
+            own.close()
+    if error is not None:
+        raise error
+
+
+async def _run_parts(parts: list[tuple[types.CodeType, bool]], namespace: dict[str, Any]) -> BaseException | None:
+    """Run code, each part with whether its value is shown; return what ended it early (StopIteration may, too)."""
+    try:
+        for code, shown in parts:
+            value = eval(code, namespace)  # noqa: S307 - the person's own cell, in the person's own job
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+            if shown:
+                sys.displayhook(value)
+    except BaseException as error:  # noqa: BLE001 - whoever runs the cell shows it
+        return error
+    return None
