@@ -25,12 +25,14 @@ from typing import Any
 
 # The files of the runner are no package: each is read by its path.
 beside = runpy.run_path(__file__[: -len("contain.py")] + "beside.py")["beside"]
-runtimes: Any = beside("runtimes")
+images: Any = beside("images")
+lease: Any = images.lease
+runtimes: Any = images.runtimes
 Refused: Any = runtimes.Refused
+ask = images.ask
 
 FAILED = 125  # there was no container, as domain/environments.py has it of other environments
-PROGRAMS = {"charliecloud": "ch-run"}
-_ANSWER = 60.0  # seconds that the daemon may take for a question
+_ANSWER = 60.0  # seconds that nvidia-smi may take
 _LOOKS = 2.0  # seconds between two looks whether slurmstepd is there
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -64,28 +66,6 @@ def list_gpus() -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows if len(row) == 2] if done.returncode == 0 else []
 
 
-def holder() -> str:
-    """Return what tells this process from all others: its namespace, its number, and when it began (proc(5))."""
-    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
-        begun = file.read().rpartition(")")[2].split()[19]
-    return f"{os.readlink('/proc/self/ns/pid')}/{os.getpid()}/{begun}"
-
-
-def is_gone(label: str) -> bool:
-    """Tell whether the process of such a label has ended; one of another namespace is never taken for that."""
-    space, _, rest = label.partition("/")
-    pid, _, begun = rest.partition("/")
-    if space != os.readlink("/proc/self/ns/pid") or not pid.isdigit():
-        return False
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19] != begun
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-
-
 def facts(described: dict[str, Any]) -> Any:
     """Look at the node and at the job."""
     env, umask = dict(os.environ), os.umask(0o077)
@@ -107,7 +87,7 @@ def facts(described: dict[str, Any]) -> Any:
         shm=shm,
         gpus=runtimes.gpus_of(env, variable, list_gpus() if env.get(variable, "")[:1].isdigit() else []),
         name=f"jupyter_slurm-{job}-{os.getpid()}-{os.urandom(4).hex()}",
-        holder=holder(),
+        holder=lease.holder(),
         env=runtimes.variables(env, list(described.get("variables", {}))),
     )
 
@@ -115,17 +95,20 @@ def facts(described: dict[str, Any]) -> Any:
 def choose(image: str, runtime: str | None) -> str:
     """Return what runs the image here: what was said, else the first that fits and is there."""
     if not image.startswith("/"):
-        fit = ["docker", "podman", "apptainer", "singularity"]
+        fit = ["docker", "podman", "apptainer", "singularity", "charliecloud"]
     elif os.path.isdir(image):
         fit = ["charliecloud", "apptainer", "singularity"]
     elif os.path.exists(image):
         fit = ["apptainer", "singularity"]
     else:
         raise Refused(f"there is no {image} on this node")
-    here = [name for name in ([runtime] if runtime else fit) if shutil.which(PROGRAMS.get(name, name))]
+    needed = {"charliecloud": ["ch-run"] if image.startswith("/") else ["ch-run", "ch-image", "ch-convert"]}
+    tried = [(name, needed.get(name, [name])) for name in ([runtime] if runtime else fit)]
+    here = [name for name, programs in tried if all(map(shutil.which, programs))]
     if not here:
-        wanted = " nor ".join(PROGRAMS.get(name, name) for name in ([runtime] if runtime else fit))
-        raise Refused(f"this node has no {wanted}" + ("" if runtime else f", and nothing else runs {image}"))
+        wanted = " nor ".join(next(one for one in programs if not shutil.which(one)) for _, programs in tried)
+        otherwise = f", and nothing else runs {image}"
+        raise Refused(f"this node has no {wanted}{'' if runtime else otherwise}; -w or -C of sbatch choose another one")
     return "podman" if here[0] == "docker" and is_podman(shutil.which("docker") or "") else here[0]
 
 
@@ -138,7 +121,7 @@ def is_podman(path: str) -> bool:
     return False
 
 
-def start(described: dict[str, Any], argv: list[str], folders: list[str]) -> int:
+def start(described: dict[str, Any], argv: list[str], folders: list[str], say: Any) -> int:
     """Run a command in a container; return its exit code, or do not return at all.
 
     Parameters
@@ -150,17 +133,23 @@ def start(described: dict[str, Any], argv: list[str], folders: list[str]) -> int
     folders : list of str
         That the container must have at their own places, besides the home, where the node has it, and the working
         directory.
+    say : callable
+        Is told in words how far an image is that has to be fetched.
 
     Raises
     ------
     Refused
         There can be none.
     """
-    runtime = choose(described["image"], described.get("runtime"))
+    runtime, image = choose(described["image"], described.get("runtime")), described["image"]
     node = facts(described)
-    node.env["JUPYTER_SLURM_CONTAINER"] = f"{runtime} {described['image']}"
+    node.env["JUPYTER_SLURM_CONTAINER"] = f"{runtime} {image}"
     own = [folder for folder in (node.home,) if os.path.isdir(folder)]
-    wish = runtimes.Wish(described["image"], list(described.get("bind", [])), [*own, *folders], argv)
+    if not image.startswith("/"):
+        image = images.provide(runtime, image, images.folder_of(described), say)
+    wish = runtimes.Wish(image, list(described.get("bind", [])), [*own, *folders], argv)
+    if "python" in argv[0]:
+        wish.hint = "; python=PATH names another one in it"
     for source, _, _ in runtimes.mounts(wish, node):
         if not os.path.exists(source):
             raise Refused(f"there is no {source} on this node")
@@ -219,27 +208,12 @@ def end_inside(name: str) -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def ask(*argv: str) -> tuple[int, str, str]:
-    """Ask a runtime something; return the exit code, and what it printed."""
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, "", str(error)
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-
-
 def why(program: str, image: str) -> str:
     """Return in words why there was no container; nothing where the runtime is well and has the image."""
-    code, _, said = ask(program, "version")
-    if "permission denied" in said.lower():
-        return f"you may not use {program} on this node; whoever runs it can add you to the group of its socket"
-    if code:
-        return f"the daemon of {program} does not answer on this node"
-    if ask(program, "image", "inspect", image)[0]:
-        return (
-            f"the image {image} is not on this node, and {program} could not get it; `{program} pull {image}` says more"
-        )
-    return ""
+    if said := images.unwell(program):
+        return str(said)
+    gone = ask(program, "image", "inspect", image)[0]
+    return f"the image {image} was taken away from this node; run this again, and it is fetched" if gone else ""
 
 
 def sweep(program: str, uid: int) -> None:
@@ -247,7 +221,7 @@ def sweep(program: str, uid: int) -> None:
     form = f'{{{{.ID}}}} {{{{.Label "{runtimes.LABEL}.holder"}}}}'
     for line in ask(program, "ps", "--filter", f"label={runtimes.LABEL}.user={uid}", "--format", form)[1].splitlines():
         name, _, label = line.partition(" ")
-        if is_gone(label):
+        if lease.is_gone(label):
             ask(program, "rm", "--force", name)
 
 
@@ -265,21 +239,34 @@ def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
 
 def folders(job: dict[str, Any], folder: str) -> list[str]:
     """Return what the container must have: job directories with the runner beside them, what a session shows."""
-    shown = (job.get("session") or {}).get("dir")
-    return [os.path.dirname(folder), *([os.path.join(os.getcwd(), os.path.expanduser(shown))] if shown else [])]
+    session = job.get("session") or {}
+    shown = [os.path.join(os.getcwd(), os.path.expanduser(session["dir"]))] if session.get("dir") else []
+    if session.get("jupyter"):  # where it is installed
+        place = images.folder_of(job["environment"])
+        images.make_folder(place)
+        os.environ["JUPYTER_SLURM_IMAGE_DIR"] = place
+        shown.append(place)
+    return [os.path.dirname(folder), *shown]
 
 
 def main() -> int:
     """Run what the job directory says; where there was no container, tell why."""
     folder, args = sys.argv[1], sys.argv[2:]
     place, why_not = beside("cell").Place(folder), "There was no container."
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"container: {place.job['environment']['image']}: {text}\n")
+        if "session" in place.job:
+            place.stage(f"image: {text}")
+
     try:
-        code = start(place.job["environment"], command(place.job, folder, args), folders(place.job, folder))
+        code = start(place.job["environment"], command(place.job, folder, args), folders(place.job, folder), say)
     except Refused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")
     is_told = os.path.exists(os.path.join(folder, f"end{place.suffix}.json"))
     is_watched = any(place.job.get(name) for name in ("launcher", "resume", "run"))  # who started it tells the end
+    is_watched = is_watched and "session" not in place.job
     if code == FAILED and not (is_told or is_watched):
         told = {"session": {"why": why_not, "hint": "Its log may say more."}} if "session" in place.job else {}
         place.end(FAILED, **told)

@@ -20,10 +20,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Not bound by themselves, where a job happens to begin there.
 _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")  # noqa: S108
 
-# What begins in the container. Words: umask, what the image is called, the command.
-_ENTRY = """umask "$1"; image=$2; shift 2
+# What begins in the container. Words: umask, what the image is called, what to do without the command, the command.
+_ENTRY = """umask "$1"; image=$2; hint=$3; shift 3
 if ! command -v "$1" >/dev/null 2>&1; then
-    printf 'container: the image %s has no %s\\n' "$image" "$1" >&2
+    printf 'container: the image %s has no %s%s\\n' "$image" "$1" "$hint" >&2
     exit 125
 fi
 """
@@ -62,17 +62,16 @@ class Facts:
 
 @dataclasses.dataclass
 class Wish:
-    """What is to run: ``image`` is a path or a name without ``docker://``, ``folders`` are bound where they are."""
+    """What is to run: ``image`` is a path, or its name in Docker's store; ``folders`` are bound where they are.
+
+    ``hint`` is what to do where the image lacks the command.
+    """
 
     image: str
     binds: list[str]
     folders: list[str]
     argv: list[str]
-
-    @property
-    def is_path(self) -> bool:
-        """Whether the image is a file or a folder."""
-        return self.image.startswith("/")
+    hint: str = ""
 
 
 def mounts(wish: Wish, facts: Facts) -> list[tuple[str, str, bool]]:
@@ -100,7 +99,7 @@ def _csv(*fields: str) -> str:
 
 
 def _entry(wish: Wish, facts: Facts, text: str = "") -> list[str]:
-    return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, f"{facts.umask:04o}", wish.image, *wish.argv]
+    return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, f"{facts.umask:04o}", wish.image, wish.hint, *wish.argv]
 
 
 def docker(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
@@ -158,7 +157,7 @@ def apptainer(wish: Wish, facts: Facts, program: str = "apptainer") -> tuple[lis
     for source, target, is_read_only in mounts(wish, facts):
         _refuse(program, source + target, ",:")
         argv.append(f"--bind={source}:{target}" + (":ro" if is_read_only else ""))
-    argv += [f"--pwd={facts.work_dir}", wish.image if wish.is_path else f"docker://{wish.image}", "/bin/sh"]
+    argv += [f"--pwd={facts.work_dir}", wish.image, "/bin/sh"]
     return _text(argv + _entry(wish, facts), facts.env), {**_settings(), **facts.env}
 
 
@@ -169,8 +168,6 @@ def singularity(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
 
 def charliecloud(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
     """Return the command line of ch-run, and its whole environment, which the container gets."""
-    if not wish.is_path:
-        raise Refused(f"Charliecloud runs unpacked images; `ch-image pull {wish.image}` and ch-convert make one")
     argv = ["ch-run", f"--cd={facts.work_dir}"]
     for source, target, is_read_only in mounts(wish, facts):
         _refuse("ch-run", source + target, ":")

@@ -173,8 +173,7 @@ class Environments:
         merged = {**told, "image": image, "bind": [*site.get("bind", ()), *told.get("bind", ())]}
         if site.get("runtime") in runtimes_for(image):
             merged = {"runtime": site["runtime"], **merged}
-        if "gpu_variable" in site:
-            merged["gpu_variable"] = site["gpu_variable"]
+        merged |= {name: site[name] for name in ("gpu_variable", "image_dir") if name in site}
         return Environment.described(name, merged)
 
     async def _described_image(self, name: str, told: dict[str, Any], context: Context) -> Environment:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +25,35 @@ import pytest
 
 from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.embedded.roots import debian_mirror, default_cache
+from jupyter_slurm.services.about import RUNNER
 
-__all__ = ["Docker", "apptainer", "docker", "image_tar", "image_tree", "new_docker"]
+__all__ = [
+    "Docker",
+    "Node",
+    "apptainer",
+    "docker",
+    "image_tar",
+    "image_tree",
+    "jupyter_tar",
+    "jupyter_tree",
+    "new_docker",
+    "node",
+    "pip_tree",
+    "wheels",
+]
 
 _RELEASE = "bookworm"
 _PACKAGES = "base-files,base-passwd,coreutils,dash,libc-bin,libpython3-stdlib,libstdc++6,python3-minimal"
-_LEFT_OUT = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/apt/", "./var/cache/", "./dev/")
+_LEFT_OUT = (
+    "./usr/share/javascript/mathjax/",
+    "./usr/bin/gdb",
+    "./usr/share/doc/",
+    "./usr/share/man/",
+    "./usr/share/locale/",
+    "./var/lib/apt/",
+    "./var/cache/",
+    "./dev/",
+)
 
 
 @dataclass(frozen=True)
@@ -60,20 +87,30 @@ class Docker:
 @pytest.fixture(scope="session")
 def image_tar(unavailable: Callable[[str], None]) -> Path:
     """A root file system with Python: kept between runs where unpacked versions of Slurm are, too."""
+    return _kept(_PACKAGES, unavailable)
+
+
+@pytest.fixture(scope="session")
+def jupyter_tar(unavailable: Callable[[str], None]) -> Path:
+    """The same with the Jupyter of Debian 12: notebook 6.4."""
+    return _kept(f"{_PACKAGES},python3-notebook", unavailable)
+
+
+def _kept(packages: str, unavailable: Callable[[str], None]) -> Path:
     if find_program("mmdebstrap") is None:
         unavailable("mmdebstrap is not installed")
-    path = default_cache() / f"image-{_RELEASE}-{hashlib.sha256(_PACKAGES.encode()).hexdigest()[:8]}.tar"
+    path = default_cache() / f"image-{_RELEASE}-{hashlib.sha256(packages.encode()).hexdigest()[:8]}.tar"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            _build(path)
+            _build(path, packages)
     return path
 
 
-def _build(path: Path) -> None:
+def _build(path: Path, packages: str) -> None:
     made, slim = path.with_suffix(".made.tar"), path.with_suffix(".new")
-    argv = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={_PACKAGES}", _RELEASE, str(made)]
+    argv = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={packages}", _RELEASE, str(made)]
     subprocess.run([*argv, f"deb {debian_mirror()} {_RELEASE} main"], check=True, capture_output=True)
     with tarfile.open(made) as whole, tarfile.open(slim, "w") as kept:
         for member in whole:
@@ -85,12 +122,45 @@ def _build(path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def image_tree(image_tar: Path, short_tmp: Path, alice: str) -> Path:
-    """The same, unpacked by alice, as Charliecloud and Apptainer take it."""
-    folder = short_tmp / "it's an image"
+    """The first one, unpacked by alice, as Charliecloud and Apptainer take it."""
+    return _unpacked(image_tar, short_tmp / "it's an image", alice)
+
+
+@pytest.fixture(scope="session")
+def jupyter_tree(jupyter_tar: Path, short_tmp: Path, alice: str) -> Path:
+    """The one with Jupyter, unpacked."""
+    return _unpacked(jupyter_tar, short_tmp / "jupyter image", alice)
+
+
+@pytest.fixture(scope="session")
+def wheels() -> Path:
+    """What pip needs to install a JupyterLab in the image, without a network: kept between runs, too."""
+    folder = default_cache() / "wheels-jupyterlab"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = folder.with_suffix(".new")
+            get = [sys.executable, "-m", "pip", "download", "-q", "--only-binary=:all:", "--python-version=3.11"]
+            subprocess.run([*get, "-d", made, "jupyterlab", "pip"], check=True)
+            made.rename(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pip_tree(image_tar: Path, wheels: Path, short_tmp: Path, alice: str) -> Path:
+    """The first one with pip, unpacked."""
+    tree = _unpacked(image_tar, short_tmp / "pip image", alice)
+    with zipfile.ZipFile(next(wheels.glob("pip-*.whl"))) as wheel:
+        wheel.extractall(tree / "usr/lib/python3/dist-packages")
+    return tree
+
+
+def _unpacked(tar: Path, folder: Path, user: str) -> Path:
     folder.mkdir(mode=0o755)
-    os.chown(folder, pwd.getpwnam(alice).pw_uid, -1)
-    unpack = ["tar", "-C", str(folder), "--no-same-owner", "-xf", str(image_tar)]
-    subprocess.run(unpack, check=True, user=alice, group=pwd.getpwnam(alice).pw_gid, extra_groups=[])
+    os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+    unpack = ["tar", "-C", str(folder), "--no-same-owner", "-xf", str(tar)]
+    subprocess.run(unpack, check=True, user=user, group=pwd.getpwnam(user).pw_gid, extra_groups=[])
     for name in ("dev", "etc/passwd", "etc/group"):
         (folder / name).touch() if "/" in name else (folder / name).mkdir(exist_ok=True)
     return folder
@@ -192,3 +262,64 @@ def _wait(daemon: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
     daemon.kill()
     daemon.wait()
+
+
+@dataclass
+class Node:
+    """Runs jobs as Slurm would, as alice: one is a folder with a job.json."""
+
+    folder: Path
+    user: str
+    docker: Docker
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def job(self, source: str | None = None, run: list[str] | None = None, **described: Any) -> Path:
+        key = f"20260101-000000-{len(list(self.folder.iterdir())):08x}"
+        place = self.folder / key
+        place.mkdir()
+        what: dict[str, Any] = (
+            {"run": run} if run else {"cell": {"source": source, "filename": "<cell>", "python": "python3"}}
+        )
+        record = {"key": key, "environment": {"name": "e", "image": self.docker.image, **described}, **what}
+        (place / "job.json").write_text(json.dumps(record))
+        os.chown(place, pwd.getpwnam(self.user).pw_uid, -1)
+        return place
+
+    def start(
+        self, place: Path, *args: str, groups: tuple[int, ...] = (), under: tuple[str, ...] = (), **env: str
+    ) -> subprocess.Popen[str]:
+        account = pwd.getpwnam(self.user)
+        base = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": account.pw_dir, "USER": self.user,
+                "DOCKER_HOST": self.docker.host, "SLURM_JOB_ID": "7", "LD_PRELOAD": ""}  # fmt: skip
+        process = subprocess.Popen(
+            [*under, "/usr/bin/python3", "-u", str(self.folder / "runner-x-contain.py"), str(place), *args],
+            user=self.user, group=account.pw_gid, extra_groups=list(groups), umask=0o027,
+            env={**base, **env}, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def run(self, place: Path, *args: str, **more: Any) -> tuple[int, str, str]:
+        process = self.start(place, *args, **more)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def about(self, place: Path, *args: str, **more: Any) -> dict[str, Any]:
+        code, out, err = self.run(place, *args, **more)
+        assert code == 0, err
+        told: dict[str, Any] = json.loads(out)
+        return told
+
+
+@pytest.fixture
+def node(short_path: Path, alice: str, docker: Docker) -> Iterator[Node]:
+    short_path.chmod(0o755)
+    for name in RUNNER:
+        (short_path / f"runner-x-{name}").write_bytes(
+            resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
+        )
+    running = Node(short_path, alice, docker)
+    yield running
+    for process in running.started:
+        process.kill()
+        process.communicate()

@@ -120,11 +120,11 @@ def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker, 
 def test_a_session_is_a_jupyter_in_the_image(
     kernel: Any, docker: Docker, wait_for: Callable[..., Any], way: Any
 ) -> None:
-    """It answers at its local port, the container has its processes, and ends with the session."""
+    """It answers at its local port, the container has its processes, and ends with the session; it has a Jupyter."""
     if sys.base_prefix == "/usr" and sys.version_info[:2] != (3, 11):
         pytest.skip("the image has Python 3.11, and takes others only with what they need")
     where = "far" if way.is_remote else ""
-    ran = kernel.run(f"%slurm launch {where} -p devwork name=inside env=lab")
+    ran = kernel.run(f"%slurm launch {where} -p devwork name=inside env=lab jupyter=install")
     assert ran.status == "ok", ran.traceback
     ran = kernel.run("inside.wait_ready(80)\npage = open(inside.page()).read()")
     assert ran.status == "ok", ran.traceback + kernel.value("inside.log(50)")
@@ -137,6 +137,15 @@ def test_a_session_is_a_jupyter_in_the_image(
     )
     assert asked.json()["kernels"] == 0
     assert "-m jupyterlab" in docker.run("top", docker.running()[0], "-ww", "-eo", "pid,args")
+    if not way.is_remote:  # another server, in a job that would begin anew: what watches over it is not in the image
+        kernel.ok(
+            "%slurm launch -p devwork name=files env=box dir=/etc resume -- python3 -m http.server {port} --bind {host}"
+        )
+        ran = kernel.run("files.wait_ready(80)")
+        assert ran.status == "ok", ran.traceback + kernel.value("files.log(50)")
+        assert "debian_version" in httpx.get(kernel.value("files.url"), trust_env=False).text
+        kernel.ok("files.stop()")
+        assert kernel.value("files.state") == "ended"
     kernel.ok("inside.stop()")
     wait_for(lambda: not docker.running(), "no container")
     ran = kernel.run(f"%slurm launch {where} -p devwork name=none env=lost\n")

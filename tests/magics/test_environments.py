@@ -141,6 +141,12 @@ def modules(unavailable: Callable[[str], None]) -> None:
         unavailable("environment-modules is not installed")
 
 
+@pytest.fixture
+def other_python(unavailable: Callable[[str], None]) -> None:
+    if not OTHERS:
+        unavailable("there is no Python of another minor than {}.{} (3.8 to 3.14)".format(*sys.version_info[:2]))
+
+
 def test_a_virtual_environment_runs_a_cell_and_is_recorded(kernel: Any, made: Path) -> None:
     kernel.ok(
         "%%sbatch env=other out=found as=cell\nimport os, shutil, sys\nfound = sys.prefix, os.environ['VIRTUAL_ENV'], shutil.which('python')"
@@ -152,7 +158,7 @@ def test_a_virtual_environment_runs_a_cell_and_is_recorded(kernel: Any, made: Pa
     assert kernel.value("again.result() == cell.result(), again.record['env']") == "True other"
 
 
-@pytest.mark.skipif(not OTHERS, reason="there is no other Python")
+@pytest.mark.usefixtures("other_python")
 def test_values_travel_to_pythons_of_other_minors_and_back(kernel: Any, made: Path, way: Any) -> None:
     """Neither IPython nor cloudpickle is there, and what cannot be made there is said by name."""
     kernel.ok(
@@ -177,7 +183,7 @@ def test_values_travel_to_pythons_of_other_minors_and_back(kernel: Any, made: Pa
         assert kernel.value("sorted(job.outputs.errors)") == "['bad', 'late']"
 
 
-@pytest.mark.skipif(not OTHERS, reason="there is no other Python")
+@pytest.mark.usefixtures("other_python")
 def test_what_another_python_lacks_is_named(kernel: Any, made: Path) -> None:
     kernel.ok("import numpy as np\nvector = np.zeros(3)")
     ran = kernel.run("%%sbatch env=other wait in=vector\nvector")

@@ -7,17 +7,12 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from importlib import resources
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from containers import Docker
-
-from jupyter_slurm.services.about import RUNNER
+from containers import Node
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -30,67 +25,6 @@ print(json.dumps({
     "can_get_root": "NoNewPrivs:\\t0" in open("/proc/self/status").read(),
 }))
 """
-
-
-@dataclass
-class Node:
-    """Runs jobs as Slurm would, as alice: one is a folder with a job.json."""
-
-    folder: Path
-    user: str
-    docker: Docker
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
-
-    def job(self, source: str | None = None, run: list[str] | None = None, **described: Any) -> Path:
-        key = f"20260101-000000-{len(list(self.folder.iterdir())):08x}"
-        place = self.folder / key
-        place.mkdir()
-        what: dict[str, Any] = (
-            {"run": run} if run else {"cell": {"source": source, "filename": "<cell>", "python": "python3"}}
-        )
-        record = {"key": key, "environment": {"name": "e", "image": self.docker.image, **described}, **what}
-        (place / "job.json").write_text(json.dumps(record))
-        os.chown(place, pwd.getpwnam(self.user).pw_uid, -1)
-        return place
-
-    def start(
-        self, place: Path, *args: str, groups: tuple[int, ...] = (), under: tuple[str, ...] = (), **env: str
-    ) -> subprocess.Popen[str]:
-        account = pwd.getpwnam(self.user)
-        base = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": account.pw_dir, "USER": self.user,
-                "DOCKER_HOST": self.docker.host, "SLURM_JOB_ID": "7", "LD_PRELOAD": ""}  # fmt: skip
-        process = subprocess.Popen(
-            [*under, "/usr/bin/python3", "-u", str(self.folder / "runner-x-contain.py"), str(place), *args],
-            user=self.user, group=account.pw_gid, extra_groups=list(groups), umask=0o027,
-            env={**base, **env}, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.started.append(process)
-        return process
-
-    def run(self, place: Path, *args: str, **more: Any) -> tuple[int, str, str]:
-        process = self.start(place, *args, **more)
-        out, err = process.communicate(timeout=60)
-        return process.returncode, out, err
-
-    def about(self, place: Path, *args: str, **more: Any) -> dict[str, Any]:
-        code, out, err = self.run(place, *args, **more)
-        assert code == 0, err
-        told: dict[str, Any] = json.loads(out)
-        return told
-
-
-@pytest.fixture
-def node(short_path: Path, alice: str, docker: Docker) -> Iterator[Node]:
-    short_path.chmod(0o755)
-    for name in RUNNER:
-        (short_path / f"runner-x-{name}").write_bytes(
-            resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
-        )
-    running = Node(short_path, alice, docker)
-    yield running
-    for process in running.started:
-        process.kill()
-        process.communicate()
 
 
 def test_a_cell_is_who_submitted_it_with_the_cpus_of_the_job_and_its_folders(node: Node) -> None:

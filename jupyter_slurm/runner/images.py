@@ -1,0 +1,313 @@
+"""Images of registries, fetched once: into Docker's own store of the node, else into a folder that the nodes share.
+
+Of several jobs that want one, one fetches it and the others wait (``lease.py``). In the folder an image appears whole,
+by renaming. It is not fetched again when its tag moves on: who wants that removes it.
+
+Sources: docker-pull(1), apptainer-pull(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard
+library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import re
+import runpy
+import shutil
+import signal
+import stat
+import subprocess
+from typing import Any, Callable, Iterator
+
+beside = runpy.run_path(__file__[: -len("images.py")] + "beside.py")["beside"]
+lease: Any = beside("lease")
+runtimes: Any = beside("runtimes")
+Refused: Any = runtimes.Refused
+
+_ANSWER = 60.0  # seconds that the daemon may take for a question
+_LONGEST = 180  # characters of the name of a file, less what is added to it
+_LINES = 20
+_LINE = 65_536
+_PR_SET_PDEATHSIG = 1
+_KINDS = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
+_LOGIN = {
+    "docker": "docker login REGISTRY",
+    "podman": "podman login REGISTRY",
+    "apptainer": "apptainer registry login docker://REGISTRY",
+    "singularity": "singularity remote login docker://REGISTRY",
+    "charliecloud": "ch-image --auth pull NAME",
+}
+# What runtimes and registries say, in lower case; the first one that fits.
+_SIGNS = (
+    (r"no space|quota|enospc", "room"),
+    (r"manifest unknown|name unknown|not found|\b404\b|no such image|does not exist in", "name"),
+    (r"denied|unauthorized|authenticat|\b40[13]\b", "login"),
+    (r"no such host|lookup|refused|time-?out|timed out|unreachable|resolv|retries|x509|certificate|network", "network"),
+)
+
+
+def folder_of(described: dict[str, Any]) -> str:
+    """Return where images are kept: what was said, else the person's cache."""
+    if described.get("image_dir"):
+        return os.path.expanduser(str(described["image_dir"]))
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return os.path.join(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "jupyter_slurm", "images")
+
+
+def make_folder(path: str) -> None:
+    """Make the folder of images, if there is none.
+
+    Raises
+    ------
+    Refused
+        It cannot be, or anybody may put something there.
+    """
+    more = "image_dir in [container] of the cluster's profile names another place"
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise Refused(f"{path} cannot be made: {error.strerror}; {more}") from None
+    if not stat.S_ISDIR(mode) or mode & stat.S_IWOTH:
+        raise Refused(f"anybody may write into {path}: `chmod o-w` it, or {more}")
+
+
+def file_name(image: str) -> str:
+    """Return what a file is called after an image: as Charliecloud does it, and short enough."""
+    name = image.replace("/", "%").replace(":", "+")
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - 17]}-{hashlib.sha256(image.encode()).hexdigest()[:16]}"
+    return name
+
+
+def ask(*argv: str) -> tuple[int, str, str]:
+    """Ask a runtime something; return the exit code, and what it printed."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, "", str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def unwell(program: str) -> str:
+    """Return in words why a program with a daemon runs nothing here; nothing where it does."""
+    code, _, said = ask(program, "version")
+    if "permission denied" in said.lower():
+        return f"you may not use {program} on this node; whoever runs it can add you to the group of its socket"
+    return f"the daemon of {program} does not answer on this node" if code else ""
+
+
+def provide(runtime: str, image: str, folder: str, say: Callable[[str], None]) -> str:
+    """Have the image of a registry here; return what the runtime calls it.
+
+    Parameters
+    ----------
+    runtime : str
+        What is to run it.
+    image : str
+        Its name, without ``docker://``.
+    folder : str
+        Where images are kept.
+    say : callable
+        Is told in words how far it is.
+
+    Raises
+    ------
+    Refused
+        It cannot be had; says why.
+    """
+    with told_to_end():
+        if runtime in ("docker", "podman"):
+            return _in_store(runtime, image, folder, say)
+        return _in_folder(runtime, image, folder, say)
+
+
+def _in_store(program: str, image: str, folder: str, say: Callable[[str], None]) -> str:
+    def is_there() -> bool:
+        return ask(program, "image", "inspect", image)[0] == 0
+
+    if is_there():
+        return image
+    if said := unwell(program):
+        raise Refused(said)
+    with contextlib.ExitStack() as held:
+        is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
+        with contextlib.suppress(Refused, OSError):
+            make_folder(folder)
+            lock = os.path.join(folder, f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
+            is_ours = held.enter_context(lease.held(lock, is_there, _waiting(say)))
+        if is_ours:
+            _fetch(program, image, [program, "pull", image], say)
+    return image
+
+
+def _waiting(say: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda who: say(f"waiting for {who}, which gets it")
+
+
+def _in_folder(runtime: str, image: str, folder: str, say: Callable[[str], None]) -> str:
+    make_folder(folder)
+    path = os.path.join(folder, file_name(image))
+    kinds = [path + kind for kind in _KINDS[runtime]]
+
+    def found() -> str:
+        return next((one for one in kinds if os.path.exists(one)), "")
+
+    if found():
+        return found()
+    try:
+        lock = f"{path}{_KINDS[runtime][0]}.lock"
+        with lease.held(lock, lambda: bool(found()), _waiting(say)) as is_ours:
+            if is_ours:
+                _remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
+                draft = f"{path}.{os.urandom(4).hex()}.part"
+                try:
+                    made = (_charliecloud if runtime == "charliecloud" else _apptainer)(runtime, image, draft, say)
+                    _place(made, path + ("." + made.rpartition("/")[2].rpartition(".")[2]))
+                finally:
+                    _remove(draft)
+    except OSError as error:
+        raise Refused(f"the image {image} cannot be kept in {folder}: {error.strerror or error}") from None
+    return found()
+
+
+def _apptainer(program: str, image: str, draft: str, say: Callable[[str], None]) -> str:
+    os.mkdir(draft, 0o700)
+    made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
+    _fetch(program, image, [program, "pull", "--disable-cache", made, f"docker://{image}"], say)
+    code, _, said = ask(program, "exec", made, "/bin/sh", "-c", ":")
+    if "temporary sandbox" not in said and (code == 0 or "mount" not in said):
+        return made
+    say("unpacking, since SIF files cannot be mounted here")
+    _fetch(program, image, [program, "build", "--sandbox", tree, made], say)
+    return tree
+
+
+def _charliecloud(_: str, image: str, draft: str, say: Callable[[str], None]) -> str:
+    os.mkdir(draft, 0o700)
+    made = os.path.join(draft, "image.charliecloud")
+    env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(draft, "store")}
+    _fetch("charliecloud", image, ["ch-image", "--no-cache", "pull", image], say, env)
+    say("unpacking")
+    _fetch("charliecloud", image, ["ch-convert", "-i", "ch-image", "-o", "dir", image, made], say, env)
+    return made
+
+
+def _place(made: str, final: str) -> None:
+    try:
+        os.rename(made, final)
+    except OSError:
+        if not os.path.exists(final):  # somebody took this process for gone, and was quicker
+            raise
+
+
+def _remove(*paths: str) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            for top, names, _ in os.walk(path):  # an image may have folders that nobody can write to
+                for one in [top, *(os.path.join(top, name) for name in names)]:
+                    with contextlib.suppress(OSError):
+                        if not os.path.islink(one):  # a link in it leads anywhere
+                            os.chmod(one, 0o700)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# -- running what fetches
+
+
+@contextlib.contextmanager
+def told_to_end() -> Iterator[None]:
+    """Give back what is held when the job is told to end."""
+
+    def end(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _fetch(
+    runtime: str, image: str, argv: list[str], say: Callable[[str], None], env: dict[str, str] | None = None
+) -> None:
+    """Run what fetches an image.
+
+    Raises
+    ------
+    Refused
+        It could not.
+    """
+    code, lines = run(argv, Progress().read, say, env)
+    if code:
+        raise Refused(why_not(runtime, image, lines))
+
+
+def run(
+    argv: list[str], read: Callable[[str], str], say: Callable[[str], None], env: dict[str, str] | None = None
+) -> tuple[int, list[str]]:
+    """Run a program that ends with this process, and tell how far it is; return its exit code and its last lines.
+
+    ``read`` returns what a line of it tells.
+    """
+    import ctypes
+
+    libc, said = ctypes.CDLL(None), ""
+    lines: list[str] = []
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=env,
+        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
+    )
+    output: Any = process.stdout
+    try:
+        for raw in iter(lambda: output.readline(_LINE), b""):
+            line = raw.decode("utf-8", "replace").strip()
+            lines = [*lines, line][-_LINES:] if line else lines
+            told = read(line)
+            if told and told != said:
+                said = told
+                say(told)
+        return process.wait(), lines
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Progress:
+    """How far one is that fetches an image, from what it prints."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, bool] = {}
+
+    def read(self, line: str) -> str:
+        """Return how far it is after this line; nothing where the line says nothing of it."""
+        layer = re.fullmatch(r"([0-9a-f]{12}): (Pulling fs layer|Already exists|Pull complete)", line)
+        if layer:
+            self._layers[layer[1]] = layer[2] != "Pulling fs layer"
+            return f"{sum(self._layers.values())} of {len(self._layers)} layers"
+        numbered = re.match(r"layer (\d+)/(\d+): [0-9a-f]+: downloading: .*?(\d+)%", line)
+        if numbered:
+            return f"{int(numbered[1]) - (numbered[3] != '100')} of {numbered[2]} layers"
+        info = re.fullmatch(r"(?:\x1b\[\d+m)*INFO:(?:\x1b\[\d+m|\s)+([A-Z][\w ]{3,60}?)\.*", line)
+        return info[1][0].lower() + info[1][1:] if info else ""
+
+
+def why_not(runtime: str, image: str, lines: list[str]) -> str:
+    """Return in a sentence why an image could not be fetched, and what to do."""
+    text = "\n".join(lines).lower()
+    sign = next((name for pattern, name in _SIGNS if re.search(pattern, text)), "")
+    last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)
+    then = {
+        "room": "image_dir in [container] of the cluster's profile names a place with room",
+        "name": "look at its name and its tag",
+        "login": f"look at its name, or `{_LOGIN[runtime]}` where you are on such a node",
+        "network": "fetch it where the registry can be reached, or name a proxy in `variables`",
+    }.get(sign, "the lines before this one may say more")
+    return f"the image {image} is not on this node, and {runtime} could not get it ({last[:300]}); {then}"
