@@ -1,4 +1,4 @@
-"""``jupyter slurm launch|sessions|open|stop|rename|log``: a Jupyter in a job, on a port of this machine."""
+"""``jupyter slurm launch|sessions|open|stop|rename|log``: a Jupyter, or another server, in a job, on a local port."""
 
 from __future__ import annotations
 
@@ -20,17 +20,25 @@ __all__ = ["add_parser", "run"]
 _LAUNCH = """\
 Have a job run the Jupyter of a Python, bring it to a local port (8000 to 9000), and open it, logged in.
 
-  jupyter slurm launch [CLUSTER] [options of sbatch] [words]
+  jupyter slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]
   jupyter slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
+  jupyter slurm launch arandu -p arandu -- tensorboard --logdir runs --port {port}
 
 Words (ours have no dashes, Slurm's have):
   name=NAME     its name; by default jupyter-1, jupyter-2 …
-  dir=FOLDER    the folder that it shows; by default the job's working directory
-  env=NAME      the environment of the job: a name, or the folder of a venv or of conda
-  python=PATH   the Python whose Jupyter it is
+  dir=FOLDER    the folder that it shows, or begins in; by default the job's working directory
+  env=NAME      the environment of the job: a name, the folder of a venv or of conda, or an image: docker://NAME:TAG
+  python=PATH   the Python whose Jupyter it is; a command is looked for on the job's PATH, then beside this Python
+  jupyter=install
+                where that Python has no Jupyter, put a JupyterLab beside it: by pip, once, into the folder of images
   idle=TIME     it ends when nobody has used it for so long: 30m, 2h, or as for --time; by default a day
   port=PORT     the local port; by default the first that is free
+  resume        go on in the same job after its time limit, preemption, node failure, 20 times at most (resume=3: three)
   noopen        do not start a browser
+
+A command gets a free port of the node for {port}, 127.0.0.1 for {host} and its path here for {base_url}; it has to
+stay in the foreground and to listen on the loopback only. Others on that node see its words and can connect to it: a
+secret has no place there, and what it shows is as private as its own log-in makes it.
 
 It waits until the session is ready. Ctrl-C asks once whether to cancel it or to keep it."""
 
@@ -39,8 +47,8 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
     launch = subparsers.add_parser(
         "launch",
-        help="run a Jupyter in a job and bring it here",
-        usage="jupyter slurm launch [CLUSTER] [options of sbatch] [words]",
+        help="run a Jupyter, or another server, in a job and bring it here",
+        usage="jupyter slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
         description=_LAUNCH,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         prefix_chars="\0",  # what begins with a dash is Slurm's
@@ -48,16 +56,18 @@ def add_parser(subparsers: Any) -> None:
     )
     launch.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     launch.set_defaults(explain=launch.print_help)
-    listing = subparsers.add_parser("sessions", help="list the sessions: a Jupyter in a job each")
+    listing = subparsers.add_parser("sessions", help="list the sessions: a Jupyter or another server in a job each")
     listing.add_argument("-a", "--all", action="store_true", help="also those that are over")
+    listing.add_argument("-v", "--verbose", action="store_true", help="with the times of their steps")
     listing.add_argument("--json", action="store_true", help="for programs")
     opening = subparsers.add_parser("open", help="open a session in a browser, logged in")
     opening.add_argument("--no-browser", action="store_true", help="only say where it is")
-    stop = subparsers.add_parser("stop", help="end a session, with all that runs in it")
+    stop = subparsers.add_parser("stop", help="end sessions, with all that runs in them, and wait until they are over")
     rename = subparsers.add_parser("rename", help="give a session another name")
-    log = subparsers.add_parser("log", help="the last lines of what the Jupyter of a session says")
+    log = subparsers.add_parser("log", help="the last lines of what the Jupyter, or the command, of a session says")
     log.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="how many; by default 20")
-    for parser in (opening, stop, rename, log):
+    stop.add_argument("names", metavar="NAME", nargs="+", help="names of sessions, Slurm ids or keys of their jobs")
+    for parser in (opening, rename, log):
         parser.add_argument("name", metavar="NAME", help="name of the session, Slurm id or key of its job")
     rename.add_argument("new", metavar="NEW", help="its new name")
     for parser in (listing, opening, stop, rename, log):
@@ -73,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.cluster:
         use(args.cluster)
     if args.command == "sessions":
-        return _list(is_active=not args.all, as_json=args.json)
+        return _list(is_active=not args.all, as_json=args.json, is_verbose=args.verbose)
     return {"open": _open, "stop": _stop, "rename": _rename, "log": _log}[args.command](args)
 
 
@@ -94,11 +104,16 @@ def _launch(args: argparse.Namespace) -> int:
         print(printable(f"Warning: {warning}"), file=sys.stderr)
     if not _await(session):
         return 130
-    page = session.page()
-    print(f"{session.url}\nThis file opens it, logged in: {page}")
+    _where(session)
     if "noopen" not in parsed.words:
         _show(session)
     return 0
+
+
+def _where(session: Session) -> None:
+    """Bring a session here, and say where it is."""
+    page = session.page()
+    print(f"{session.url}\nThis file opens it, logged in: {page}" if page else session.url)
 
 
 def _await(session: Session) -> bool:
@@ -144,7 +159,7 @@ def _show(session: Session) -> None:
         print(error.hint, file=sys.stderr)
 
 
-def _list(*, is_active: bool, as_json: bool) -> int:
+def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
     from jupyter_slurm.handles.session import sessions
 
     found = sessions(active=is_active)
@@ -152,6 +167,8 @@ def _list(*, is_active: bool, as_json: bool) -> int:
         print(json.dumps([session._data for session in found], indent=2))
     elif found:
         print(found.table())
+        for one in found if is_verbose else ():
+            print(one.history())
     else:
         print("No sessions." if not is_active else "No sessions that are not over; --all shows the others.")
     return 0
@@ -161,8 +178,7 @@ def _open(args: argparse.Namespace) -> int:
     from jupyter_slurm.handles.session import session
 
     found = session(args.name)
-    page = found.page()
-    print(f"{found.url}\nThis file opens it, logged in: {page}")
+    _where(found)
     if not args.no_browser:
         _show(found)
     return 0
@@ -171,13 +187,18 @@ def _open(args: argparse.Namespace) -> int:
 def _stop(args: argparse.Namespace) -> int:
     from jupyter_slurm.handles.session import session
 
-    found = session(args.name)
-    if found.is_finished:
-        print(f"{found.title} was over already.")
-        return 0
-    found.stop()
-    print(f"Stopped: {found.title}")
-    return 0
+    found = list(dict.fromkeys(map(session, args.names)))  # two names may be one session's
+    going = [one for one in found if not one.is_finished]
+    for one in going:  # all are told before any is waited for
+        one.cancel()
+    for one in found:
+        if one not in going:
+            print(f"{one.title} was over already.")
+        elif one.stop().is_finished:
+            print(f"Stopped: {one.title}")
+        else:
+            print(f"{one.title} was told to end, and has not yet: {one.state}. `jupyter slurm sessions` shows when.")
+    return 0 if all(one.is_finished for one in found) else 1
 
 
 def _rename(args: argparse.Namespace) -> int:

@@ -239,10 +239,12 @@ def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *
         escape(_state(data)) + "</span>",
         f"<span{_CALMLY}> {escape(' · '.join(facts(data)))}</span></div>",
     ]
-    url = (data.get("session") or {}).get("url") or ""
+    session = data.get("session") or {}
     for note in notes(data, trouble, printed=printed or bool(panes)):
-        said = f'<a href="{escape(url)}" target="_blank" rel="noopener noreferrer">{escape(url)}</a>'
-        parts.append(f"<div{_CALMLY}>{said if note == url else escape(note)}</div>")
+        said = escape(note)
+        if note in (session.get("url"), session.get("path")):
+            said = f'<a href="{said}" target="_blank" rel="noopener noreferrer">{said}</a>'
+        parts.append(f"<div{_CALMLY}>{said}</div>")
     return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
 
 

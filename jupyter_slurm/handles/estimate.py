@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_slurm.handles.card import duration
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.command import when_allowed
+from jupyter_slurm.handles.sending import hand_over
 from jupyter_slurm.handles.submitting import Submission
 from jupyter_slurm.handles.terminal import printable
 
@@ -78,7 +79,7 @@ def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:
     """
     with submission.body(cluster) as body:
         path, asked = cluster.path("jobs"), {**body, **more, "test_only": True}
-        data = when_allowed("sbatch --test-only", lambda: cluster.client.post(path, json=asked))
+        data = when_allowed("sbatch --test-only", lambda: hand_over(cluster, path, asked, logs_in=True))
     return Estimate(data["estimate"])
 
 

@@ -9,9 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.errors import JobNotFound, SlurmError
+from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError
+from jupyter_slurm.handles.answering import answering
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.progress import Line
+from jupyter_slurm.handles.users import whoami
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["hand_over"]
@@ -21,7 +23,7 @@ _LOOKS_EVERY = 0.5  # seconds
 _ENDS_WITHIN = 20.0  # seconds for what was given up; an interrupt ends this, too
 
 
-def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any]) -> Any:
+def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool = False) -> Any:
     """Ask the agent for a job or a step, once, and return what it answers.
 
     Parameters
@@ -32,6 +34,8 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any]) -> Any:
         Of the API.
     body : mapping
         The request, with its key.
+    logs_in : bool
+        Whether a log-in that is needed belongs to this request; what hosts ask meanwhile is answered here.
 
     Raises
     ------
@@ -40,7 +44,14 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any]) -> Any:
     KeyboardInterrupt
         One came after that: it is not known whether sbatch has taken it.
     """
-    if not (cluster.is_remote and _is_large(body.get("values") or {})):
+    if not cluster.is_remote:
+        return cluster.client.post(path, json=body, idempotent=True)
+    is_large = _is_large(body.get("values") or {})
+    if logs_in and is_large:
+        _log_in(cluster)
+    elif logs_in:
+        return _with_log_in(cluster, path, {**body, "client": whoami()})
+    if not is_large:
         return cluster.client.post(path, json=body, idempotent=True)
     asking = _Asking(cluster, path, body)
     try:
@@ -51,6 +62,21 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any]) -> Any:
         with contextlib.suppress(KeyboardInterrupt):
             asking.is_over.wait(_ENDS_WITHIN)
         raise WaitInterrupted(f"Interrupted on the way to {cluster.name}, {far}: nothing was submitted.") from None
+
+
+def _with_log_in(cluster: Cluster, path: str, asked: Mapping[str, Any]) -> Any:
+    """Ask; who has to log in first does that, and then it is asked again: nothing was submitted before."""
+    with contextlib.suppress(NotConnected):
+        return cluster.client.post(path, json=asked, idempotent=True)
+    _log_in(cluster)
+    return cluster.client.post(path, json=asked, idempotent=True)
+
+
+def _log_in(cluster: Cluster) -> None:
+    try:
+        answering(cluster.client, cluster.name, cluster.log_in)
+    except KeyboardInterrupt:
+        raise WaitInterrupted(f"Interrupted at the log-in to {cluster.name}: nothing was submitted.") from None
 
 
 def _is_large(values: Mapping[str, Any]) -> bool:

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["hides_log", "is_ready", "session_facts", "session_notes", "session_state", "told_state"]
+__all__ = [
+    "hides_log",
+    "is_ready",
+    "path_here",
+    "server_prefix",
+    "session_facts",
+    "session_history",
+    "session_notes",
+    "session_state",
+    "shown_command",
+    "told_state",
+]
 
-_WORDS = {"starting": "starting Jupyter", "unreachable": "ready, but not reached from here"}
+_WORDS = {"unreachable": "ready, but not reached from here"}
 
 
 def session_state(data: Mapping[str, Any]) -> str:
     """Return how far a session is; empty for what is none, and for one that is over: Slurm says how."""
     session = data.get("session")
     return str(session["state"]) if session and not data.get("finished") else ""
+
+
+def server_prefix() -> str | None:
+    """Return the base_url of the Jupyter server that this kernel or terminal is of; None: it has no part of ours."""
+    return os.environ.get("JUPYTER_SLURM_BASE_URL")
+
+
+def path_here(session: Mapping[str, Any]) -> str:
+    """Return the path under which that server shows a session; empty: it does not."""
+    prefix, path = server_prefix(), str(session["path"])
+    return path if prefix and path.startswith(f"{prefix}jupyter-slurm/") else ""
 
 
 def is_ready(data: Mapping[str, Any]) -> bool:
@@ -32,11 +56,19 @@ def hides_log(data: Mapping[str, Any]) -> bool:
 def told_state(data: Mapping[str, Any]) -> str:
     """Return how far a session that runs is, in words; empty for any other job, whose state Slurm's word tells."""
     state = session_state(data)
+    if state == "starting":
+        return f"starting {shown_command(data) or 'Jupyter'}"
     return "" if state in ("submitted", "pending") else _WORDS.get(state, state)
 
 
+def shown_command(data: Mapping[str, Any]) -> str:
+    """Return the name of the command that serves; empty for a Jupyter."""
+    command = (data.get("session") or {}).get("command")
+    return str(command[0]).rpartition("/")[2] if command else ""
+
+
 def session_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
-    """Return what a session has, which Jupyter it is, and for how long yet."""
+    """Return what a session has, which Jupyter or what else it is, and for how long yet."""
     state, session = session_state(data), data.get("session") or {}
     if not state:
         return []
@@ -56,12 +88,30 @@ def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> 
     state, session = session_state(data), data.get("session") or {}
     if not state:
         return []
-    said = [str(session.get("message") or "")]
+    said, is_jupyter = [str(session.get("message") or "")], not session.get("command")
     if is_ready(data):
         said.append(str(session["url"]))
-        said.append(f"`jupyter slurm open {_named(data)}` in a terminal, or .open() here, opens it logged in.")
-    said.append(f"It ends when nobody has used it for {duration(session['idle'])}.")
+        if path := path_here(session):
+            said += ["Or through this Jupyter server, where you are logged in already:", path]
+        how = "opens it logged in" if is_jupyter else "opens it"
+        said.append(f"`jupyter slurm open {_named(data)}` in a terminal, or .open() here, {how}.")
+    used = "nobody has used it" if is_jupyter else "nothing has been connected to it"
+    said.append(f"It ends when {used} for {duration(session['idle'])}.")
+    if resume := session.get("resume"):
+        said.append(f"At its time limit it begins anew, {resume} times at most, with new kernels.")
     return said
+
+
+def session_history(data: Mapping[str, Any]) -> str:
+    """Return when a session came how far, with how long each step took, and what serves where it is no Jupyter."""
+    session, said, before = data["session"], list[str](), None
+    for step in session["steps"]:
+        took = "" if before is None else f" (after {max(0.0, step['time'] - before):.0f} s)"
+        at = time.strftime("%Y-%m-%d %H:%M:%S" if before is None else "%H:%M:%S", time.localtime(step["time"]))
+        said.append(f"{step['state']} {at}{took}")
+        before = step["time"]
+    command = session.get("command")
+    return f"{data.get('label')}: {', '.join(said)}" + (f"; runs {shlex.join(command)}" if command else "")
 
 
 def _named(data: Mapping[str, Any]) -> str:

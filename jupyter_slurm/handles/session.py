@@ -1,4 +1,4 @@
-"""Sessions, as a person has them: a Jupyter in a job, on a port of this machine."""
+"""Sessions, as a person has them: a Jupyter, or another server, in a job, on a port of this machine."""
 
 from __future__ import annotations
 
@@ -17,30 +17,34 @@ from jupyter_slurm.handles.cluster import Cluster, chosen, current, named, setti
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
-from jupyter_slurm.handles.serving import is_ready, session_state
+from jupyter_slurm.handles.restarts import restarts_of
+from jupyter_slurm.handles.serving import is_ready, path_here, server_prefix, session_history, session_state
 from jupyter_slurm.handles.submitting import Submission, python_named, say_doubts
 from jupyter_slurm.handles.table import Table
+from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["WORDS", "Session", "SessionList", "launch", "named_in", "session", "sessions", "there"]
 
-WORDS = {
+WORDS: dict[str, bool | None] = {
     "dir": True,
     "env": True,
     "idle": True,
+    "jupyter": True,
     "name": True,
     "noopen": False,
     "open": False,
     "port": True,
     "python": True,
+    "resume": None,
 }
-"""Our words of ``launch``, and whether each takes a value."""
+"""Our words of ``launch``, and whether each takes a value; None: it may."""
 
-_OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context")
+_OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context", "resume")
 _NOT_HERE = {
     "test-only": "`sbatch --test-only …` says when and where it could start.",
     "wait": "It waits until the session is ready, and the session goes on.",
-    "wrap": "Jupyter is all that it runs.",
+    "wrap": "A command that serves comes after --, with {port} where it takes one.",
     **dict.fromkeys(("help", "usage", "version"), "`jupyter slurm launch --help` explains it."),
 }
 _SHORTEST = 60  # seconds: what is looked at seldom cannot end sooner
@@ -50,7 +54,7 @@ _STEP = 0.2
 
 
 class Session(Job):
-    """A Jupyter that a job runs, on a port of this machine.
+    """A Jupyter, or another server, that a job runs, on a port of this machine.
 
     It comes from ``%slurm launch``, :func:`jupyter_slurm.sessions` and :func:`jupyter_slurm.session`. Beside what every
     :class:`Job` has:
@@ -73,8 +77,13 @@ class Session(Job):
         return url
 
     @property
+    def path(self) -> str:
+        """Its path for life: also the one under which the Jupyter server that it was launched through shows it."""
+        return str(self._session["path"])
+
+    @property
     def server(self) -> str | None:
-        """Which Jupyter it is, with its version."""
+        """Which Jupyter it is, with its version, or the name of the command that serves."""
         server: str | None = self._session["server"]
         return server
 
@@ -82,6 +91,15 @@ class Session(Job):
     def _session(self) -> Mapping[str, Any]:
         told: Mapping[str, Any] = self.data["session"]
         return told
+
+    @property
+    def steps(self) -> list[tuple[str, float]]:
+        """How far it has come, and when (seconds since the epoch): submitted, pending, starting, ready, ended."""
+        return [(step["state"], step["time"]) for step in self._session["steps"]]
+
+    def history(self) -> str:
+        """Return its steps in a line, with how long each took, and the command that serves where it is no Jupyter."""
+        return printable(session_history(self.data))
 
     def open(self, *, browser: bool = True) -> Session:
         """Bring it here and, with ``browser``, show it: logged in, and the token is in no history.
@@ -94,22 +112,31 @@ class Session(Job):
             No way leads there.
         """
         page = self.page()
-        if browser and not webbrowser.open(f"file://{quote(page)}"):
-            raise UsageError("No browser could be started here.", hint=f"Open this file in yours: {page}")
+        if browser and not webbrowser.open(f"file://{quote(page)}" if page else str(self.url)):
+            hint = f"Open this file in yours: {page}" if page else f"Open {self.url} in yours."
+            if path := path_here(self._session):
+                hint = f"Open {path} on the address of this Jupyter server."
+            raise UsageError("No browser could be started here.", hint=hint)
         return self
 
-    def page(self) -> str:
-        """Bring it here and return the path of a file, for you alone, that opens it logged in."""
+    def page(self) -> str | None:
+        """Bring it here and return the path of a file, for you alone, that opens it logged in.
+
+        What is no Jupyter has no log-in of ours: None, and :attr:`url` is all.
+        """
         client, path = self._cluster.client, self._cluster.path("sessions", self._reference, "open")
         told = answering(client, self._cluster.name, lambda: client.post(path, timeout=None))
         self._data = {name: value for name, value in told.items() if name != "page"}
         if self._follower is not None:
             self._follower.know(self._data)
-        return str(told["page"])
+        page: str | None = told["page"]
+        return page
 
     def stop(self) -> Session:
-        """End it, with all that runs in it."""
-        self.cancel()
+        """End it, with all that runs in it, and wait until it is over: a minute at the longest."""
+        self._data = self._cluster.client.post(self._cluster.path("sessions", self._reference, "stop"))
+        if self._follower is not None:
+            self._follower.know(self._data)
         return self
 
     def rename(self, name: str) -> Session:
@@ -119,7 +146,7 @@ class Session(Job):
         return self
 
     def log(self, lines: int = 20) -> str:
-        """Return the last lines of what its Jupyter says."""
+        """Return the last lines of what its Jupyter, or its command, says."""
         return self.tail(lines, "stderr")
 
     def wait_ready(
@@ -213,7 +240,7 @@ def there(name: str | None) -> Cluster:
 
 
 def launch(cluster: Cluster, parsed: MagicLine) -> Session:
-    """Have a job run a Jupyter, once.
+    """Have a job run a Jupyter, or the command behind ``--``, once.
 
     Parameters
     ----------
@@ -230,10 +257,13 @@ def launch(cluster: Cluster, parsed: MagicLine) -> Session:
     words, python = parsed.words, python_named(parsed.words.get("python"), cluster)
     for option in parsed.parsed.options:
         if option.name in _NOT_HERE:
-            message = f"--{option.name} has no place here: a session is a job that runs Jupyter."
+            message = f"--{option.name} has no place here: a session is a job that serves."
             raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
-    if parsed.args:
-        raise UsageError("A session takes no arguments.", hint="Jupyter is all that it runs.")
+    if "jupyter" in words and (words["jupyter"] != "install" or parsed.args):
+        said = "beside a command there is no Jupyter" if parsed.args else "what is to be done is called install"
+        raise UsageError(
+            f"jupyter={words['jupyter'] or ''}: {said}.", hint="jupyter=install, and no command behind --."
+        )
     is_open = "env" in words and "python" not in words
     submission = Submission(
         "session",
@@ -242,11 +272,13 @@ def launch(cluster: Cluster, parsed: MagicLine) -> Session:
         env=words.get("env"),
         python=None if is_open else python,
         default_python=python,
+        resume=restarts_of(parsed),
     )
     with submission.body(cluster) as body:
         asked: dict[str, Any] = {name: body[name] for name in _OF_A_LAUNCH if name in body}
         asked |= {"name": words.get("name"), "idle": _idle(words.get("idle")), "dir": words.get("dir")}
-        asked["port"] = _port(words.get("port"))
+        asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
+        asked["jupyter"] = words.get("jupyter")
         try:
             data = cluster.client.post(cluster.path("sessions"), json=asked, idempotent=True)
         except KeyboardInterrupt:

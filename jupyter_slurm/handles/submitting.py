@@ -191,7 +191,7 @@ def python_named(name: str | None, cluster: Cluster) -> str:
 def preview(cluster: Cluster, submission: Submission) -> Preview:
     """Return what would be submitted; nothing is."""
     with submission.body(cluster) as body:
-        data = cluster.client.post(cluster.path("jobs"), json={**body, "dry_run": True})
+        data = hand_over(cluster, cluster.path("jobs"), {**body, "dry_run": True}, logs_in=True)
     return Preview(data, submission.text if submission.kind == "python" else None)
 
 
@@ -208,7 +208,7 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
     """
     with submission.body(cluster) as body:
         try:
-            data = hand_over(cluster, cluster.path("jobs"), body)
+            data = hand_over(cluster, cluster.path("jobs"), body, logs_in=True)
         except WaitInterrupted:
             raise
         except KeyboardInterrupt:

@@ -76,7 +76,8 @@ def sentence(data: Mapping[str, Any]) -> str:
     job, host = data["job"], data["node"]
     where = f"port {data['port']} of " + (f"job {job}" if job else host or "the login node")
     node = f" on {host}" if job and host else ""
-    way = {"ssh": "by ssh to the node", "step": "by a step of the job", "direct": "from the login node"}
+    way = {"ssh": "by ssh to the node", "nested": "by ssh from the login node", "step": "by a step of the job"}
+    way["direct"] = "from the login node"
     by = f", {way[data['way']]}" if data["way"] in way else ""
     if by and data["way"] != "ssh" and "ssh" in data["failed"]:
         by += f" (ssh to the node does not work: {data['failed']['ssh']})"

@@ -15,9 +15,10 @@ from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_mag
 from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
-from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.cluster import Cluster, for_submission
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.restarts import restarts_of
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
 from jupyter_slurm.magics.cells import (
     as_python,
@@ -57,9 +58,6 @@ FILE_WORDS = {
 CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "launcher": True}
 """Our words of ``%%sbatch``."""
 
-_RESTARTS = 20  # of `resume` without a number
-_MOST_RESTARTS = 1000
-
 # Options that turn sbatch into something else than the submission of this cell.
 _REFUSED = {
     "wrap": (
@@ -80,7 +78,7 @@ _WRAPPER = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"  # a
 
 def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Job | Preview | Estimate:
     """Run ``%%sbatch``: the cell becomes a job."""
-    cluster, prefix = current(), "%%sbatch "
+    cluster, prefix = for_submission(), "%%sbatch "
     with pointing_at(prefix, line):
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
@@ -128,21 +126,12 @@ def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> dict[str, Any]:
     """Return what ``resume`` asks for; for a script, with the Python that watches over it on the node."""
     if "resume" not in parsed.words:
         return {}
-    return {"resume": _restarts(parsed), **({"python": python_of(parsed, cluster)} if kind == "script" else {})}
-
-
-def _restarts(parsed: MagicLine) -> int:
-    """Return how often the job may begin anew."""
-    text = parsed.words["resume"] or str(_RESTARTS)
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST_RESTARTS):
-        hint = f"How often the job may begin anew, 1 to {_MOST_RESTARTS}: resume={_RESTARTS}, the same as resume."
-        raise UsageError(f"resume={text}: that is no number of restarts.", hint=hint)
-    return int(text)
+    return {"resume": restarts_of(parsed), **({"python": python_of(parsed, cluster)} if kind == "script" else {})}
 
 
 def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | Estimate:
     """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
-    cluster, prefix = current(), "%sbatch "
+    cluster, prefix = for_submission(), "%sbatch "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
         parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables(line, cluster))

@@ -6,6 +6,7 @@ import keyword
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.domain.expand import MISSING
 from jupyter_slurm.domain.line import parse_cell_line
 from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.handles import view
@@ -17,14 +18,18 @@ from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 __all__ = ["run"]
 
+_OF_THE_NODE = ("port", "host", "base_url")  # in a command; the node puts them in, and no variable of the notebook
+
 
 def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Session:
     """Launch a session; with ``open``, wait until it is ready and show it in a browser."""
     name, rest = named_in(line)
     cluster, prefix = there(name), "%slurm launch" + line.removesuffix(rest)
     with pointing_at(prefix, rest):
-        table = option_table(cluster, "sbatch")
-        parsed = parse_cell_line(rest, table, WORDS, lookup_in(shell, local_ns), variables(rest, cluster))
+        table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
+        parsed = parse_cell_line(
+            rest, table, WORDS, lambda name: MISSING if name in _OF_THE_NODE else lookup(name), variables(rest, cluster)
+        )
     try:
         session = launch(cluster, parsed)
     except (SubmitRefused, OptionError) as error:

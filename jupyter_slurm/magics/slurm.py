@@ -24,7 +24,7 @@ USES = {
     "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
-    "launch": "%slurm launch [CLUSTER] [options of sbatch] [words]",
+    "launch": "%slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
 }
 """The words of ``%slurm``, and how each is used."""
 

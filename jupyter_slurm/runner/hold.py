@@ -33,6 +33,7 @@ _NODES_OWN = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICE
 _SEEN = 120.0  # seconds in which a job directory becomes visible on every node
 _NOT_THERE = os.strerror(errno.ENOENT)
 _DIES_WITHIN = 30.0  # seconds for a process that nobody uses
+_TOLD_WITHIN = 3.0  # seconds after its steps that Slurm tells the batch job of the end
 
 
 def granted() -> dict[str, Any]:
@@ -76,18 +77,23 @@ class Step:
         with contextlib.suppress(OSError), self._open("stderr") as err:
             err.write(text.encode("utf-8", "backslashreplace"))
 
-    def obituary(self, code: int) -> str:
-        """Return why a process ended: what Slurm did to it, srun has said in its output."""
-        if self.is_interrupted:
-            return "it was told to end"
+    def said(self) -> list[str]:
+        """Return what Slurm has said of its end, in its output: why it was ended, else the last two lines."""
         lines: list[str] = []
         with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
             lines = file.read().decode("utf-8", "replace").split("\n")
-        said = [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
+        told = [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
+        return [line for line in told if " DUE TO " in line][-1:] or told[-2:]
+
+    def obituary(self, code: int) -> str:
+        """Return why a process ended: what Slurm did to it, srun has said."""
+        if self.is_interrupted:
+            return "it was told to end"
+        said = self.said()
         if lacks := [line for line in said if line.endswith(f"execve(): {self.asked.get('python')}: {_NOT_THERE}")]:
             return f"the node has no {self.asked['python']}: {lacks[-1]}"
-        return "; ".join(said[-2:]) or ("exit()" if code == 0 else f"exit code {code}")
+        return "; ".join(said) or ("exit()" if code == 0 else f"exit code {code}")
 
     def _open(self, name: str) -> Any:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -140,20 +146,20 @@ class Step:
 
     def end(self, code: int, *, with_allocation: bool = False) -> None:
         """Leave how it ended."""
-        leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation)
+        has_begun = os.path.exists(os.path.join(self.place.folder, "started.json"))
+        said = {"said" if has_begun else "refused": "; ".join(self.said())} if code and not self.is_interrupted else {}
+        leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation, **said)
         self.place.tell("ended")
         # The cell's environment may have tokens in it, and the job directory stays for days.
         with contextlib.suppress(OSError):
             write(os.path.join(self.place.folder, "step.json"), json.dumps({**self.asked, "env": None}))
 
 
-def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, lost: str | None = None) -> None:
-    """Write the end marker of a step; ``lost`` tells of the process that a cell was lost with."""
+def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:
+    """Write the end marker of a step, with what was ``said`` of it (read by services/processes.py)."""
     end: dict[str, Any] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
     end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
-    if lost is not None:
-        end["lost"] = lost
-    write(os.path.join(folder, "end.json"), json.dumps(end))
+    write(os.path.join(folder, "end.json"), json.dumps({**end, **said}))
 
 
 def write(path: str, text: str) -> None:
@@ -307,7 +313,7 @@ class Holder:
         """Have a cell end whose process is gone."""
         has_run = os.path.exists(os.path.join(place.folder, "started.json"))
         with contextlib.suppress(OSError):
-            leave_end(place.folder, code or 1, self.is_ending or not has_run, self.is_ending, said)
+            leave_end(place.folder, code or 1, self.is_ending or not has_run, self.is_ending, lost=said)
         place.tell("ended")
 
     def _dismiss(self) -> None:
@@ -338,6 +344,7 @@ class Holder:
     def _end(self, step: Step, code: int) -> None:
         """Note that a step is over."""
         self.last = 128 - code if code < 0 else code
+        self._hear(step)
         try:
             step.end(self.last, with_allocation=self.is_ending)
         except OSError as error:
@@ -346,6 +353,14 @@ class Holder:
         step.forget_ended()
         for place in step.cells.values():  # after that: who hears of their end knows of its end
             self._lose(place, self.last, step.obituary(self.last))
+
+    def _hear(self, step: Step) -> None:
+        """Wait a moment for word of our own end: of an allocation whose time is over Slurm ends the steps first."""
+        until = time.monotonic() + _TOLD_WITHIN
+        while not self.is_ending and time.monotonic() < until and any(" DUE TO " in line for line in step.said()):
+            select.select([self._wake], [], [], 0.1)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, 4096)  # else the next wait would be none
 
     def _reap(self) -> bool:
         """Note which steps are over."""

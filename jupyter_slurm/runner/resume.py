@@ -1,4 +1,4 @@
-"""Run a cell or a script so that it survives preemption and time limits: ``python -u resume.py JOBDIR [args]``.
+"""Run a cell, a script or a session so that it survives preemption and time limits: ``python -u resume.py JOBDIR``.
 
 It starts the cell (``cell.py``) as a child and listens for what announces the end of this run: the signal of
 ``--signal``, which Slurm sends to the batch script alone, and SIGTERM at a preemption with GraceTime, which Slurm sends
@@ -7,7 +7,8 @@ file (``job.py``). A cell that ends then, or that has not by a moment before the
 Slurm by itself requeues a job whose nodes were taken or failed, and none at its time limit.
 
 A script (``run`` of the record) hears of it by SIGUSR1, if it has a trap for that, and by the file that
-JUPYTER_SLURM_INTERRUPTED names; what it starts may import ``jupyter_slurm_job``, too.
+JUPYTER_SLURM_INTERRUPTED names; what it starts may import ``jupyter_slurm_job``, too. A session (``serve.py``) serves
+to the last moment, and the next run goes on under its address.
 
 In ``resume`` (``resume.TASK`` for an array task) of the job directory: ``warned.N`` (of the N-th restart; says why),
 ``told.N`` (the cell was told), ``python`` (for the Pythons that the cell starts). Python 3.8+, standard library only.
@@ -146,7 +147,7 @@ class Run:
         self.begun = time.monotonic()
         self.deadline: float | None = None  # by the monotonic clock
         self.last_words = ""  # of srun
-        self.what = "script" if "run" in place.job else "cell"
+        self.what = "script" if "run" in place.job else "session" if "session" in place.job else "cell"
         self.is_contained = bool((place.job.get("environment") or {}).get("image"))
         self.warning = os.path.join(self.folder, f"warned.{restarts}")
         self.child: Any = None
@@ -162,7 +163,7 @@ class Run:
         shutil.copyfile(cell_path()[: -len("cell.py")] + "job.py", os.path.join(library, "jupyter_slurm_job.py"))
         paths = [path for path in (os.environ.get("PYTHONPATH"), library) if path]
         env = {**os.environ, "JUPYTER_SLURM_RESUME_DIR": self.folder, "PYTHONPATH": os.pathsep.join(paths)}
-        plain = "contain.py" if self.is_contained else "cell.py"
+        plain = "contain.py" if self.is_contained else "serve.py" if self.what == "session" else "cell.py"
         started = "launch.py" if self.place.job.get("launcher") else plain
         argv = [sys.executable, "-u", cell_path()[: -len("cell.py")] + started, self.place.folder]
         if self.what == "script":
@@ -181,7 +182,7 @@ class Run:
 
     def knock(self) -> None:
         """Send a script the signal for which it has a trap; one without would be ended by it."""
-        if self.what == "cell":
+        if self.what != "script":
             return
         pids = running(self.place.job["run"]) if self.is_contained else [self.child.pid]
         try:
@@ -192,6 +193,13 @@ class Run:
                     return
         except (OSError, StopIteration, ValueError) as error:
             say(f"the script could not be told: {error}")
+
+    def dismiss(self) -> None:
+        """Have a session end in peace, with its kernels: nobody else may tell it."""
+        if self.what == "session":
+            self.child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.child.wait(_MARGIN / 2)
 
     def start_listener(self) -> Any:
         """Start the step that hears of a preemption; ``cat`` ends with us, or by the signal."""
@@ -233,6 +241,7 @@ class Run:
                 self.deadline = None
                 if self.restarts < self.most:
                     say(f"the {self.what} goes on, and this run is at its end: it is requeued as it is")
+                    self.dismiss()
                     if self.requeue():
                         return None
                 continue
@@ -243,6 +252,7 @@ class Run:
                 if number:
                     say(f"a preemption is not announced to this run: {self.last_words}")
             elif not self.warned(name, code):
+                self.dismiss()
                 while name != "cell":  # it has been sent the same signal, and may have something to save
                     name, _ = self.events.get()
                 return None
@@ -318,6 +328,11 @@ class Run:
         return _WORDS[known[-1]] if known else "without a warning (a node failed, or it was requeued at once)"
 
 
+def has_told(place: Any) -> bool:
+    """Tell whether a session has said how it ended, which is more than its exit code."""
+    return os.path.exists(os.path.join(place.folder, f"end{place.suffix}.json"))
+
+
 def main() -> int:
     """Claim the directory, run the cell, tell the end or have the job begin anew."""
     place = beside("cell").Place(sys.argv[1])
@@ -332,7 +347,7 @@ def main() -> int:
     step = run.start_listener() if place.job.get("preemptible", True) else None
     run.start_cell(sys.argv[2:])
     code = run.follow()
-    if code is not None:
+    if code is not None and not (run.what == "session" and has_told(place)):
         place.end(code)
     if step is not None:
         step.stdin.close()

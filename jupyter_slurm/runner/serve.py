@@ -1,9 +1,10 @@
 """Serve a Jupyter inside its job: ``python -u serve.py JOBDIR``. Python 3.8+, standard library only.
 
-It is the newest Jupyter that this Python has. It listens on the node's loopback, on a port that it binds itself, under
-the address that its session has for life; the token lies in a file that only this user can read, and reaches Jupyter in
-another one. ``served.json`` in the job directory says where it listens, once it answers. It ends with its job, when
-nobody has used it for as long as the record says, or by itself; ``end.json`` then says why.
+It is the newest Jupyter that this Python has, or the command of the record (``program.py``). Jupyter listens on the
+node's loopback, on a port that it binds itself, under the address that its session has for life; the token lies in a
+file that only this user can read, and reaches Jupyter in another one. ``served.json`` in the job directory says where
+the server listens, once it answers. It ends with its job, when nobody has used it for as long as the record says, or by
+itself; ``end.json`` then says why.
 
 ``python serve.py --check`` tells whether this Python has a Jupyter: exit code 0, or 3 and what it lacks.
 """
@@ -19,7 +20,6 @@ import os
 import re
 import runpy
 import secrets
-import shlex
 import shutil
 import signal
 import subprocess
@@ -27,24 +27,20 @@ import sys
 import time
 from typing import Any
 
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("serve.py")] + "beside.py")["beside"]
+program: Any = beside("program")
+CannotServe: Any = program.CannotServe
+
 LACKING = 3
-_FIRST, _LAST = 20_000, 32_000  # ports that systems do not hand out by themselves
 _RETRIES = 200
-_STARTS = 300.0  # seconds within which a Jupyter answers, also from a slow disk
-_ENDS = 10.0  # seconds for its kernels to end
-_QUICK, _SLOW = 0.1, 1.0  # seconds between two looks: while it starts, and afterwards
+_STARTS = 300.0  # seconds within which a server answers, also from a slow disk
+_QUICK, _SLOW = 0.05, 1.0  # seconds between two looks: while it starts, and afterwards
 _PATIENCE = 30.0  # seconds for an answer
+_SETTLES = 2.0  # seconds by which what we ask a server may look like use
 _NOT_ITS_OWN = re.compile(r"(JPY_|JUPYTERHUB_|JUPYTER_(TOKEN|PORT|RUNTIME_DIR|SERVER_URL|SERVER_ROOT)|NOTEBOOK_)")
-_PR_SET_PDEATHSIG = 1
+_COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
 _SIGNS = ("jpserver-*.json", "nbserver-*.json")
-
-
-class CannotServe(Exception):
-    """There will be no Jupyter; the message and ``hint`` are for the person."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 def find_jupyter() -> Any:
@@ -63,9 +59,27 @@ def find_jupyter() -> Any:
         return "notebook", notebook[0], False
     raise CannotServe(
         f"{sys.executable} has no Jupyter.",
-        f"{shlex.quote(sys.executable)} -m pip install jupyterlab gives it one; python=PATH and env=NAME "
-        "choose another Python.",
+        "jupyter=install in the launch puts one beside it; python=PATH and env=NAME choose another Python.",
     )
+
+
+def get_jupyter(place: Any) -> None:
+    """Go on as a Python that has a Jupyter, beside all that this one has."""
+    with contextlib.suppress(CannotServe):
+        find_jupyter()
+        return
+    install = beside("install")
+
+    def say(text: str) -> None:
+        sys.stderr.write(text + "\n")
+        place.stage(text)
+
+    image = os.environ.get("JUPYTER_SLURM_CONTAINER", "").partition(" ")[2]
+    try:
+        python = install.python_with_jupyter(image, say)
+    except install.Refused as error:
+        raise CannotServe(f"{error}.") from None
+    os.execv(python, [python, "-u", *sys.argv])  # noqa: S606 - an argument list, as everywhere
 
 
 def _version(name: str) -> Any:
@@ -81,7 +95,7 @@ def _version(name: str) -> Any:
 
 def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, Any]:
     """Return what Jupyter is told in a file; ``is_new``: it is served by jupyter_server, and not by notebook < 7."""
-    port = _FIRST + secrets.randbelow(_LAST - _FIRST)
+    port = program.FIRST + secrets.randbelow(program.LAST - program.FIRST)
     told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
     # Files of the person's own may say otherwise of another Jupyter.
@@ -96,21 +110,12 @@ def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict
     return dict(identity, ServerApp=told)
 
 
-def environment(runtime: str) -> dict[str, str]:
-    """Return the environment of Jupyter: what another Jupyter set for itself is not its own."""
+def environment() -> dict[str, str]:
+    """Return the environment of a server: what another Jupyter set for itself is not its own."""
     env = {name: value for name, value in os.environ.items() if not _NOT_ITS_OWN.match(name)}
     if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "/")):
         del env["XDG_RUNTIME_DIR"]  # of the machine that the job comes from
-    env["JUPYTER_RUNTIME_DIR"] = runtime
     return env
-
-
-def _die_with_parent() -> None:
-    """Have the kernel tell Jupyter to end when this process is gone, however it goes."""
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 class Server:
@@ -125,21 +130,25 @@ class Server:
     def __init__(self, place: Any) -> None:
         asked, folder = place.job["session"], place.folder
         self._write, self.folder, self.base_url = place.put, folder, str(asked["base_url"])
+        if asked.get("jupyter"):
+            get_jupyter(place)
         self.module, self.version, self.is_new = find_jupyter()
-        self.root = _root(asked.get("dir"))
+        self.root = program.root_of(asked.get("dir"))
         self.place = os.path.join(folder, "serving")
-        self.token = secrets.token_hex(32)
+        self.keeps = bool(place.job.get("resume"))
         self.port = 0
         self.process: Any = None
 
     def start(self) -> None:
         """Start it."""
         runtime = os.path.join(self.place, "runtime")
+        kept = self._kept() if self.keeps else {}
         shutil.rmtree(self.place, ignore_errors=True)  # of a run before this one: the job was requeued
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.folder, "served.json"))
         os.mkdir(self.place, 0o700)
         os.mkdir(runtime, 0o700)
+        self.token = kept.pop("token", "") or secrets.token_hex(32)
+        for name, text in kept.items():
+            self._write(os.path.join(self.place, name), text)
         config = os.path.join(self.place, "jupyter_config.json")
         told = configuration(self.token, self.root, self.base_url, is_new=self.is_new)
         self._write(config, json.dumps(told))
@@ -148,12 +157,27 @@ class Server:
             [sys.executable, "-m", self.module, "--config=" + config],
             stdin=subprocess.DEVNULL,
             cwd=self.root,
-            env=environment(runtime),
-            preexec_fn=_die_with_parent,
+            env=dict(environment(), JUPYTER_RUNTIME_DIR=runtime),
+            preexec_fn=program.die_with_parent,
         )
+
+    def _kept(self) -> dict[str, str]:
+        """Return the secrets of the run before this one: whoever was logged in still is."""
+        found = {}
+        for name in ("token", *(os.path.join("runtime", name) for name in _COOKIES)):
+            path = os.path.join(self.place, name)
+            with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+                found[name] = file.read()
+        return found
 
     def is_ready(self) -> bool:
         """Tell whether it answers."""
+        code = self.process.poll()
+        if code is not None:
+            raise CannotServe(
+                f"{self.module} {self.version} ended before it was ready ({program.words_of(code)}).",
+                "The last lines of its log say why.",
+            )
         for pattern in _SIGNS:
             for path in glob.glob(os.path.join(glob.escape(self.place), "runtime", pattern)):
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -163,9 +187,13 @@ class Server:
         return False
 
     def ask(self, path: str) -> Any:
-        """Return what its API says; None where it says nothing."""
+        """Return what its API says; None where it says nothing, or somebody else has taken its port."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
         try:
+            listens = program.own_listeners(self.port, self.process.pid)
+            connection.connect()
+            if not listens & program.own_listeners(self.port, self.process.pid):
+                return None
             connection.request("GET", self.base_url + path, headers={"Authorization": "token " + self.token})
             answer = connection.getresponse()
             return json.loads(answer.read().decode("utf-8")) if answer.status == 200 else None
@@ -188,22 +216,17 @@ class Server:
 
     def end(self) -> None:
         """Have it end, with its kernels."""
-        if self.process is None or self.process.poll() is not None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(_ENDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        program.end(self.process)
+        if not self.keeps:
+            shutil.rmtree(self.place, ignore_errors=True)  # the token is of no use any more
 
 
-def _root(wanted: Any) -> str:
-    """Return the folder that Jupyter shows."""
-    root = os.path.join(os.getcwd(), os.path.expanduser(wanted)) if wanted else os.getcwd()
-    if not os.path.isdir(root):
-        raise CannotServe(f"{os.uname().nodename} has no folder {root}.", "dir=FOLDER names one that the node sees.")
-    return root
+def server_of(place: Any) -> Any:
+    """Return what a session runs, not started yet."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(place.folder, "served.json"))  # of a run before this one
+    asked = place.job["session"]
+    return program.Program(asked, environment()) if asked.get("command") else Server(place)
 
 
 class Session:
@@ -212,6 +235,7 @@ class Session:
     def __init__(self, place: Any) -> None:
         self.place, self.is_ending = place, False
         self.idle = float(place.job["session"]["idle"])
+        self.before, self.ready = self._unused_before(), time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
 
     def _stop(self, *_: Any) -> None:
@@ -221,52 +245,71 @@ class Session:
         """Serve until the end; return the exit code of the job."""
         server = None
         try:
-            server = Server(self.place)
+            server = server_of(self.place)
             server.start()
-            self._await(server)
-            self._tell(server)
+            if self._await(server):
+                self.ready = time.monotonic()
+                self._tell(server)
             return self._watch(server)
         except CannotServe as error:
-            sys.stderr.write(f"{error} {error.hint}\n")
-            self.place.end(1, session={"why": str(error), "hint": error.hint})
-            return 1
+            return self._give_up(str(error), error.hint)
+        except OSError as error:
+            where = error.filename or self.place.folder
+            return self._give_up(f"{where}: {error.strerror or error}.", "Is the disk full, or a quota used up?")
         finally:
             if server is not None:
                 server.end()
-                shutil.rmtree(server.place, ignore_errors=True)  # the token is of no use any more
 
-    def _await(self, server: Server) -> None:
-        """Wait until it answers."""
+    def _give_up(self, why: str, hint: str) -> int:
+        with contextlib.suppress(OSError):  # where there is no space, there is none for this
+            sys.stderr.write(f"{why} {hint}\n")
+            self.place.end(1, session={"why": why, "hint": hint})
+        return 1
+
+    def _await(self, server: Any) -> bool:
+        """Wait until it answers; False: it is to end before that."""
         deadline = time.monotonic() + _STARTS
         while not self.is_ending and not server.is_ready():
-            if server.process.poll() is not None:
-                code = server.process.returncode
-                raise CannotServe(
-                    f"{server.module} {server.version} ended before it was ready ({_code(code)}).",
-                    "The last lines of its log say why.",
-                )
             if time.monotonic() > deadline:
-                raise CannotServe(f"Jupyter did not answer within {_STARTS:g} s.", "Its log may say why.")
+                raise CannotServe(f"{server.module} did not answer within {_STARTS:g} s.", "Its log may say why.")
             time.sleep(_QUICK)
+        return not self.is_ending
 
-    def _tell(self, server: Server) -> None:
+    def _tell(self, server: Any) -> None:
         told = {"format": 1, "time": time.time(), "port": server.port, "pid": server.process.pid}
         gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
         told.update(server=server.module, version=server.version, nodes=os.environ.get("SLURM_JOB_NODELIST", ""))
-        told["gpus"] = int(gpus) if gpus.isdigit() else 0
+        told.update(gpus=int(gpus) if gpus.isdigit() else 0, restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0))
         self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(told))
 
-    def _watch(self, server: Server) -> int:
+    def unused(self, server: Any) -> float:
+        """Return for how many seconds nobody has used it: with those of the runs before, if nobody came back since."""
+        unused, path = float(server.unused_for()), os.path.join(self.place.folder, "unused")
+        if self.place.job.get("resume"):
+            if unused + _SETTLES >= time.monotonic() - self.ready:
+                unused += self.before
+            with contextlib.suppress(OSError):
+                self.place.put(path, str(unused))
+        return unused
+
+    def _unused_before(self) -> float:
+        path = os.path.join(self.place.folder, "unused")
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            return float(file.read())
+        return 0.0
+
+    def _watch(self, server: Any) -> int:
         looked = time.monotonic()
         while not self.is_ending:
             code = server.process.poll()
             if code is not None:
-                said = {"why": f"Jupyter ended ({_code(code)}).", "hint": "Its log may say why."} if code else {}
+                why = f"{server.module} ended ({program.words_of(code)})."
+                said = {"why": why, "hint": "Its log may say why."} if code else {}
                 self.place.end(128 - code if code < 0 else code, session=said)
                 return 128 - code if code < 0 else int(code)
             if time.monotonic() - looked >= min(30.0, self.idle / 10):
                 looked = time.monotonic()
-                if server.unused_for() >= self.idle:
+                if self.unused(server) >= self.idle:
                     why = f"Nobody has used this session for {self.idle:g} s: it ends."
                     sys.stderr.write(why + "\n")
                     server.end()
@@ -275,10 +318,6 @@ class Session:
             time.sleep(_SLOW)
         server.end()
         return 143  # Slurm says why it ends
-
-
-def _code(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def main() -> int:
@@ -290,7 +329,6 @@ def main() -> int:
             sys.stdout.write(json.dumps([str(error), error.hint]) + "\n")
             return LACKING
         return 0
-    beside = runpy.run_path(__file__[: -len("serve.py")] + "beside.py")["beside"]
     place = beside("cell").Place(sys.argv[1])
     if not place.is_ours("serves this session"):
         return 0

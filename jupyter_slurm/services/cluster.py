@@ -46,6 +46,7 @@ __all__ = ["Cluster"]
 log = logging.getLogger(__name__)
 
 _SIGNS_EVERY = 0.5
+_SIGNS_SOON = 0.1  # on this machine, where somebody waits for a session that is about to be there
 _SIGNS_UNWATCHED = 10
 _GLANCE = 1.0
 
@@ -381,10 +382,16 @@ class Cluster:
         await self.shelf.refresh()
         return await self.tracker.look()
 
+    def _is_eager(self) -> bool:
+        return not self.where.is_far and any(
+            entry.kind == "session" and entry.state.is_running and entry.served is None
+            for entry in self.tracker.active()
+        )
+
     async def _watch_signs(self) -> None:
         """Look at the events folder while runners of ours are at work: seldom when nobody watches."""
         for turn in itertools.count():
-            await asyncio.sleep(_SIGNS_EVERY)
+            await asyncio.sleep(_SIGNS_SOON if self._is_eager() else _SIGNS_EVERY)
             interested = self._bus.listeners > 0 or self.tracker.is_listened_to()
             if not interested and turn % _SIGNS_UNWATCHED:
                 continue

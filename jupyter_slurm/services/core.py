@@ -12,7 +12,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import AgentBusy, ConfigError, PromptGone, SlurmError, TransportError, UsageError
+from jupyter_slurm.errors import (
+    AgentBusy,
+    ConfigError,
+    NotConnected,
+    PromptGone,
+    SlurmError,
+    TransportError,
+    UsageError,
+)
 from jupyter_slurm.services import tasks
 from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
@@ -138,6 +146,19 @@ class Core:
             return self._cluster(cluster).as_dict()
         await (await site.connect()).identify()
         return site.as_dict()
+
+    def check_connected(self, cluster: str) -> None:
+        """See that nobody has to be asked anything before this cluster can be used.
+
+        Raises
+        ------
+        NotConnected
+            There is a log-in to be made first, or to be waited for.
+        """
+        if (site := self._sites.get(cluster)) is None:
+            self._cluster(cluster)
+        elif not site.is_usable:
+            raise NotConnected(f"Nobody is logged in to {cluster}.", hint=f"`%slurm use {cluster}` logs in.")
 
     async def disconnect(self, cluster: str) -> dict[str, Any]:
         """End the log-in to the cluster of a profile."""
@@ -279,6 +300,10 @@ class Core:
     def list_tunnels(self, cluster: str) -> list[dict[str, Any]]:
         """See :meth:`Tunnels.told`."""
         return self.tunnels.told(cluster)
+
+    async def session_way(self, key: str) -> dict[str, Any]:
+        """Return where a session of any cluster answers here, and what it knows its person by."""
+        return await self.sessions.way(self._reached(), key)
 
     async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> dict[str, Any]:
         """Remove the directories of jobs that ended long ago; see :func:`jupyter_slurm.services.housekeeping.clean`."""

@@ -71,8 +71,8 @@ class Entry:
         Of a step: ``12.0``, once it has begun.
     ranks : dict or None
         Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
-    served : Served or None
-        Of a session that runs: where its Jupyter listens, and what leads there.
+    served, stage : Served or None, str
+        Of a session that runs: where its Jupyter listens, and what leads there; before, how far it is, in words.
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     known : bool
@@ -110,6 +110,7 @@ class Entry:
     hold: Hold | None = None
     sending: Sending | None = None
     served: Served | None = None
+    stage: str = ""
     is_growing: bool = False
     members: list[tuple[int, Entry | None]] = field(default_factory=list)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)

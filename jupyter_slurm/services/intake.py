@@ -131,6 +131,7 @@ class Intake:
         plan = make(None)
         parts = await self._parts(plan) if plan.record["array"] else []
         plan = replace(make(parts[0]) if parts else plan, values=await self._values(asked))
+        needs_jupyter = asked["kind"] == "session" and not {"command", "jupyter"} & asked["session"].keys()
         is_inside = (plan.record.get("environment") or {}).get("image")  # no folder of the node is meant
         named = asked.get("python") if asked["kind"] in _RUNNERS else (plan.record.get("cell") or {}).get("python")
         warnings = await self._doubts(None if is_inside else named)
@@ -148,7 +149,7 @@ class Intake:
                 told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
             return told
         await self._prepare()
-        if asked["kind"] == "session" and not is_inside:
+        if needs_jupyter and not is_inside:
             warnings += await self._check_jupyter(runner, asked, prepared, context)
         entry, doubts = await self._hand_over(plan, context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):

@@ -28,6 +28,7 @@ _PYTHON: Final = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sy
 _OLDEST_PYTHON: Final = (3, 8)
 _WAYS: Final = {
     "ssh": "by ssh",
+    "nested": "by ssh from the login node",
     "step": "by a step of the job",
     "direct": "by connections from the login node, of which nobody can say whose program answers",
 }

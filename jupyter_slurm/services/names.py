@@ -61,7 +61,7 @@ class Names:
         wait : float
             Seconds to wait at most for what is not known yet.
         partitions : str
-            Of generic resources and GPUs, only those that there are, with commas.
+            Of generic resources, GPUs, memory and time limits, only those that there are, with commas.
         """
         if kind in NAMED:
             facts = await self._keeper.get(wait)

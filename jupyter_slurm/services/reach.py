@@ -22,7 +22,7 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Stream, Transport, Way
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.threads import Threads
-from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv
+from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv, relay_by_ssh
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
 __all__ = ["Goal", "Reach"]
@@ -156,7 +156,7 @@ class Reach:
         return self._profile is not None and self._profile.unproven
 
     def kind(self, goal: Goal) -> str:
-        """Return which way is used: ``login``, ``ssh``, ``step`` or ``direct``; empty: none yet."""
+        """Return which way is used: ``login``, ``ssh``, ``nested``, ``step`` or ``direct``; empty: none yet."""
         return self._places[goal].kind if goal in self._places else ""
 
     def failed(self, goal: Goal) -> dict[str, str]:
@@ -237,6 +237,7 @@ class Reach:
         prompter = self._prompter if asked and goal.node not in self._asked else None
         ways: dict[str, Callable[[], Awaitable[Way]]] = {
             "ssh": lambda: self._ssh(goal, prompter),
+            "nested": lambda: self._nested(goal),
             "step": lambda: self._step(goal),
             "direct": lambda: self._direct(goal),
         }
@@ -280,8 +281,14 @@ class Reach:
     async def _step(self, goal: Goal) -> Way:
         mark = secrets.token_hex(16)
         place = [f"--jobid={goal.job}", f"--nodelist={goal.node}", "--nodes=1", "--ntasks=1", "--overlap"]
-        argv = ["srun", *place, "--unbuffered", "--quiet", *relay_argv(mark)]
+        return await self._relay(["srun", *place, "--unbuffered", "--quiet", *relay_argv(mark)], mark, goal)
 
+    async def _nested(self, goal: Goal) -> Way:
+        """By the login node's own ssh: with a key that lies only there, and the hosts that are known there."""
+        mark = secrets.token_hex(16)
+        return await self._relay(relay_by_ssh(mark, goal.node, await self._address(goal.node)), mark, goal)
+
+    async def _relay(self, argv: Sequence[str], mark: str, goal: Goal) -> Way:
         def work() -> Way:
             stream = self._transport.pipe(argv, _START, env=self._where.environment)
             return Multiplex(stream, mark, goal.node)

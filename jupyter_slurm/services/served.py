@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobError, SlurmError, TransportError
 from jupyter_slurm.services.ownership import doubt
+from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -15,14 +17,14 @@ if TYPE_CHECKING:
     from jupyter_slurm.services.jobdir import JobFolder
     from jupyter_slurm.services.tunnel import Tunnel
 
-__all__ = ["Served", "end_error", "read_served", "read_token", "session_dict"]
+__all__ = ["Served", "end_error", "path_of", "read_served", "read_token", "session_dict", "way_to"]
 
 _MOST = 65_536
 
 
 @dataclass
 class Served:
-    """A Jupyter that answers on a node.
+    """A Jupyter, or another server, that answers on a node.
 
     Attributes
     ----------
@@ -33,34 +35,48 @@ class Served:
     since : float
         Seconds since the epoch, by the node's clock.
     granted : dict
-        ``nodes`` and ``gpus`` of its job.
+        ``nodes`` and ``gpus`` of its job, when it was ``ready``, and on which ``port``.
+    restarts : int
+        How often its job had been requeued before.
     tunnel : Tunnel or None
         What leads there.
     error : SlurmError or None
         Why nothing does.
-    lost : str
-        Why nothing comes through now.
+    lost : callable
+        Returns why nothing comes through now; empty: it does.
+    token : str or None
+        What it knows its person by, once that was asked for.
     """
 
     server: str
     port: int
     since: float
     granted: dict[str, Any]
+    restarts: int = 0
     tunnel: Tunnel | None = None
     error: SlurmError | None = None
-    lost: str = ""
+    lost: Callable[[], str] = str
+    token: str | None = None
 
 
-async def read_served(transport: Transport, folder: JobFolder) -> Served | None:
-    """Read where the Jupyter of a session listens; None: it does not yet."""
+def path_of(asked: Mapping[str, Any], key: str) -> str:
+    """Return the path of a session for life, which the Jupyter server shows it under that it was launched through."""
+    return f"{asked.get('prefix') or '/'}jupyter-slurm/{key}/"
+
+
+async def read_served(transport: Transport, folder: JobFolder) -> Served | str:
+    """Read where the server of a session listens; while it does not yet, how far it is, as far as that is known."""
     try:
         told = json.loads(await transport.read(folder.file("served.json"), 0, _MOST))
+        if "stage" in told:
+            return printable(str(told["stage"])[:200])
         port = int(told["port"])
-        granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"])}
-        found = Served(f"{told['server']} {told['version']}"[:100], port, float(told["time"]), granted)
+        granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"]), "ready": float(told["time"]), "port": port}
+        server = f"{told['server']} {told['version']}".strip()[:100]
+        found = Served(server, port, float(told["time"]), granted, int(told["restarts"]))
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return found if 0 < port < 65_536 else None
+        return ""
+    return found if 0 < port < 65_536 else ""
 
 
 async def read_token(transport: Transport, folder: JobFolder) -> str:
@@ -80,6 +96,33 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
     if not token.isalnum():
         raise JobError("the session has no token", hint="Launch another one.")
     return token
+
+
+async def way_to(transport: Transport, entry: Entry) -> dict[str, Any]:
+    """Return where a session answers here, and what it knows its person by: the ``SessionWay`` of the API.
+
+    Raises
+    ------
+    JobError
+        It is not ready, or over; ``state`` among its details says how far it is.
+    """
+    told, served, folder = session_dict(entry), entry.served, entry.folder
+    name, asked = (entry.record or {}).get("label"), (entry.record or {}).get("session") or {}
+    if told is None or folder is None:
+        raise JobError("this is no session of ours")
+    state = told["state"]
+    if served is None or state != "ready":
+        hint = f"`jupyter slurm open {name}` asks what has to be asked." if state == "unreachable" else ""
+        message = f"session {name} is {state}: {told['message']}".removesuffix(": ")
+        raise JobError(message, hint=hint, state=state, path=told["path"])
+    if served.token is None and not asked.get("command"):
+        served.token = await read_token(transport, folder)
+    return {
+        "port": told["local_port"],
+        "path": told["path"],
+        "base_url": asked["base_url"],
+        "token": served.token,
+    }
 
 
 def end_error(marker: Any) -> SlurmError | None:
@@ -104,14 +147,38 @@ def session_dict(entry: Entry) -> dict[str, Any] | None:
         "state": state,
         "message": message,
         "url": url.rstrip("/") + asked["base_url"] if url else None,
+        "path": path_of(asked, str(entry.key)),
         "server": served.server if served else None,
         "port": served.port if served else None,
         "local_port": tunnel.get("local_port"),
         "way": tunnel.get("way"),
         "ready_time": served.since if served else None,
+        "steps": _steps(entry, served),
         "idle": asked["idle"],
+        "command": asked.get("command"),
+        "resume": entry.record.get("resume") if entry.record else None,
         "dir": asked.get("dir"),
     }
+
+
+def _steps(entry: Entry, served: Served | None) -> list[dict[str, Any]]:
+    """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
+    record = entry.record or {}
+    ready = served.since if served else (record.get("granted") or {}).get("ready")
+    if not served and ready and entry.start_time and ready < entry.start_time:
+        ready = None  # of a run before this one
+    begun = entry.start_time
+    if served and begun:
+        begun = min(begun, served.since)  # its sign is read a moment after it has begun
+    has_begun = not (entry.is_finished and entry.start_time == entry.end_time)  # so Slurm tells of one withdrawn
+    times = {
+        "submitted": record.get("created"),
+        "pending": entry.submitted,
+        "starting": begun if has_begun else None,
+        "ready": ready,
+        "ended": entry.end_time if entry.is_finished else None,
+    }
+    return [{"state": state, "time": at} for state, at in times.items() if at is not None]
 
 
 def _state(entry: Entry, served: Served | None, tunnel: dict[str, Any]) -> tuple[str, str]:
@@ -120,13 +187,14 @@ def _state(entry: Entry, served: Served | None, tunnel: dict[str, Any]) -> tuple
     if entry.id is None:
         return "submitted", ""
     if not entry.state.is_running:
-        return ("pending" if entry.state.is_pending else "ending"), ""
+        again = "it goes on under the same address; its kernels are gone" if entry.restarts else ""
+        return ("pending", again) if entry.state.is_pending else ("ending", "")
     if served is None:
-        return "starting", ""
+        return "starting", entry.stage
     if tunnel.get("state") == "closed":
         return "unreachable", "its tunnel was closed"
-    if served.lost:
-        return "reconnecting", served.lost
+    if why := served.lost():
+        return "reconnecting", why
     if tunnel:
         return ("ready", "") if tunnel["state"] == "open" else ("reconnecting", str(tunnel["message"]))
     return ("unreachable", served.error.message) if served.error else ("starting", "")

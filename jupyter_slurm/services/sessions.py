@@ -1,4 +1,4 @@
-"""Sessions: a Jupyter in a job, and the tunnel that brings it here.
+"""Sessions: a Jupyter in a job, or another program that serves, and the tunnel that brings it here.
 
 What is durable is the job (``kind`` session) and what its runner left in the job directory; the tunnel is remembered by
 :mod:`jupyter_slurm.services.tunnels`. So any agent finds a session again.
@@ -12,8 +12,11 @@ import logging
 import os
 import re
 import secrets
+import shlex
+import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -21,7 +24,7 @@ from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportErr
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.output import why_lost
-from jupyter_slurm.services.served import read_served, read_token, session_dict
+from jupyter_slurm.services.served import Served, path_of, read_served, read_token, session_dict, way_to
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tunnels import Tunnels
@@ -32,7 +35,11 @@ __all__ = ["Sessions"]
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")  # no number and no key: those name the job
-_FRESH = 1.0  # seconds between two looks whether a Jupyter answers
+_OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter")
+_FRESH = 0.1, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
+_LOOK = (0.5, 2.0)  # seconds between two looks whether one that was cancelled is over: at first, at last
+_ENDS = 60.0  # seconds for all of them
+_LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
 _AGAIN = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
 
 _PAGE = """<!DOCTYPE html>
@@ -78,14 +85,17 @@ class Sessions:
         Raises
         ------
         UsageError
-            The name is taken, or its Python has no Jupyter: nothing was submitted.
+            The name is taken, its Python has no Jupyter, or its command no {port}: nothing was submitted.
         SubmitRefused
             sbatch says no.
         """
         cluster, key = self._cluster(name), asked["key"]
-        with self._named(cluster, key, asked.get("name")) as chosen:
-            session = {"base_url": f"/jupyter-slurm/{key}/", **{n: asked.get(n) for n in ("idle", "dir", "port")}}
-            body = {n: value for n, value in asked.items() if n not in ("name", "idle", "dir", "port")}
+        command = asked.get("command")
+        _check_command(command)
+        with self._named(cluster, key, asked.get("name"), _stem(command)) as chosen:
+            session = {n: value for n in _OF_A_SESSION if (value := asked.get(n)) is not None}
+            session["base_url"] = _base_url(path_of(session, key), command)
+            body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session, "dry_run": False}
             return await cluster.submit(body)
 
@@ -106,7 +116,7 @@ class Sessions:
         return job_dict(await self._find(self._cluster(name), reference))
 
     async def open(self, name: str, reference: str) -> dict[str, Any]:
-        """Bring a session here, and write a page that logs in to it.
+        """Bring a session here, and write a page that logs in to it; what is no Jupyter has no such page.
 
         Raises
         ------
@@ -123,14 +133,39 @@ class Sessions:
             raise JobError(f"session {_name(entry)} is not ready: {state}", hint=hint, state=state)
         await self._reach(cluster, entry, asked=True)
         told = job_dict(entry)
-        page = await self._write_page(cluster, entry, told["session"]["url"])
+        is_jupyter = told["session"]["command"] is None
+        page = await self._write_page(cluster, entry, told["session"]["url"]) if is_jupyter else None
         return {**told, "page": page}
 
+    async def way(self, clusters: Iterable[Cluster], key: str) -> dict[str, Any]:
+        """Return where a session answers here, and what it knows its person by; nobody is asked anything for it.
+
+        Raises
+        ------
+        JobNotFound
+            None of these clusters has it.
+        JobError
+            It is not ready, or over.
+        """
+        for cluster in clusters:
+            entry = cluster.tracker.entries.get(key)
+            if entry is not None and _is_one(entry):
+                return await way_to(cluster.client.transport, entry)
+        raise JobNotFound(
+            "there is no session at this address",
+            hint="`jupyter slurm sessions --all` lists them; where their cluster asks for a log-in, "
+            "`jupyter slurm connect CLUSTER` comes first.",
+        )
+
     async def end(self, name: str, reference: str) -> dict[str, Any]:
-        """End a session, with all that runs in it."""
+        """End a session, with all that runs in it; return when it is over, or after a minute at the latest."""
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
-        return await cluster.cancel(str(entry.key))
+        await cluster.cancel(str(entry.key))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDS):
+                await self._until_over(cluster, entry)
+        return job_dict(entry)
 
     async def rename(self, name: str, reference: str, wanted: str) -> dict[str, Any]:
         """Give a session another name.
@@ -149,6 +184,18 @@ class Sessions:
         cluster.tracker.tell(entry)
         return job_dict(entry)
 
+    @staticmethod
+    async def _until_over(cluster: Cluster, entry: Entry) -> None:
+        """Wait until a session is over; Slurm is asked about it alone where such questions are to be had."""
+        pause = _LOOK[0]
+        while not entry.is_finished:
+            await asyncio.sleep(pause)
+            pause = min(_LOOK[1], pause * 2)
+            cluster.watcher.wake()
+            if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_LEFT):
+                with contextlib.suppress(SlurmError):
+                    await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
+
     # -- what goes on meanwhile
 
     async def tend(self, cluster: Cluster) -> None:
@@ -162,16 +209,15 @@ class Sessions:
                     self._next.pop(key, None)
                     self._sweep(cluster)
                 continue
-            if not entry.state.is_running:
-                await self._let_go(cluster, entry)
-            elif self._is_due(key) and await self._look(cluster, entry):
+            if entry.served is not None and not _is_of_this_run(entry, entry.served):
+                entry.served = None  # where its next run listens is another question
+            if entry.state.is_running and self._is_due(cluster, key) and await self._look(cluster, entry):
                 self._begin(cluster, entry)
-            if entry.served is not None:
-                entry.served.lost = why_lost(cluster.id, cluster.reached)
             now = session_dict(entry)
             if self._told.get(key) != now:
                 self._told[key] = now
                 cluster.tracker.tell(entry)
+                self._sweep(cluster)
 
     async def _find(self, cluster: Cluster, reference: str) -> Entry:
         named = [e for e in cluster.tracker.entries.values() if _is_one(e) and _name(e) == reference]
@@ -186,19 +232,27 @@ class Sessions:
             hint="`jupyter slurm sessions` lists those that go on.",
         )
 
-    def _is_due(self, key: str) -> bool:
+    def _is_due(self, cluster: Cluster, key: str) -> bool:
         at, _ = self._next.get(key, (0.0, 0.0))
         if time.monotonic() < at or key in self._reaching:
             return False
         self._next.setdefault(key, (0.0, _AGAIN[0]))
-        self._next[key] = (time.monotonic() + _FRESH, self._next[key][1])
+        self._next[key] = (time.monotonic() + _FRESH[cluster.where.is_far], self._next[key][1])
         return True
 
     async def _look(self, cluster: Cluster, entry: Entry) -> bool:
         """See where its Jupyter listens; return whether it does."""
         if entry.served is None and entry.folder is not None:
-            entry.served = await read_served(cluster.client.transport, entry.folder)
+            found = await read_served(cluster.client.transport, entry.folder)
+            if isinstance(found, str):
+                entry.stage = found
+            elif _is_of_this_run(entry, found):
+                entry.served, entry.stage = found, ""
+            if entry.served is not None:
+                entry.served.lost = partial(why_lost, cluster.id, cluster.reached)
             if entry.served is not None and entry.record is not None:
+                before = (entry.record.get("granted") or {}).get("port")
+                self._tunnels.redirect(cluster.id, str(entry.key), before, entry.served.port)
                 entry.record["granted"] = entry.served.granted
                 cluster.tracker.save_soon(entry)
         return entry.served is not None
@@ -245,29 +299,25 @@ class Sessions:
         self._sweep(cluster)
         try:
             make_private(self._folder)
+            found = os.lstat(self._folder)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+                raise TransportError(f"{self._folder} is no folder of yours alone", hint="Remove it, and ask again.")
             _write(path, page)
         except OSError as error:
             raise TransportError(f"{path} cannot be written: {error.strerror}", hint="Is the disk full?") from error
         return path
 
-    async def _let_go(self, cluster: Cluster, entry: Entry) -> None:
-        """Close the tunnel of a session that was requeued: its Jupyter will listen elsewhere."""
-        served, entry.served = entry.served, None
-        if served is not None and served.tunnel is not None:
-            with contextlib.suppress(SlurmError):
-                await self._tunnels.close(cluster.id, served.tunnel.asked.id)
-
     def _sweep(self, cluster: Cluster) -> None:
-        """Remove the pages of sessions that are over."""
-        active = {f"{entry.key}.html" for entry in cluster.tracker.active()}
+        """Remove the pages of sessions that are over, and those which would post a token to who has our port now."""
+        active = {f"{entry.key}.html" for entry in cluster.tracker.active() if not _is_displaced(entry)}
         over = {f"{key}.html" for key in cluster.tracker.entries} - active
         with contextlib.suppress(OSError):
             for name in over.intersection(os.listdir(self._folder)):
                 os.unlink(os.path.join(self._folder, name))
 
     @contextlib.contextmanager
-    def _named(self, cluster: Cluster, key: str, name: str | None) -> Iterator[str]:
-        """Keep a name for one session while it comes to be; without one, the first that is free.
+    def _named(self, cluster: Cluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
+        """Keep a name for one session while it comes to be; without one, the first of its kind that is free.
 
         Raises
         ------
@@ -286,7 +336,7 @@ class Sessions:
                 f"there is a session {name} already",
                 hint=f"`jupyter slurm open {name}` opens it, `jupyter slurm stop {name}` ends it; or name=ANOTHER.",
             )
-        chosen = name or next(one for n in range(1, 10_000) if (one := f"jupyter-{n}") not in taken)
+        chosen = name or next(one for n in range(1, 10_000) if (one := f"{stem}-{n}") not in taken)
         self._launching.add((cluster.id, chosen))
         try:
             yield chosen
@@ -298,8 +348,39 @@ def _is_one(entry: Entry) -> bool:
     return entry.kind == "session"
 
 
+def _is_of_this_run(entry: Entry, served: Served) -> bool:
+    """Whether what a runner told is not of a run before a requeue."""
+    return entry.state.is_running and served.restarts >= entry.restarts
+
+
+def _is_displaced(entry: Entry) -> bool:
+    """Whether another program has the local port of a session."""
+    return entry.served is not None and entry.served.tunnel is not None and not entry.served.tunnel.listens
+
+
 def _name(entry: Entry) -> str:
     return str((entry.record or {}).get("label") or entry.key)
+
+
+def _check_command(command: Sequence[str] | None) -> None:
+    """Refuse a command that is not told on which port it is to listen."""
+    if command and not any("{port}" in word for word in command):
+        raise UsageError(
+            printable(f"{shlex.join(command)} is not told on which port it is to listen."),
+            hint="Write {port} where it takes one, and {host} where it takes an address: "
+            "-- tensorboard --logdir runs --port {port}, for example.",
+        )
+
+
+def _stem(command: Sequence[str] | None) -> str:
+    """Return what names sessions that were given none."""
+    stem = os.path.basename(command[0])[:50] if command else "jupyter"
+    return stem if _NAME.fullmatch(stem) else "server"
+
+
+def _base_url(own: str, command: Sequence[str] | None) -> str:
+    """Return under which path a session serves: a command does under its own where it is told to."""
+    return own if not command or any("{base_url}" in word for word in command) else "/"
 
 
 def _write(path: str, text: str) -> None:

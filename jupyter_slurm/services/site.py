@@ -104,6 +104,11 @@ class Site:
             )
         return self._cluster
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can be used at once."""
+        return self._cluster is not None and (self.carried is None or self.carried.link.is_alive)
+
     async def connect(self, first: Callable[[Carried], Awaitable[None]] | None = None) -> Cluster:
         """Log in, unless it is done; all who call meanwhile wait for the same log-in.
 

@@ -136,7 +136,8 @@ def make_plan(
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
     python, is_contained = asked["kind"] == "python", prepared is not None and prepared.environment.image is not None
-    on_node, otherwise = asked.get("default_python") or _ANY_PYTHON, _ANY_PYTHON if is_contained else ""
+    is_any = is_contained or bool((asked.get("session") or {}).get("command"))  # Python is there for the runner alone
+    on_node, otherwise = asked.get("default_python") or _ANY_PYTHON, _ANY_PYTHON if is_any else ""
     if is_contained:
         launching.check_contained(asked)
     header = header_options(asked["text"])
@@ -144,7 +145,8 @@ def make_plan(
         interpreter = prepared.python if prepared else asked.get("python")
         if not interpreter:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        started = launching.runner(runner, asked, is_contained=is_contained) if python or is_contained else runner
+        is_begun = python or is_contained or asked.get("resume")  # by what lies beside the runner
+        started = launching.runner(runner, asked, is_contained=is_contained) if is_begun else runner
         activation = prepared.environment.activation() if prepared else ""
         words = [on_node if is_contained else interpreter, "-u", started, job.path]
         script = job_script(words, header=asked["text"], environment=activation, otherwise=otherwise)
@@ -171,7 +173,7 @@ def make_plan(
     if asked.get("resume"):
         defaults += resuming.with_resume(chosen, limit, defaults)
     if holds:
-        defaults = [*_of_holder(asked["kind"], chosen), *defaults]
+        defaults = [*_of_holder(asked, chosen), *defaults]
     argv = ["sbatch", "--parsable", *defaults, *options, *of_part, job.file(name), *args]
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -211,7 +213,7 @@ def make_plan(
         }
         if asked.get("values"):
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
-    names = ("launcher", "resume") if python else ("resume",) if watcher else ()
+    names = ("launcher", "resume") if python else ("resume",) if watcher or holds else ()
     record |= {name: asked[name] for name in names if asked.get(name)}
     record |= sweep.record
     wrapper: tuple[str, ...] = ()
@@ -230,12 +232,13 @@ def _environment_asked(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: asked.get(name) for name in names}
 
 
-def _of_holder(kind: str, chosen: Mapping[str, str | None]) -> list[str]:
+def _of_holder(asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> list[str]:
     """Return what is added for an allocation or a session: begun again by itself, it would be there for nobody."""
+    kind = asked["kind"]
     if "array" in chosen:
         what = "an allocation" if kind == "allocation" else f"a {kind}"
         raise OptionError(f"{what} is one job: --array has no place here", option="--array")
-    return [] if {"requeue", "no-requeue"} & chosen.keys() else ["--no-requeue"]
+    return [] if asked.get("resume") or {"requeue", "no-requeue"} & chosen.keys() else ["--no-requeue"]
 
 
 def _check_text(words: Sequence[str]) -> None:
@@ -319,7 +322,8 @@ async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> 
 
 def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> Answer:
     found = _ID_LINE.findall(out)
-    return Answer(code, out, err, JobId(int(found[-1])) if found and code in (0, None) else None, argv)
+    has_taken = found and (code is None or code <= 0)  # killed, it had said it before
+    return Answer(code, out, err, JobId(int(found[-1])) if has_taken else None, argv)
 
 
 def refusal(answer: Answer, argv: Sequence[str], known: str = "") -> SlurmError:

@@ -28,7 +28,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     lease = record.get("lease") or {}
     words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
     python = None if process_of(entry) else (record.get("cell") or {}).get("python")
-    if entry.kind == "session":
+    if entry.kind == "session" and not record["session"].get("command"):
         python = record["asked"].get("python")
     if python and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
         words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND}).", _PYTHON

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 _ACCOUNTING_LAG = 60.0
 _FEW = 3
 _TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
-_ANSWER_FIRST = 0.02  # seconds in which an answer is on its way to whoever submitted
+_ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
 
 
 class Tracker:
@@ -63,6 +64,7 @@ class Tracker:
         self._by_number: dict[int, Entry] = {}
         self._missing: dict[int, float] = {}
         self._saves: set[asyncio.Task[None]] = set()
+        self._submitted = 0.0
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
 
     # -- who is known
@@ -207,6 +209,8 @@ class Tracker:
                 await entry.folder.save(self.client.transport, entry.record)
         except (TransportError, FileNotFoundError) as error:
             log.warning("the record of job %s could not be written: %s", entry.id, error)
+            said = f"The record of this job could not be written: {error}".replace("\n", " ")
+            entry.warnings = list(dict.fromkeys([*entry.warnings, said]))
             return False
         return True
 
@@ -215,12 +219,17 @@ class Tracker:
 
         The folder knows already what is in it.
         """
+        self._submitted = time.monotonic()
         task = asyncio.create_task(self._save_later(entry))
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
 
     async def _save_later(self, entry: Entry) -> None:
-        await asyncio.sleep(_ANSWER_FIRST)
+        pause, times = _ANSWER_FIRST
+        for _ in range(times):
+            await asyncio.sleep(pause)
+            if time.monotonic() >= self._submitted + pause:
+                break
         try:
             await self.save(entry)
         finally:

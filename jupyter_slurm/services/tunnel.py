@@ -122,6 +122,11 @@ class Tunnel:
         self._error = None
         self._forwarder = Forwarder(listener, self._dial, told=self._told, left=self._left)
 
+    def redirect(self, port: int) -> None:
+        """Lead to another port there from now on."""
+        self.asked = replace(self.asked, port=port)
+        self._ready, self._era = None, object()
+
     @property
     def listens(self) -> bool:
         """Whether the local port is ours, or somebody else has it for now."""

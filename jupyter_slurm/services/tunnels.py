@@ -168,6 +168,14 @@ class Tunnels:
         self._remember()
         return tunnel
 
+    def redirect(self, cluster: str, job: str, before: int | None, port: int) -> None:
+        """Have what leads to a port of a job lead to another one, where its program is after a requeue."""
+        for tunnel in self._tunnels.values():
+            asked = tunnel.asked
+            if (asked.cluster, asked.job, asked.port) == (cluster, job, before) and before != port:
+                tunnel.redirect(port)
+        self._remember()
+
     async def close(self, cluster: str, tunnel: str) -> dict[str, Any]:
         """Close a tunnel.
 
@@ -223,7 +231,7 @@ class Tunnels:
             return listen_on_socket(path)
         first, last = self._ports(cluster)
         ports: Iterable[int] = range(first, last + 1) if port is None else (port,)
-        among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken"
+        among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken{_owner(port)}"
         return listen_on_port(ports, among=among)
 
     def _listen_again(self, asked: Asked) -> socket.socket | TunnelError:
@@ -269,7 +277,7 @@ class Tunnels:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
-            over = [tunnel for tunnel in self._tunnels.values() if await self._is_over(tunnel)]
+            over = [tunnel for tunnel in list(self._tunnels.values()) if await self._is_over(tunnel)]
             for tunnel in self._tunnels.values():
                 if not tunnel.listens:
                     self._try_again(tunnel)
@@ -301,8 +309,11 @@ class Tunnels:
                 return False
         if entry is None:
             return False
-        another = None not in (asked.submitted, entry.submitted) and asked.submitted != entry.submitted
-        return entry.is_finished or another
+        is_known = asked.job == entry.key or None in (
+            asked.submitted,
+            entry.submitted,
+        )  # ids come again
+        return entry.is_finished or not (is_known or asked.submitted == entry.submitted)
 
     # What the next agent finds ----------------------------------------------------------------------------------
 
