@@ -105,6 +105,16 @@ class AgentClient:
         """GET a path ("/v1/…") and return the JSON answer. ``timeout`` in seconds."""
         return self._call("GET", path, params=params, timeout=timeout).json()
 
+    async def aget(self, path: str) -> Any:
+        """GET a path in a loop and return the JSON answer."""
+        from jupyter_slurm.agent.failures import as_error
+
+        async with self.forward("GET", path) as answer:
+            content = b"".join([chunk async for chunk in answer.chunks])
+        if answer.status >= 400:
+            raise as_error(answer.status, content)
+        return json.loads(content)
+
     def post(
         self,
         path: str,

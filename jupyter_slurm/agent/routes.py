@@ -80,6 +80,7 @@ class CoreLike(Protocol):
     def cluster(self, cluster: str) -> Json: ...  # noqa: D102
     async def register_cluster(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> Json: ...  # noqa: D102
     async def connect(self, cluster: str) -> Json: ...  # noqa: D102
+    def check_connected(self, cluster: str) -> None: ...  # noqa: D102
     async def disconnect(self, cluster: str) -> Json: ...  # noqa: D102
     async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> Json: ...  # noqa: D102
     def examination(self, cluster: str) -> Json: ...  # noqa: D102
@@ -106,6 +107,7 @@ class CoreLike(Protocol):
     def list_tunnels(self, cluster: str) -> list[Json]: ...  # noqa: D102
     async def open_tunnel(self, cluster: str, wanted: Json) -> Json: ...  # noqa: D102
     async def close_tunnel(self, cluster: str, tunnel: str) -> Json: ...  # noqa: D102
+    async def session_way(self, key: str) -> Json: ...  # noqa: D102
     async def clean(self, *, older_than_days: float | None, dry_run: bool) -> Json: ...  # noqa: D102
 
 
@@ -130,12 +132,13 @@ class Routes:
         self._core, self._document, self._describe, self._stop = core, document, describe, stop
         self.presence = Presence(core.users)
         self._open: set[asyncio.Task[None]] = set()
+        self._holding: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def streams(self) -> int:
-        """Event streams that are open now."""
-        return len(self._open)
+        """Event streams that are open now, less those that need no agent to stay for them."""
+        return len(self._holding)
 
     async def close_streams(self) -> None:
         """Break off all event streams, so that their clients ask for them again."""
@@ -187,6 +190,7 @@ class Routes:
             "openSession": self._open_session,
             "stopSession": self._stop_session,
             "renameSession": self._rename_session,
+            "getWay": self._get_way,
             "clean": self._clean,
         }
 
@@ -263,7 +267,11 @@ class Routes:
             "process": peer_pid(call.exchange.connection.socket),
         }
         submission["dry_run"] |= submission.get("test_only", False)
-        answer = await self._core.submit(call.path["cluster"], submission)
+        cluster, client = call.path["cluster"], submission.pop("client", None)
+        if client is not None:
+            self._core.check_connected(cluster)
+            self.presence.seen(call.exchange, client, cluster)
+        answer = await self._core.submit(cluster, submission)
         return Reply(answer, status=200 if submission["dry_run"] else 201)
 
     async def _get_job(self, call: Call) -> Reply:
@@ -312,14 +320,14 @@ class Routes:
         return await self._send(call, self._core.stream(cluster, job, offsets))
 
     async def _stream_events(self, call: Call) -> Reply:
-        return await self._send(call, self._bus_events())
+        return await self._send(call, self._bus_events(), holds=call.query["holds"])
 
     async def _bus_events(self) -> AsyncGenerator[tuple[str, Json], None]:
         async with self._core.bus.subscribe() as events:
             async for event, data in latest_only(events):
                 yield event, dict(data)
 
-    async def _send(self, call: Call, events: AsyncIterator[tuple[str, Json]]) -> Reply:
+    async def _send(self, call: Call, events: AsyncIterator[tuple[str, Json]], *, holds: bool = True) -> Reply:
         if len(self._open) >= _MOST_STREAMS:
             raise AgentBusy(
                 f"{_MOST_STREAMS} event streams are open, and there cannot be more.",
@@ -328,6 +336,9 @@ class Routes:
             )
         sending = asyncio.ensure_future(send_events(call.exchange, events, self._closing))
         self._open.add(sending)
+        if holds:
+            self._holding.add(sending)
+            sending.add_done_callback(self._holding.discard)
         sending.add_done_callback(self._open.discard)
         await sending
         return Reply(None)
@@ -374,6 +385,9 @@ class Routes:
     async def _rename_session(self, call: Call) -> Reply:
         cluster, session = call.path["cluster"], call.path["session"]
         return Reply(await self._core.sessions.rename(cluster, session, call.body["name"]))
+
+    async def _get_way(self, call: Call) -> Reply:
+        return Reply(await self._core.session_way(call.path["key"]))
 
     async def _clean(self, call: Call) -> Reply:
         return Reply(

@@ -24,7 +24,7 @@ _DEEPEST = 16
 
 @dataclass
 class Operation:
-    """One method of one path."""
+    """One method of one path; ``is_passed_on``: by the server extension, to browsers."""
 
     operation_id: str
     method: str
@@ -33,6 +33,7 @@ class Operation:
     body_schema: Mapping[str, Any] | None
     needs_body: bool
     components: Mapping[str, Any]
+    is_passed_on: bool = True
 
     def _validator(self, schema: Mapping[str, Any]) -> Validator:
         # jsonschema would say the same, and costs the start of the agent a second: with the extras that Jupyter asks
@@ -129,6 +130,7 @@ class Document:
                     body["content"]["application/json"]["schema"] if body else None,
                     bool(body and body.get("required")),
                     self.spec["components"],
+                    description.get("x-passed-on", True),
                 )
 
     def _resolve(self, value: Mapping[str, Any]) -> Mapping[str, Any]:

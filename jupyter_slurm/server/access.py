@@ -6,11 +6,13 @@ import asyncio
 import logging
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from traitlets.config import Config
 
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import JobNotFound, SlurmError
+from jupyter_slurm.server.ways import Way
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
@@ -28,10 +30,13 @@ class AgentAccess:
     ----------
     config : traitlets Config
         What the Jupyter server has read; it wins over jupyter_slurm's own files.
+    told : callable
+        Is given what the agent tells, ``told(event, data)``: from the first use on, and after its end from the next.
     """
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, told: Callable[[str, dict[str, Any]], None]) -> None:
+        self._config, self._told = config, told
+        self._following: asyncio.Task[None] | None = None
         self._connecting = asyncio.Lock()
         self._client: AgentClient | None = None
         self._document: Document | None = None
@@ -61,7 +66,17 @@ class AgentAccess:
         async with self._connecting:
             if self._client is None:
                 self._client = await AgentClient.connect_in_server(load_settings(self._config))
+            if self._following is None or self._following.done():
+                self._following = asyncio.create_task(self._follow(self._client), name="events of Slurm")
             return self._client
+
+    async def _follow(self, client: AgentClient) -> None:
+        """Pass on what the agent tells; that somebody listens is no reason for it to stay."""
+        try:
+            async for event, data in client.astream("/v1/events", {"holds": "false"}):
+                self._told(event, data)
+        except SlurmError as error:
+            _log.debug("jupyter_slurm: the agent tells no more: %s", error)
 
     async def register(self) -> None:
         """Tell the agent of the cluster that this server's environment reaches, as every kernel does of its own.
@@ -77,6 +92,24 @@ class AgentAccess:
             await asyncio.to_thread(client.post, "/v1/clusters", json=address)
         except SlurmError as error:  # the list of clusters is worth having all the same
             _log.warning("jupyter_slurm: the cluster of this server is not known to the agent: %s", error)
+
+    async def way(self, key: str) -> Way:
+        """Return where a session answers.
+
+        Raises
+        ------
+        JobNotFound
+            The agent knows of none with this key.
+        JobError
+            It is not ready, or over.
+        """
+        client = await self.client()
+        try:
+            told = await client.aget(f"/v1/sessions/{key}/way")
+        except JobNotFound:
+            await self.register()  # an agent that was started anew knows of no cluster before somebody names it
+            told = await client.aget(f"/v1/sessions/{key}/way")
+        return Way(told["port"], told["path"], told["base_url"], told["token"])
 
     async def house(self) -> None:
         """Take the agent in, where this server is the place for it."""
@@ -98,6 +131,10 @@ class AgentAccess:
         from jupyter_slurm.agent.hosting import leave_server
 
         self._is_closed = True
+        following, self._following = self._following, None
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
         client, self._client = self._client, None
         if client is not None:
             client.close()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
 from jupyter_slurm.agent.schema import Document, Operation
 
-__all__ = ["Address", "find_address"]
+__all__ = ["Address", "find_address", "fits_sessions"]
+
+_PREFIX = re.compile(r"/(?:[A-Za-z0-9@_~%+-][A-Za-z0-9@._~%+-]*/)*")
+_LONGEST = 1024
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,17 @@ def find_address(document: Document, path: str) -> Address | None:
         return None
     for template, operations in document.operations.items():
         values = _match(template.split("/"), parts)
+        if not all(operation.is_passed_on for operation in operations.values()):
+            continue
         if values is not None and all(operation.read_path(values) is not None for operation in operations.values()):
             spelt = template.format_map({name: quote(value, safe="") for name, value in values.items()})
             return Address(spelt, operations)
     return None
+
+
+def fits_sessions(base_url: str) -> bool:
+    """Tell whether sessions can have addresses below the one of this server (``prefix`` of the API's ``Launch``)."""
+    return len(base_url) <= _LONGEST and _PREFIX.fullmatch(base_url) is not None
 
 
 def _match(template: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:

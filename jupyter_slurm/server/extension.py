@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,21 +11,36 @@ from jupyter_server.extension.application import ExtensionApp
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.server.access import AgentAccess
+from jupyter_slurm.server.addresses import fits_sessions
+from jupyter_slurm.server.caller import Caller
+from jupyter_slurm.server.events import SCHEMAS, Events
 from jupyter_slurm.server.handlers import AgentHandler
+from jupyter_slurm.server.proxy import SESSIONS, SessionHandler
 
 __all__ = ["SlurmExtension", "has_panel"]
 
 
 class SlurmExtension(ExtensionApp):
-    """Serves ``<base_url>jupyter-slurm/api/v1/…``, and houses the agent where ``Settings.agent_host`` says so."""
+    """Serves ``<base_url>jupyter-slurm/api/v1/…`` and shows sessions beside it.
+
+    It houses the agent where ``Settings.agent_host`` says so.
+    """
 
     name = "jupyter_slurm"
     classes = [Settings]  # noqa: RUF012  (traitlets reads a plain class attribute)
 
     def initialize_handlers(self) -> None:
-        """Add our one handler to the server."""
+        """Add our handlers to the server."""
         assert self.serverapp is not None
-        self._access = AgentAccess(self.config)
+        logger = self.serverapp.event_logger
+        assert logger is not None
+        for schema in SCHEMAS:
+            logger.register_event_schema(schema)
+        self._access, self._caller = AgentAccess(self.config, Events(logger.emit).told), Caller()
+        self.handlers.append((SESSIONS, SessionHandler, {"access": self._access, "caller": self._caller}))
+        if fits_sessions(self.serverapp.base_url):
+            # Kernels and terminals inherit it: what is launched in them has an address of this server.
+            os.environ["JUPYTER_SLURM_BASE_URL"] = self.serverapp.base_url
         self.handlers.append((r"jupyter-slurm/api/.*", AgentHandler, {"access": self._access}))
         # The loop does not run yet. Kernels look for the agent before any browser asks for it.
         self.serverapp.io_loop.add_callback(self._access.house)
@@ -34,6 +50,7 @@ class SlurmExtension(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Let go of the agent; one that lives here ends with the server."""
+        await self._caller.close()
         await self._access.close()
 
 

@@ -16,15 +16,18 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from tornado.iostream import StreamClosedError
 
+from jupyter_slurm.agent.app import MAX_BODY
+from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.server.access import AgentAccess
-from jupyter_slurm.server.addresses import Address, find_address
+from jupyter_slurm.server.addresses import Address, find_address, fits_sessions
 
 __all__ = ["AgentHandler"]
 
 _API = "jupyter-slurm/api"
 
 
+@web.stream_request_body
 class AgentHandler(APIHandler):
     """Passes a request on to the agent, and the answer back.
 
@@ -38,6 +41,7 @@ class AgentHandler(APIHandler):
         """Tornado's constructor."""
         self._access = access
         self._task: asyncio.Future[None] | None = None
+        self._body, self._size, self._is_whole = bytearray(), 0, False
         # A tab that shows jobs is no sign of a person at work: it must not keep a hub from ending an idle server.
         self._track_activity = self.request.method not in ("GET", "HEAD")
 
@@ -83,6 +87,11 @@ class AgentHandler(APIHandler):
         """Other origins have no business here, so that there is nothing to tell a browser beforehand."""
         await self._forward()
 
+    def data_received(self, chunk: bytes) -> None:
+        """Collect the body as far as it can be one of ours; Jupyter's own limit is many times that."""
+        self._size += len(chunk)
+        self._body += chunk[: MAX_BODY - len(self._body)]
+
     def on_connection_close(self) -> None:
         """The browser has gone: what it listened to ends too."""
         if self._task is not None:
@@ -91,6 +100,8 @@ class AgentHandler(APIHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with a problem document (RFC 9457), as the agent does."""
+        if not self._is_whole:  # Tornado closes a connection on which a body is still to come
+            self.set_header("Connection", "close")
         error = kwargs.get("exc_info", (None, None, None))[1]
         detail = getattr(error, "log_message", None) or responses.get(status_code, "The request failed.")
         self._answer(
@@ -104,6 +115,7 @@ class AgentHandler(APIHandler):
         )
 
     async def _forward(self) -> None:
+        self._is_whole = True
         address = find_address(self._access.document(), self._api_path())
         if address is None:
             raise web.HTTPError(404, "There is nothing at this address.")
@@ -125,12 +137,13 @@ class AgentHandler(APIHandler):
     async def _pass_on(self, address: Address) -> None:
         method = self.request.method or ""
         operation = address.operations.get(method)
+        body = b"" if operation is None else self._read(operation)
         if operation is not None and operation.operation_id == "listClusters":
             await self._access.register()
         client = await self._access.client()
         query = address.query(method, self.request.query_arguments)
         headers = dict(self.request.headers)
-        async with client.forward(method, address.path, query=query, headers=headers, body=self.request.body) as answer:
+        async with client.forward(method, address.path, query=query, headers=headers, body=body) as answer:
             self.set_status(answer.status)
             for name, value in answer.headers.items():
                 self.set_header(name, value)
@@ -140,6 +153,17 @@ class AgentHandler(APIHandler):
                 self.write(chunk)
                 await self.flush()
         await self.finish(set_content_type=answer.headers.get("content-type", "application/octet-stream"))
+
+    def _read(self, operation: Operation) -> bytes:
+        """Return the body, checked: what the agent would refuse, or is too much for it, does not reach it."""
+        if self._size > MAX_BODY:
+            raise web.HTTPError(413, f"The request body is larger than {MAX_BODY} bytes.")
+        if operation.body_schema is None:
+            return b""
+        asked = operation.read_body(bytes(self._body))
+        if operation.operation_id == "launchSession" and not asked.get("prefix") and fits_sessions(self.base_url):
+            return json.dumps({**asked, "prefix": self.base_url}).encode("ascii")  # so that it can be shown here
+        return bytes(self._body)
 
     def _tell(self, error: SlurmError) -> None:
         """Answer with an error of ours; an answer that is under way is broken off, or half of it would pass for all."""

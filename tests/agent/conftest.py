@@ -39,6 +39,7 @@ class PlumbingSessions:
 
     def _one(self, cluster: str) -> dict[str, Any]:
         session = {"state": "ready", "message": "", "url": "http://127.0.0.1:8000/jupyter-slurm/1/", "idle": 60.0}
+        session["path"] = "/jupyter-slurm/1/"
         return {**self._job(cluster, "1"), "kind": "session", "label": "jupyter-1", "session": session}
 
     async def launch(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -240,6 +241,9 @@ class PlumbingCore:
 
     async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
         return {"taken": 0.0, "names": [{"name": f"a {kind}", "about": f"{wait:g}"}]}
+
+    async def session_way(self, key: str) -> dict[str, Any]:
+        return {"port": 8000, "path": f"/jupyter-slurm/{key}/", "base_url": f"/jupyter-slurm/{key}/", "token": "t"}
 
     async def clean(self, *, older_than_days: float | None, dry_run: bool) -> dict[str, Any]:
         self.calls.append(("clean", older_than_days, dry_run))

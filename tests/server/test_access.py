@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import http.client
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from hypothesis import find
+from hypothesis import strategies as st
+
+from jupyter_slurm.agent.schema import load_document
 
 pytestmark = pytest.mark.slurm
 
@@ -26,8 +31,8 @@ ADDRESSES = [
 
 
 @pytest.fixture(scope="module")
-def server(start_jupyter: Callable[..., Any]) -> Any:
-    return start_jupyter("server", "--ServerApp.allow_unauthenticated_access=False")
+def server(walked: Any) -> Any:
+    return walked[0]
 
 
 @pytest.fixture
@@ -118,6 +123,146 @@ def test_an_absolute_address_is_not_followed(server: Any) -> None:
         connection.close()
 
 
+WEBSOCKET = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+STRANGERS: list[dict[str, str]] = [
+    {},
+    {"Authorization": "token " + "0" * 32},
+    {"Authorization": "Bearer x"},
+    {"Cookie": "_xsrf=1; username-localhost=x"},
+]
+
+
+@pytest.fixture(scope="module")
+def asked(walked: Any) -> list[tuple[str, str, dict[str, str]]]:
+    """Requests that reach each handler: method, path, headers."""
+    found = []
+    for route in walked[1]:
+        shortest = find(st.from_regex(route["pattern"].rstrip("$"), fullmatch=True), lambda text: text.isascii())
+        found += [(method, shortest, {}) for method in route["methods"]]
+        if route["websocket"]:
+            found.append(("GET", shortest, WEBSOCKET))
+    return found
+
+
+@pytest.fixture(scope="module")
+def operations() -> list[tuple[str, str]]:
+    """Each operation of the API, with names that nothing has."""
+    values = defaultdict(
+        lambda: "0123456789abcdef", job="1", kind="accounts", command="sbatch", key="20260101-000000-00000000"
+    )
+    return [
+        (operation.method, template.format_map(values))
+        for template, methods in load_document().operations.items()
+        for operation in methods.values()
+    ]
+
+
+def ask(server: Any, method: str, path: str, headers: dict[str, str], client: httpx.Client) -> httpx.Response:
+    return client.request(method, server.url.removesuffix("/") + path, headers=headers)
+
+
+def test_the_routes_are_found(walked: Any) -> None:
+    routes = walked[1]
+    assert {route["handler"] for route in routes} >= {"AgentHandler", "SessionHandler"}
+    assert any(route["websocket"] for route in routes)
+    assert all(route["pattern"].startswith("/jupyter-slurm/") for route in routes)
+
+
+def test_no_route_answers_a_stranger(
+    server: Any, asked: list[tuple[str, str, dict[str, str]]], operations: list[tuple[str, str]]
+) -> None:
+    stranger_at = httpx.Client(timeout=60)
+    api = [(method, urlsplit(server.api(path.lstrip("/"))).path, {}) for method, path in operations]
+    for method, path, headers in [*asked, *api]:
+        for stranger in STRANGERS:
+            answer = ask(server, method, path, {**headers, **stranger}, stranger_at)
+            stranger_at.cookies.clear()
+            what = f"{method} {path} {headers} {stranger}: {answer.status_code} {answer.text}"
+            is_page = method in ("GET", "HEAD") and not headers and "/api/" not in path
+            assert answer.status_code == (302 if is_page else 403), what
+            if is_page:
+                assert urlsplit(answer.headers["Location"]).path == "/login", what
+            assert "error:" not in answer.text, what
+    stranger_at.close()
+    assert not re.findall(r"(?m)^- \w+ of \w+ registered for .*jupyter-slurm.*$", server.log)
+
+
+@pytest.fixture
+def browser(server: Any) -> Iterator[httpx.Client]:
+    """What is logged in with a cookie."""
+    with httpx.Client(timeout=60) as browser:
+        browser.get(server.url + "tree", params={"token": server.token}, follow_redirects=True)
+        assert browser.cookies
+        yield browser
+
+
+def test_a_cookie_alone_changes_nothing(
+    server: Any, asked: list[tuple[str, str, dict[str, str]]], browser: httpx.Client
+) -> None:
+    for method, path, _ in asked:
+        if method in ("GET", "HEAD", "OPTIONS"):
+            continue
+        foreign = {"Origin": "http://elsewhere.example", "Sec-Fetch-Site": "cross-site"}
+        for headers in ({}, {"X-XSRFToken": "2|00000000|" + "0" * 32 + "|0"}, {"Sec-Fetch-Site": "same-site"}, foreign):
+            answer = ask(server, method, path, headers, browser)
+            assert answer.status_code in (403, 404), (method, path, headers, answer.text)
+            assert "_xsrf" in answer.text or "XSRF" in answer.text or "Origin" in headers, (method, path, answer.text)
+
+
+def test_another_site_opens_no_websocket(
+    server: Any, asked: list[tuple[str, str, dict[str, str]]], browser: httpx.Client
+) -> None:
+    sockets = [(method, path, headers) for method, path, headers in asked if headers]
+    assert sockets
+    for method, path, headers in sockets:
+        answer = ask(server, method, path, {**headers, "Origin": "http://elsewhere.example"}, browser)
+        assert answer.status_code == 403, answer.text
+
+
+def test_what_is_not_for_browsers_is_not_passed_on(server: Any) -> None:
+    answer = httpx.get(
+        server.api("v1/sessions/20260101-000000-00000000/way"),
+        headers={"Authorization": f"token {server.token}"},
+    )
+    assert (answer.status_code, answer.json()["detail"]) == (404, "There is nothing at this address.")
+
+
+def test_every_body_is_checked(server: Any, client: httpx.Client, operations: list[tuple[str, str]]) -> None:
+    posts = [path for method, path in operations if method == "POST"]
+    with_body = [path for path in posts if not path.endswith(("/open", "/stop", "/disconnect", "/close"))]
+    assert len(with_body) > 8
+    for path in with_body:
+        answer = client.post(server.api(path.lstrip("/")), json={"no such": 1})
+        assert answer.status_code == 400, (path, answer.text)
+        assert "no such" in answer.json()["detail"] or "must contain" in answer.json()["detail"], (path, answer.text)
+
+
+def test_a_body_without_measure_is_refused(server: Any, client: httpx.Client) -> None:
+    address, headers = server.api("v1/clusters"), {"Content-Type": "application/json"}
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(20):
+            yield b" " * 2**20
+
+    for body in (b" " * 100_000_000, pieces()):
+        answer = client.post(address, content=body, headers=headers)
+        assert answer.status_code == 413
+        assert answer.json()["detail"].startswith("The request body is larger than")
+    for nested in (b"[" * 10_000 + b"]" * 10_000, b'{"a":' * 10_000 + b"1" + b"}" * 10_000):
+        answer = client.post(address, content=nested, headers=headers)
+        assert answer.status_code == 400
+        assert answer.json()["detail"].startswith("The request body cannot be read")
+    for nonsense in (b"", b"\xff", b"{", b"NaN", b"null"):
+        assert client.post(address, content=nonsense, headers=headers).status_code in (400, 200)
+    assert client.get(server.api("v1/agent")).status_code == 200
+    assert "Traceback" not in server.log
+
+
 READER = """
 from jupyter_server.auth import Authorizer
 
@@ -134,6 +279,7 @@ def test_who_may_only_read_may_not_write_whatever_was_asked_before(start_jupyter
     with httpx.Client(headers={"Authorization": f"token {server.token}"}, timeout=60) as client:
         for _ in range(2):
             assert client.get(server.api("v1/agent")).status_code == 200
+            assert client.get(f"{server.url}jupyter-slurm/20260101-000000-00000000/").status_code == 403
             for verb in ("POST", "PUT", "PATCH", "DELETE"):
                 answer = client.request(verb, server.api("v1/agent/stop"), json={})
                 assert answer.status_code == 403

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
@@ -11,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
 
 pytestmark = pytest.mark.slurm
 
@@ -97,6 +100,30 @@ def test_events_come_while_the_stream_is_open_and_its_end_reaches_the_agent(
     assert cancelled.status_code == 200
     wait_for(lambda: client.get(address(server, job)).json()["state"].startswith("CANCELLED"), "cancelled")
     assert "Traceback" not in server.log
+
+
+async def test_changes_are_events_of_jupyter(
+    server: Any, client: httpx.Client, submit: Callable[[str], dict[str, Any]]
+) -> None:
+    headers = {"Authorization": f"token {server.token}"}
+    url = server.url.replace("http", "ws", 1) + "api/events/subscribe"
+    listening = await websocket_connect(HTTPRequest(url, headers=headers))
+    job, seen = submit("#!/bin/bash\n# secret-of-the-script\nexit 3\n"), []
+    async with asyncio.timeout(60):
+        while not (seen and seen[-1]["finished"]):
+            told = json.loads(await listening.read_message() or "")
+            if told["schema_id"] == "https://schema.jupyter.org/jupyter_slurm/job/v1" and told["key"] == job["key"]:
+                seen.append(told)
+    listening.close()
+    while await listening.read_message() is not None:
+        pass
+    assert seen[-1]["state"] == "FAILED"
+    assert (seen[-1]["exit_code"], seen[-1]["id"], seen[-1]["cluster"]) == (3, job["id"], job["cluster"])
+    states = [told["state"] for told in seen]
+    assert len(states) == len(set(states)), "each state once"
+    assert "secret" not in json.dumps(seen)
+    assert server.token not in json.dumps(seen)
+    assert client.get(server.api("v1/agent")).json()["holds"]["streams"] == 0, "the agent does not stay for it"
 
 
 def test_an_error_of_the_agent_arrives_with_its_hint(server: Any, client: httpx.Client) -> None:

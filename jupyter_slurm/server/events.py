@@ -1,0 +1,51 @@
+"""What the agent tells, as events of Jupyter: for listeners on the server, and for ``/api/events/subscribe``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SCHEMAS", "Events"]
+
+SCHEMAS = [Path(__file__).with_name("schemas") / f"{name}.yaml" for name in ("job", "prompt")]
+"""What describes them."""
+
+_PREFIX = "https://schema.jupyter.org/jupyter_slurm/"
+_OF_A_JOB = ("cluster", "key", "id", "kind", "state", "nodes", "exit_code")
+_OF_A_PROMPT = ("id", "cluster", "host", "kind")
+
+
+class Events:
+    """Emits one for each change of state; what else the agent tells of a job is nobody's business here.
+
+    Parameters
+    ----------
+    emit : callable
+        That of a ``jupyter_events.EventLogger``, which knows the schemas.
+    """
+
+    def __init__(self, emit: Callable[..., Any]) -> None:
+        self._emit = emit
+        self._states: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+    def told(self, event: str, data: Mapping[str, Any]) -> None:
+        """Take an event of the agent."""
+        if event == "job":
+            self._job(data)
+        elif event == "prompt":
+            told = {name: str(data[name]) for name in _OF_A_PROMPT}
+            self._emit(schema_id=f"{_PREFIX}prompt/v1", data={**told, "settled": bool(data.get("settled"))})
+
+    def _job(self, data: Mapping[str, Any]) -> None:
+        which = (str(data.get("cluster")), str(data.get("key") or data.get("id")))
+        session, is_finished = (data.get("session") or {}).get("state"), bool(data.get("finished"))
+        state = (data.get("state"), session)
+        if self._states.get(which) == state:
+            return
+        self._states[which] = state
+        if is_finished:
+            del self._states[which]
+        told = {name: data.get(name) for name in _OF_A_JOB}
+        told |= {"name": data.get("label") or data.get("name"), "session": session, "finished": is_finished}
+        self._emit(schema_id=f"{_PREFIX}job/v1", data=told)

@@ -1,0 +1,279 @@
+"""A session through the Jupyter server, for a browser that cannot reach its local port: its pages and its WebSockets.
+
+Where it answers is asked of the agent by the session's key, each time: no host and no port come from a request. The
+session's token is added here, so that no browser has it; nothing by which this server knows a person goes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from html import escape
+from typing import Any
+
+import httpx
+from jupyter_core.utils import ensure_async
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server_proxy.handlers import ProxyHandler
+from tornado import httpclient, httputil, web
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
+
+from jupyter_slurm.errors import AgentError, JobError, JobNotFound, SlurmError
+from jupyter_slurm.server.access import AgentAccess
+from jupyter_slurm.server.caller import Caller
+from jupyter_slurm.server.ways import Way, kept_back, kept_on
+
+__all__ = ["SESSIONS", "SessionHandler"]
+
+SESSIONS = r"jupyter-slurm/([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(/.*)?"
+"""Their addresses, below the server's own."""
+
+_MOST_MESSAGE = 2**30  # bytes of a WebSocket message of a session: figures are large
+_PING = 30.0
+_SOON = 3  # seconds after which a browser asks again for what is about to be ready
+_SILENT = "The session does not answer."
+_XSRF = re.compile(r"(?:^|;) *_xsrf=")
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Session</title></head>
+<body><h1>{message}</h1><p>{hint}</p></body></html>
+"""
+
+
+class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
+    """Passes a request on to a session, and the answer back as it comes."""
+
+    auth_resource = "jupyter-slurm"
+
+    def initialize(self, access: AgentAccess, caller: Caller) -> None:
+        """Tornado's constructor."""
+        self._access, self._caller = access, caller
+        self._task: asyncio.Future[None] | None = None
+        self._far: WebSocketClientConnection | None = None
+
+    async def prepare(self) -> None:
+        """See that somebody asks who may run programs here, and no page of another site."""
+        await JupyterHandler.prepare(self, _redirect_to_login=not self._is_websocket)
+        if self._finished:
+            return  # on the way to the log-in
+        user = self.current_user
+        if not user and self._is_websocket:
+            raise web.HTTPError(403)
+        if not user:
+            return  # the methods say it
+        if not await ensure_async(self.authorizer.is_authorized(self, user, "execute", self.auth_resource)):
+            raise web.HTTPError(403, "User is not authorized to execute on resource: jupyter-slurm.")
+        if self._is_foreign():
+            raise web.HTTPError(403, "A page of another site has asked for this.")
+
+    @web.authenticated
+    async def get(self, key: str, rest: str | None) -> None:
+        """Get a page, or open a WebSocket."""
+        if not self._is_websocket:
+            await self._serve(key, rest)
+            return
+        if not self.check_origin():
+            raise web.HTTPError(403, "A page of another site has asked for this.")
+        await self._connect(await self._find(key))
+        try:
+            await super().get(key, rest)
+        finally:
+            self.on_close()
+
+    @web.authenticated
+    async def head(self, key: str, rest: str | None) -> None:
+        """Get the headers of a page."""
+        await self._serve(key, rest)
+
+    @web.authenticated
+    async def post(self, key: str, rest: str | None) -> None:
+        """Post."""
+        await self._serve(key, rest)
+
+    @web.authenticated
+    async def put(self, key: str, rest: str | None) -> None:
+        """Put."""
+        await self._serve(key, rest)
+
+    @web.authenticated
+    async def patch(self, key: str, rest: str | None) -> None:
+        """Patch."""
+        await self._serve(key, rest)
+
+    @web.authenticated
+    async def delete(self, key: str, rest: str | None) -> None:
+        """Delete."""
+        await self._serve(key, rest)
+
+    @web.authenticated
+    async def options(self, key: str, rest: str | None) -> None:
+        """Ask what can be done; pages of other origins learn nothing."""
+        await self._serve(key, rest)
+
+    def check_xsrf_cookie(self) -> None:
+        """See that a page of this server asks: it knows our XSRF token, or its browser says so (no other site can)."""
+        if self.request.headers.get("Sec-Fetch-Site") != "same-origin":
+            JupyterHandler.check_xsrf_cookie(self)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Say in a page what is wrong; for what will pass soon the browser asks again."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        cause = getattr(error, "__cause__", None)
+        said = getattr(cause, "message", None) or getattr(error, "log_message", None) or "It cannot be shown."
+        if isinstance(cause, JobError) and status_code == 503:
+            self.set_header("Refresh", str(_SOON))
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'self'")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(_PAGE.format(message=escape(str(said)), hint=escape(getattr(cause, "hint", ""))))
+
+    # Pages ------------------------------------------------------------------------------------------------------
+
+    async def _serve(self, key: str, rest: str | None) -> None:
+        way = await self._find(key)
+        if rest is None:
+            self.redirect(way.path)
+            return
+        self._record_activity()
+        # A task of its own, so that it can be ended without Tornado's: one that is cancelled is logged as a failure.
+        self._task = asyncio.ensure_future(self._pass_on(way))
+        await asyncio.wait({self._task})
+        with contextlib.suppress(asyncio.CancelledError, StreamClosedError):  # nobody is there to be answered
+            self._task.result()
+
+    def on_connection_close(self) -> None:
+        """The browser has gone: what it waited for ends, too."""
+        if self._task is not None:
+            self._task.cancel()
+        super().on_connection_close()
+
+    async def _pass_on(self, way: Way) -> None:
+        target = way.target(self.request.path, self.request.query)
+        try:
+            async with self._caller.ask(
+                way.port,
+                self.request.method or "",
+                target,
+                headers=kept_on(self.request.headers.get_all(), way),
+                body=self.request.body,
+            ) as answer:
+                await self._pass_back(way, answer)
+        except (httpx.TransportError, AgentError) as error:
+            if self._headers_written:  # half an answer must not look like a whole one
+                self.request.connection.stream.close()
+                return
+            raise web.HTTPError(502, _SILENT) from error
+
+    async def _pass_back(self, way: Way, answer: httpx.Response) -> None:
+        assert isinstance(answer.stream, httpx.AsyncByteStream)
+        self.set_status(answer.status_code, answer.reason_phrase or None)
+        self._headers = httputil.HTTPHeaders()  # the other side says what may be done with its pages
+        for name, value in kept_back(answer.headers.multi_items(), way):
+            self.add_header(name, value)
+        if self.request.method == "GET" and answer.headers.get("content-type", "").startswith("text/html"):
+            self._show(way, b"".join([chunk async for chunk in answer.stream]))
+            return
+        await web.RequestHandler.flush(self)
+        async for chunk in answer.stream:
+            self.write(chunk)
+            await web.RequestHandler.flush(self)
+
+    def _show(self, way: Way, page: bytes) -> None:
+        """Answer with a page, less the token that JupyterLab writes into it: scripts send our XSRF token instead."""
+        assert self.xsrf_token  # sets the cookie that has it, where there is none
+        if len(_XSRF.findall(self.request.headers.get("Cookie", ""))) > 1:
+            # One is of the session, from its local port: cookies do not know ports, and scripts would take that.
+            self.clear_cookie("_xsrf", path=way.path)
+        self.clear_header("Content-Length")
+        self.write(page.replace(way.token.encode(), b"") if way.token else page)
+
+    # WebSockets -------------------------------------------------------------------------------------------------
+
+    async def _connect(self, way: Way) -> None:
+        """Connect to the session first: a browser is told what the other side has agreed to."""
+        asked = self.request.headers.get("Sec-WebSocket-Protocol")
+        target = way.target(self.request.path, self.request.query)
+        headers = httputil.HTTPHeaders()
+        for name, value in kept_on(self.request.headers.get_all(), way):
+            headers.add(name, value)
+        try:
+            self._far = await websocket_connect(
+                httpclient.HTTPRequest(f"ws://127.0.0.1:{way.port}{target}", headers=headers),
+                subprotocols=[name.strip() for name in asked.split(",")] if asked else None,
+                max_message_size=_MOST_MESSAGE,
+            )
+        except httpclient.HTTPError as error:
+            raise web.HTTPError(error.code if 400 <= error.code < 500 else 502, _SILENT) from None
+        except (OSError, WebSocketError) as error:
+            raise web.HTTPError(502, _SILENT) from error
+
+    def select_subprotocol(self, subprotocols: list[str]) -> str | None:
+        """Agree to what the session has agreed to."""
+        return self._far.selected_subprotocol if self._far is not None else None
+
+    @property
+    def ping_interval(self) -> float:
+        """Seconds between two signs of life to a browser: what stands between it and us closes silent connections."""
+        return _PING
+
+    async def open(self, key: str, rest: str | None) -> None:
+        """Begin to pass messages back."""
+        self._task = asyncio.ensure_future(self._pass_messages_back())
+
+    async def on_message(self, message: str | bytes) -> None:
+        """Pass a message on; the next one is taken when this one is out."""
+        self._record_activity()
+        if self._far is not None:
+            with contextlib.suppress(StreamClosedError, WebSocketError):
+                await self._far.write_message(message, binary=isinstance(message, bytes))
+
+    def on_ping(self, data: bytes) -> None:
+        """Nothing: Tornado has answered."""
+
+    async def _pass_messages_back(self) -> None:
+        assert self._far is not None
+        with contextlib.suppress(StreamClosedError, WebSocketError):
+            while (message := await self._far.read_message()) is not None:
+                await self.write_message(message, binary=isinstance(message, bytes))
+        self.close(self._far.close_code, self._far.close_reason)
+
+    def on_close(self) -> None:
+        """Close the other side, too."""
+        if self._far is not None:
+            self._far.close()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_websocket(self) -> bool:
+        headers: httputil.HTTPHeaders = self.request.headers
+        return self.request.method == "GET" and headers.get("Upgrade", "").lower() == "websocket"
+
+    def _is_foreign(self) -> bool:
+        """Tell whether a page of another site asks, for its own use; who follows a link there is welcome."""
+        site, use = (self.request.headers.get(f"Sec-Fetch-{what}") for what in ("Site", "Dest"))
+        is_foreign = site in ("cross-site", "same-site") and use != "document"
+        return is_foreign and not bool(self.token_authenticated)
+
+    async def _find(self, key: str) -> Way:
+        """Return where a session answers; one that was launched for another server's address is not shown here."""
+        try:
+            way = await self._access.way(key)
+            self._check_address(way.path)
+        except JobNotFound as error:
+            raise web.HTTPError(404) from error
+        except SlurmError as error:
+            try:
+                self._check_address(str(error.details.get("path", self.request.path)))
+            except JobNotFound as elsewhere:
+                raise web.HTTPError(404) from elsewhere
+            raise web.HTTPError(410 if error.details.get("state") == "ended" else 503) from error
+        return way
+
+    def _check_address(self, path: str) -> None:
+        if not (self.request.path + "/").startswith(path):
+            raise JobNotFound(
+                f"This session is not shown here: its address is {path} for life, as it was launched.",
+                hint="Open it on its local port (`jupyter slurm open`), or launch one from this Jupyter server.",
+            )

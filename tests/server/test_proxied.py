@@ -1,0 +1,317 @@
+"""Sessions through a Jupyter server with a prefix, as a hub has it: a browser that has only its cookie."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from jupyter_slurm.errors import AgentRefused
+from jupyter_slurm.server.caller import Caller
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def hub_server(start_jupyter: Callable[..., Any]) -> Any:
+    """A server with a prefix, as a hub starts it."""
+    return start_jupyter("server", "--ServerApp.base_url=/user/ana/")
+
+
+class Owner:
+    """Who asks the API of that server, with its token."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        self.http = httpx.Client(headers={"Authorization": f"token {server.token}"}, timeout=120)
+        (self.cluster,) = self.http.get(server.api("v1/clusters")).json()
+
+    def launch(self, *options: str, **more: Any) -> dict[str, Any]:
+        env = {"PATH": os.environ["PATH"], "SLURM_CONF": self.cluster["slurm_conf"]}
+        context = {"cwd": str(self.server.home), "env": env, "umask": 0o22, "limits": {}}
+        key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+        asked = {"key": key, "idle": 86_400.0, "options": list(options), "python": sys.executable, "context": context}
+        answer = self.http.post(self.address(), json={**asked, **more})
+        assert answer.status_code == 201, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    def address(self, *more: str) -> str:
+        found: str = self.server.api("/".join(["v1/clusters", self.cluster["id"], "sessions", *more]))
+        return found
+
+    def told(self, key: str) -> dict[str, Any]:
+        told: dict[str, Any] = self.http.get(self.address(key)).json()
+        assert told["session"]["state"] != "ended", told
+        return told
+
+    def is_ready(self, key: str) -> Any:
+        told = self.told(key)
+        return told if told["session"]["state"] == "ready" else None
+
+    def stop(self, key: str) -> None:
+        self.http.post(self.address(key, "stop"))
+
+
+@pytest.fixture(scope="module")
+def owner(hub_server: Any) -> Iterator[Owner]:
+    owner = Owner(hub_server)
+    yield owner
+    owner.http.close()
+
+
+@pytest.fixture(scope="module")
+def session(owner: Owner, wait_for: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    """One that is ready, launched through that server."""
+    key = owner.launch("-p", "arandu", "-t", "10")["key"]
+    yield wait_for(lambda: owner.is_ready(key), "the session")
+    owner.stop(key)
+
+
+@pytest.fixture
+def browser(hub_server: Any) -> Iterator[httpx.Client]:
+    """What is logged in with a cookie, and has not been at a session."""
+    with httpx.Client(timeout=60, base_url=hub_server.url.removesuffix("/user/ana/")) as browser:
+        browser.get("/user/ana/tree", params={"token": hub_server.token}, follow_redirects=True)
+        for name in [name for name in browser.cookies if name == "_xsrf"]:
+            browser.cookies.delete(name)
+        yield browser
+
+
+def token_of(server: Any, job: dict[str, Any]) -> str:
+    """What the session knows its person by; no browser is to see it."""
+    return Path(job["folder"], "serving", "token").read_text()
+
+
+def message(code: str) -> dict[str, Any]:
+    header = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "username": "", "session": "s"}
+    content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+    header["version"] = "5.3"
+    return {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
+
+
+async def channel_of(browser: httpx.Client, path: str, **headers: str) -> WebSocketClientConnection:
+    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in browser.cookies.jar)
+    url = str(browser.base_url.join(path)).replace("http", "ws", 1)
+    return await websocket_connect(HTTPRequest(url, headers={"Cookie": cookies, **headers}), max_message_size=2**30)
+
+
+async def hang_up(channel: WebSocketClientConnection) -> None:
+    channel.close()
+    while await channel.read_message() is not None:
+        pass
+
+
+async def run_a_cell(browser: httpx.Client, path: str, code: str) -> str:
+    channel, asked, printed = await channel_of(browser, path), message(code), ""
+    await channel.write_message(json.dumps(asked))
+    async with asyncio.timeout(60):
+        while (text := await channel.read_message()) is not None:
+            told = json.loads(text)
+            if told["parent_header"].get("msg_id") != asked["header"]["msg_id"]:
+                continue
+            if told["msg_type"] == "stream":
+                printed += told["content"]["text"]
+            if told["msg_type"] == "display_data":
+                printed += told["content"]["data"]["text/plain"]
+            if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
+                break
+    await hang_up(channel)
+    return printed
+
+
+async def test_a_page_and_a_kernel_of_a_session(
+    hub_server: Any, session: dict[str, Any], browser: httpx.Client
+) -> None:
+    path, token = session["session"]["path"], token_of(hub_server, session)
+    assert path == f"/user/ana/jupyter-slurm/{session['key']}/"
+    assert session["session"]["url"].endswith(path), "both ways have one address"
+    assert browser.get(path.rstrip("/")).headers["Location"] == path
+    page = browser.get(path, follow_redirects=True)
+    browser.cookies.set("_xsrf", "of-the-local-port", domain="localhost.local", path=path)
+    assert "of-the-local-port" not in browser.get(f"{path}lab").text
+    assert page.status_code == 200, page.text
+    assert page.url.path == f"{path}lab"
+    config = json.loads(
+        re.findall(r'id="jupyter-config-data" type="application/json">\s*(\{.*?\})\s*</script>', page.text, re.S)[0]
+    )
+    assert (config["baseUrl"], config["token"]) == (path, "")
+    xsrf = {"X-XSRFToken": browser.cookies["_xsrf"]}  # the only one: that of the session's local port went
+    assert browser.post(f"{path}api/kernels", json={}).status_code == 403
+    answer = browser.post(f"{path}api/kernels", json={}, headers=xsrf)
+    assert answer.status_code == 201, answer.text
+    kernel = f"{path}api/kernels/{answer.json()['id']}/channels"
+    assert await run_a_cell(browser, kernel, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{session['id']}\n"
+    large = "from IPython.display import display; display({'text/plain': 'x' * 20_000_000}, raw=True)"
+    assert await run_a_cell(browser, kernel, large) == "x" * 20_000_000
+    spoken = await channel_of(browser, kernel, **{"Sec-WebSocket-Protocol": "other, v1.kernel.websocket.jupyter.org"})
+    assert spoken.selected_subprotocol == "v1.kernel.websocket.jupyter.org"
+    await hang_up(spoken)
+    with pytest.raises(HTTPClientError, match="404"):
+        await channel_of(browser, f"{path}api/kernels/{uuid.uuid4()}/channels")
+    for headers in ({"Origin": "http://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        with pytest.raises(HTTPClientError, match="403"):
+            await channel_of(browser, kernel, **headers)
+    assert token not in page.text + str(page.headers) + hub_server.log
+    assert hub_server.token not in Path(session["stderr"]).read_text()
+    assert "Traceback" not in hub_server.log
+
+
+async def test_what_a_notebook_launches_lies_below_the_address_of_its_server(
+    hub_server: Any, owner: Owner, browser: httpx.Client
+) -> None:
+    own = owner.http.post(hub_server.url + "api/kernels", json={}).json()["id"]
+    launch = "%load_ext jupyter_slurm\n%slurm launch --begin now+1hour name=noted\nprint('path', noted.path)"
+    said = await run_a_cell(browser, f"/user/ana/api/kernels/{own}/channels", launch)
+    (key,) = [one["key"] for one in owner.http.get(owner.address()).json() if one["label"] == "noted"]
+    assert f"path /user/ana/jupyter-slurm/{key}/" in said
+    owner.stop(key)
+    owner.http.delete(hub_server.url + f"api/kernels/{own}")
+
+
+def test_what_comes_back_is_what_was_there(hub_server: Any, session: dict[str, Any], browser: httpx.Client) -> None:
+    path = session["session"]["path"]
+    browser.get(f"{path}lab")
+    xsrf = {"X-XSRFToken": browser.cookies["_xsrf"]}
+    name = "odd name ä %41+&;.bin"
+    quoted = (
+        httpx.URL("http://x/").copy_with(path=f"/{name}").raw_path.decode().replace("+", "%2B").replace("%41", "%2541")
+    )
+    (hub_server.home / name).write_bytes(data := os.urandom(30_000_000))
+    with browser.stream("GET", f"{path}files{quoted}?download=1&token=") as answer:
+        assert answer.status_code == 200
+        assert "Set-Cookie" not in answer.headers
+        assert answer.read() == data
+    made = browser.put(
+        f"{path}api/contents/new.txt", headers=xsrf, json={"type": "file", "format": "text", "content": "ä"}
+    )
+    assert made.status_code == 201, made.text
+    assert (hub_server.home / "new.txt").read_text() == "ä"
+    assert browser.delete(f"{path}api/contents/new.txt", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 204
+    assert browser.get(f"{path}files/{name}", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    head = browser.head(f"{path}files{quoted}")
+    assert (head.status_code, head.content) == (200, b"")
+    # Nothing that is no session of ours is reached, whatever stands in the address.
+    for other in (
+        "20260101-000000-00000000",
+        "127.0.0.1:22",
+        f"{session['key']}@127.0.0.1:22",
+        f"{session['key']}x",
+    ):
+        raw = httpx.URL(str(browser.base_url)).copy_with(raw_path=f"/user/ana/jupyter-slurm/{other}/".encode())
+        assert browser.get(raw, follow_redirects=True).status_code == 404, other
+    assert "no session" in browser.get("/user/ana/jupyter-slurm/20260101-000000-00000000/").text
+    assert "Traceback" not in hub_server.log
+
+
+ECHO = """
+import http.server, json, sys
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        told = json.dumps({"path": self.path, "headers": list(self.headers.items()), "body": body}).encode()
+        self.send_response(302 if self.path == "/go" else 200)
+        for name, value in (("Location", "/there?x=1"), ("Set-Cookie", "theirs=1"), ("X-Theirs", "1"),
+                            ("Access-Control-Allow-Origin", "*"), ("Content-Length", str(len(told)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(told)
+
+    do_POST = do_GET
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Echo).serve_forever()
+"""
+
+
+def test_nothing_that_this_server_knows_a_person_by_travels_on(
+    hub_server: Any, owner: Owner, browser: httpx.Client, wait_for: Callable[..., Any]
+) -> None:
+    (hub_server.home / "echo.py").write_text(ECHO)
+    asked = owner.launch("-p", "arandu", "-t", "10", command=[sys.executable, "echo.py", "{port}"])
+    told = wait_for(lambda: owner.is_ready(asked["key"]), "the server")
+    path, server = told["session"]["path"], hub_server.token
+    assert path == f"/user/ana/jupyter-slurm/{told['key']}/"
+    browser.headers.update({"X-Own": "1", "Referer": "http://localhost/x", "X-Forwarded-For": "1.2.3.4"})
+    answer = browser.get(f"{path}a%2Fb/../c%20d?x=1&token={server}&y=%26&t%6Fken={server}&z")
+    assert answer.json()["path"] in ("/a%2Fb/../c%20d?x=1&y=%26&z", "/c%20d?x=1&y=%26&z")
+    names = {name.lower() for name, _ in answer.json()["headers"]}
+    assert "x-own" in names
+    assert not names & {"cookie", "authorization", "referer", "origin", "x-forwarded-for", "x-xsrftoken"}, names
+    assert server not in answer.text
+    assert answer.headers["X-Theirs"] == "1"
+    assert not {"set-cookie", "access-control-allow-origin"} & {name.lower() for name in answer.headers}
+    assert browser.get(f"{path}go").headers["Location"] == f"{path}there?x=1"
+    assert browser.post(path, content=b"a").status_code == 403
+    for site in ("same-site", "cross-site", "none"):
+        assert browser.post(path, content=b"a", headers={"Sec-Fetch-Site": site}).status_code == 403
+    answer = browser.post(path, content=b"a", headers={"Sec-Fetch-Site": "same-origin"})
+    assert answer.json()["body"] == "a"
+    owner.stop(told["key"])
+
+
+def test_an_agent_that_was_killed_is_no_loss(
+    hub_server: Any, owner: Owner, session: dict[str, Any], browser: httpx.Client, wait_for: Callable[..., Any]
+) -> None:
+    path = session["session"]["path"]
+    os.kill(owner.http.get(hub_server.api("v1/agent")).json()["pid"], signal.SIGKILL)
+    seen = []
+
+    def shown() -> bool:
+        answer = browser.get(f"{path}lab")
+        seen.append((answer.status_code, answer.headers.get("Refresh")))
+        return answer.status_code == 200
+
+    wait_for(shown, "the page, with another agent")
+    assert {status for status, _ in seen} <= {200, 503}
+    assert all(refresh for status, refresh in seen if status == 503)
+
+
+def test_who_may_not_see_it_or_no_longer(owner: Owner, browser: httpx.Client, wait_for: Callable[..., Any]) -> None:
+    elsewhere = owner.launch("--begin", "now+1hour", prefix="/user/bob/")
+    assert elsewhere["session"]["path"] == f"/user/bob/jupyter-slurm/{elsewhere['key']}/"
+    answer = browser.get(f"/user/ana/jupyter-slurm/{elsewhere['key']}/")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert elsewhere["session"]["path"] in answer.text
+    waiting = owner.launch("--begin", "now+1hour", name="a-b.c")
+    answer = browser.get(waiting["session"]["path"])
+    assert (answer.status_code, answer.headers["Refresh"]) == (503, "3")
+    assert "session a-b.c is pending" in answer.text
+    for job in (elsewhere, waiting):
+        owner.stop(job["key"])
+    answer = wait_for(
+        lambda: (found := browser.get(waiting["session"]["path"])).status_code == 410 and found, "its end"
+    )
+    assert "Refresh" not in answer.headers
+    assert "session a-b.c is ended" in answer.text
+
+
+async def test_somebody_else_on_the_port_is_told_nothing(alice: str, wait_for: Callable[..., Any]) -> None:
+    program = "import http.server; s = http.server.HTTPServer(('127.0.0.1', 0), None); print(s.server_port, flush=True); print(s.get_request()[0].recv(99), flush=True)"
+    command = ["setpriv", "--reuid", alice, "--clear-groups", sys.executable, "-c", program]
+    caller = Caller()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with pytest.raises(AgentRefused):
+            async with caller.ask(port, "GET", "/", headers=[("Authorization", "token secret")], body=b""):
+                pass
+        assert process.stdout.readline() == "b''\n"
+    await caller.close()
