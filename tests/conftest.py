@@ -21,6 +21,7 @@ from typing import Any
 import hypothesis
 import pytest
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
+from registry import *  # noqa: F403 - fixtures: what images come from
 from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd
 from ssh_hosts.laptop import *  # noqa: F403 - a laptop in front of them
 from ssh_hosts.watch import *  # noqa: F403 - who looks for secrets on all of them

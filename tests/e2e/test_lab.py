@@ -109,10 +109,13 @@ def test_the_demo_runs_every_cell_and_takes_all_away(start: Callable[..., Demo],
         r"In │ long\.state\n +│ 'CANCELLED'\n",
         r"│ JobFailed: Job \d+ \(cell\.sh\): FAILED, on c4aiscw\d, partition devwork",
         r"In │ jupyter_slurm\.jobs\(\)\n +│ JOBID .*\n( +│ \d+ .*\n){4}",
+        r"│ http://127\.0\.0\.1:8\d\d\d/jupyter-slurm/\S+\n +│ jupyterlab 4\.",
+        r"as by a browser, and a cell runs .*\n(\n|  In │ .*\n)+ +│ dgx01 GPUs: \d\n",
+        r"In │ training\.stop\(\)\n +│ Session \d+ \(training\): CANCELLED",
     ):
         assert re.search(pattern, said), f"{pattern}\n{said}"
     assert "Traceback" not in said
-    assert said.endswith("Next, the same notebook in JupyterLab: make lab\n")
+    assert said.endswith("Next, the same notebooks in JupyterLab: make lab\n")
     assert not demo.directory.exists()  # as it says
     nothing_left(demo, wait_for)
     assert {path.name for path in (demo.log.parent / "home").iterdir()} <= {".ipython", ".cache"}

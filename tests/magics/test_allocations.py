@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,6 +91,15 @@ def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) ->
     ran = kernel.run("%srun wait sh -c 'exit 3'")
     assert "exit code 3" in ran.traceback
     assert "neither an option" in kernel.run("%%srun wiat\n1").traceback
+    for options, said in (
+        ("-n 3", "fewer tasks or CPUs (-n, -c)"),
+        ("-N 2", "fewer nodes"),
+        ("--gpus=1", "fewer GPUs"),
+    ):
+        ran = kernel.run(f"%%srun {options} wait\n#!/bin/sh\ntrue")
+        assert (ran.error, said in ran.traceback) == ("JobFailed", True), ran.traceback
+        assert ran.traceback.count("Slurm did not start it.") == 1
+    assert "requested than permitted" in kernel.run("%%srun -n 3 wait\n1").traceback  # Slurm's own words
     ran = kernel.run("%%sbatch -p arandu after=good\n#!/bin/sh\ntrue\n")
     assert "good is a step" in ran.traceback
 
@@ -147,6 +158,34 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
     assert "no such allocation" in kernel.run("%srun on={number} true").traceback
     kernel.ok("long.allocation.release()")
     wait_for(lambda: kernel.value("long.state") == "CANCELLED", "its end")
+
+
+def test_it_is_seen_from_a_terminal_and_from_the_panel_and_given_back_there(
+    kernel: Any, environment: dict[str, str], wait_for: WaitFor
+) -> None:
+    """The panel asks the same API, through the Jupyter server, which adds nothing to it."""
+    held = kernel.ok("%salloc -p arandu --gpus 1 as=mine wait").display
+    other = kernel.ok("%salloc -p arandu as=another wait").display
+    number, path = kernel.value("mine.id"), kernel.value("mine._cluster.path('jobs')")
+
+    def cli(*words: str) -> str:
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
+        env = {**os.environ, **environment}
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    row = next(line.split() for line in cli("jobs").splitlines() if line.startswith(number))
+    assert {"RUNNING", "mine"} <= {*row}
+    assert re.search(r"^kind +allocation$", cli("show", number), re.MULTILINE)
+    assert cli("cancel", number).startswith(f"Cancelled {number}: ")
+    wait_for(lambda: "(mine): given back" in kernel.text(held), "it is told where it was asked for")
+    assert "was given back" in kernel.run("%srun on=mine true").traceback
+    kernel.ok(
+        f"ask = another._cluster.client\nlisted = {{job['label']: job for job in ask.get({path!r}, params={{'state': 'active'}})}}\n"
+        f"asked = ask.post({path!r} + '/' + listed['another']['key'] + '/cancel', json={{'signal': None}})"
+    )
+    told = "[listed['another'][name] for name in ('kind', 'state', 'keep', 'gpus')], asked['released']"
+    assert kernel.value(told) == "['allocation', 'RUNNING', False, 0] asked"
+    wait_for(lambda: "(another): given back" in kernel.text(other), "and this one, too")
 
 
 def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kernel: Any, wait_for: WaitFor) -> None:

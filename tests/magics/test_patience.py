@@ -44,6 +44,34 @@ def test_what_is_mistyped_takes_nothing_from_what_one_may_ask(bare_kernel: Any) 
     assert "waits" not in ran.stderr  # the second follows the first without a word
 
 
+@pytest.mark.here_only("it is about the way from the agent to the notebook")
+def test_a_cell_that_prints_a_byte_now_and_then_is_followed_through_every_silence(
+    kernel: Any, gate: Callable[[str], Path], wait_for: Callable[..., Any]
+) -> None:
+    """Each silence is longer than the kernel waits for the agent's signs of life: it comes back, and reads on."""
+    kernel.ok("from jupyter_slurm.agent import client\nkept, client._STREAM_TIMEOUT = client._STREAM_TIMEOUT, 0.4")
+    kernel.ok(
+        "reads, real = [], client.AgentClient.astream\n"
+        "def astream(self, path, params=None):\n    reads.append(dict(params or {}))\n    return real(self, path, params)\n"
+        "client.AgentClient.astream = astream"
+    )
+    gates = [gate(letter) for letter in "abc"]
+    ran = kernel.ok(
+        f"%%sbatch as=slow python=/usr/bin/python3\nimport os, time\nfor path in {[str(one) for one in gates]}:\n"
+        "    while not os.path.exists(path): time.sleep(0.05)\n    print(path[-1], end='', flush=True)"
+    )
+    wait_for(lambda: kernel.value("slow.state") == "RUNNING", "it runs")
+    for number, one in enumerate(gates):
+        before = int(kernel.value("len(reads)"))
+        wait_for(lambda before=before: int(kernel.value("len(reads)")) >= before + 2, "two silences")
+        one.touch()
+        wait_for(lambda number=number: "abc"[: number + 1] in kernel.text(ran.display), "the byte")
+    assert kernel.value("slow.wait().stdout") == "abc"
+    assert kernel.text(ran.display).count("abc") == 1
+    assert kernel.value("reads[-1]['stdout']") in ("2", "3")  # it goes on where it was
+    kernel.ok("client._STREAM_TIMEOUT, client.AgentClient.astream = kept, real")
+
+
 @pytest.fixture
 def slurm_conf(kernel: Any) -> Any:
     """Names another slurm.conf in the kernel, or none; afterwards the old one is back."""

@@ -144,6 +144,11 @@ def test_who_ends_a_log_in_is_told_who_uses_it(
     assert len(kernel.asked) == 2
     assert "Disconnected" in kernel.ok("%slurm disconnect far").result["text/plain"], "it is not asked about itself"
     kernel.ok("%slurm use far")
+    kernel.ok("%%sbatch as=first\n#!/bin/sh\ntrue")
+    assert cli("disconnect", "far", "--yes").returncode == 0
+    kernel.ok("%%sbatch as=second\n#!/bin/sh\ntrue")
+    assert len(kernel.asked) == 4, "a submission logs in by itself, and who makes it is asked"
+    assert kernel.value("first.id == second.id") == "False"
     unasked = cli("disconnect", "far", stdin=subprocess.DEVNULL)
     assert unasked.stdout.startswith(f"1 other uses this log-in:\n{listed}")
     assert unasked.stdout.endswith("Disconnected from far. Jobs go on.\n")

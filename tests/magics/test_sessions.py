@@ -31,7 +31,7 @@ WaitFor = Callable[..., Any]
 def nothing_is_left(kernel: Any) -> Iterator[None]:
     yield
     kernel.ok(
-        "import jupyter_slurm, time\nfor one in jupyter_slurm.sessions(): one.stop()\n"
+        "import jupyter_slurm, time\nfor one in jupyter_slurm.sessions(): one.cancel()\n"
         "while jupyter_slurm.sessions(): time.sleep(0.2)"
     )
 
@@ -93,7 +93,13 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     wait_for(lambda: slurm("open", "--no-browser", "second").stdout.startswith(url), "it, from another agent")
     assert "there is a session training already" in slurm("rename", "second", "training").stderr
     assert "(third)" in slurm("rename", "second", "third").stdout
-    assert slurm("stop", "third").returncode == 0
+    steps = r"third: submitted \S+ \S+, pending \S+ .*, starting \S+ \(after \d+ s\), ready \S+ \(after \d+ s\)\n"
+    assert re.search(steps, slurm("sessions", "-v").stdout)
+    stopped = slurm("stop", "third")
+    assert re.fullmatch(r"Stopped: Session \d+ \(third\)\n", stopped.stdout), stopped
+    over = next(one for one in json.loads(slurm("sessions", "--all", "--json").stdout) if one["label"] == "third")
+    assert (over["session"]["state"], over["state"]) == ("ended", "CANCELLED")
+    assert [step["state"] for step in over["session"]["steps"]][-2:] == ["ready", "ended"]
     assert "there is no session second" in slurm("open", "--no-browser", "second").stderr
     assert kernel.value("training.server").startswith("jupyterlab")
     kernel.ok("training.stop()")
@@ -121,16 +127,49 @@ def test_an_interrupt_asks_whether_it_is_to_be_kept(
     wait_for(lambda: "asked-c" not in slurm("sessions").stdout, "its end")
 
 
+def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: Any, home: Path) -> None:
+    served = ["python3", "-m", "http.server", "{port}", "--bind", "{host}"]
+    (home / "seen here").touch()
+    kernel.ok("port, host = 99, '0.0.0.0'")  # what is meant is the node's
+    asked = kernel.ok("%slurm launch -p arandu name=files -- " + " ".join(served)).display
+    done = slurm("launch", "-p", "arandu", "noopen", "--", *served)
+    assert done.returncode == 0, done.stderr
+    where = re.search(r"^http://127\.0\.0\.1:8\d{3}/$", done.stdout, re.MULTILINE)
+    assert where, done.stdout
+    assert "seen here" in httpx.get(where[0], trust_env=False).text
+    assert "Session" in re.findall(r".*\(python3-1\): starting", done.stdout)[0]
+    kernel.ok("files.wait_ready()")
+    assert "seen here" in httpx.get(kernel.value("files.url"), trust_env=False).text
+    assert kernel.value("files.page()") == "None"
+    assert "It ends when nothing has been connected to it for 1-00:00:00." in kernel.text(asked)
+    assert "; runs python3 -m http.server '{port}' --bind '{host}'\n" in slurm("sessions", "-v").stdout
+    assert "GET /" in slurm("log", "files").stdout
+    browser = home / "plain-browser"
+    browser.write_text('#!/bin/sh\necho "$@" >"$0.argv"\n')
+    browser.chmod(0o755)
+    assert slurm("open", "files", BROWSER=str(browser)).stdout == kernel.value("files.url") + "\n"
+    stopped = slurm("stop", "files", "python3-1", kernel.value("files.id"))
+    assert (stopped.returncode, stopped.stdout.count("Stopped: ")) == (0, 2), stopped
+    assert slurm("sessions").stdout == "No sessions that are not over; --all shows the others.\n"
+    refused = kernel.run("%slurm launch -p arandu -- tensorboard --logdir runs")
+    assert "is not told on which port it is to listen" in refused.traceback
+    assert "--port {port}" in refused.traceback
+
+
 def test_the_example_shows_what_it_promises(kernel: Any) -> None:
     cells = nbformat.read(EXAMPLE, as_version=4).cells
-    told = {cell.source: kernel.ok(cell.source) for cell in cells if cell.cell_type == "code"}
+    told, modes = {}, []
+    for cell in cells:
+        if cell.cell_type == "code":
+            told[cell.source] = ran = kernel.ok(cell.source)
+            if "training.page" in cell.source:  # it goes when the session ends
+                modes.append(Path(ran.result["text/plain"].strip("'")).stat().st_mode & 0o777)
 
     def under(part: str) -> Any:
         return next(ran for source, ran in told.items() if part in source)
 
     assert re.search(r"^http://127\.0\.0\.1:8\d{3}/jupyter-slurm/\S+/\njupyterlab \d", under("wait_ready").stdout)
-    page = Path(under("training.page").result["text/plain"].strip("'"))
-    assert page.stat().st_mode & 0o777 == 0o600
+    assert modes == [0o600]
     assert re.search(r"training +ready +\d+ +dgx01 +http", under("sessions()").result["text/plain"])
     assert under("log(5)").stdout
 
@@ -138,9 +177,12 @@ def test_the_example_shows_what_it_promises(kernel: Any) -> None:
 def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: Any) -> None:
     ran = kernel.run("%slurm launch -p arandu nmae=x")
     assert "Did you mean name?" in ran.traceback
+    assert "what is to be done is called install" in kernel.run("%slurm launch -p arandu jupyter=instal").traceback
     assert "^^^^" in ran.traceback
     assert "no-such" in kernel.run("%slurm launch -p no-such").traceback
     assert "at least a minute" in kernel.run("%slurm launch idle=0:10").traceback
+    assert "resume=0: that is no number of restarts" in kernel.run("%slurm launch resume=0").traceback
+    assert "which --no-requeue forbids" in kernel.run("%slurm launch -p arandu --no-requeue resume").traceback
     assert "There is no site profile 'nowhere'" in kernel.run("%slurm launch nowhere -p arandu").traceback
     assert "--test-only has no place here" in slurm("launch", "-p", "arandu", "--test-only").stderr
     assert "--array has no place here" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
@@ -148,7 +190,7 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
     assert done.returncode == 1
     assert "Session" not in done.stdout  # none was submitted
     assert "/usr/bin/python3 has no Jupyter." in done.stderr
-    assert "/usr/bin/python3 -m pip install jupyterlab" in done.stderr
+    assert "/usr/bin/python3 has no Jupyter.\njupyter=install" in done.stderr
     assert "'../x' is no name" in slurm("launch", "name=../x").stderr
     assert "that is no port" in slurm("launch", "port=99999").stderr
     shown = slurm("launch", "--help")

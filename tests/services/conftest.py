@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from sessions import hurried, launched  # noqa: F401 - fixtures
 from ssh_hosts.ways import Way
 
 from jupyter_slurm.config import Settings
@@ -122,3 +123,9 @@ async def desk(cluster, tmp_path, way) -> AsyncIterator[Desk]:
 def open_desk(way: Way) -> Callable[..., Any]:
     """``async with open_desk(cluster, folder, **settings) as desk``: for tests that need several, or other settings."""
     return functools.partial(desk_at, way)
+
+
+@pytest.fixture
+def open_far_desk(remote_carrier: str, login_host: Any) -> Callable[..., Any]:
+    """The same, for tests that have a meaning over SSH only."""
+    return functools.partial(desk_at, Way(remote_carrier, login_host))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -12,17 +13,14 @@ import signal
 import socket
 import subprocess
 import sys
-import uuid
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from sessions import Page, ended, launch, nothing_left, processes, ready, run_a_cell
 from ssh_hosts.ways import new_login_host
-from tornado.httpclient import HTTPRequest
-from tornado.websocket import websocket_connect
 
 from jupyter_slurm.errors import JobError, JobNotFound, TunnelError, UsageError
 
@@ -35,161 +33,23 @@ def login_host(ssh_host: Any, short_tmp: Path, tmp_path_factory: pytest.TempPath
     return new_login_host(ssh_host, short_tmp, tmp_path_factory, sessions=10)
 
 
-def launch(desk: Any, *options: str, **more: Any) -> dict[str, Any]:
-    asked = desk.asked("#!", *options, python=sys.executable)
-    asked = {name: asked[name] for name in ("key", "options", "args", "context", "python")}
-    return {**asked, "idle": 86400.0, **more}
-
-
-class Page:
-    """The page of a session, as a browser has it: it posts what is in the form, and goes where it is sent."""
-
-    def __init__(self, path: str) -> None:
-        assert os.stat(path).st_mode & 0o777 == 0o600
-        self.text = Path(path).read_text()
-        self.action = re.findall(r'action="([^"]+)"', self.text)[0]
-        self.fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', self.text))
-        self.cookies = httpx.Cookies()
-
-    def _ask(self, method: str, url: str, **more: Any) -> httpx.Response:
-        with httpx.Client(trust_env=False, timeout=30, cookies=self.cookies) as browser:
-            answer = browser.request(method, url, **more)
-            self.cookies = browser.cookies
-            return answer
-
-    async def log_in(self) -> str:
-        """Post the form; a page from a file has no origin."""
-        answer = await asyncio.to_thread(self._ask, "POST", self.action, data=self.fields, headers={"Origin": "null"})
-        assert answer.status_code == 302, answer.text
-        return str(answer.headers["Location"])
-
-    async def get(self, path: str) -> int:
-        return (await asyncio.to_thread(self._ask, "GET", self.url + path)).status_code
-
-    @property
-    def url(self) -> str:
-        return self.action.removesuffix("login")
-
-    @property
-    def token(self) -> str:
-        return self.fields["token"]
-
-
-async def run_a_cell(page: Page, code: str) -> str:
-    """Start a kernel, run a cell in it over its WebSocket, and return what it prints."""
-    headers = {"Authorization": f"token {page.token}"}
-    async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
-        kernel = (await http.post(f"{page.url}api/kernels", json={})).json()["id"]
-    url = f"{page.url}api/kernels/{kernel}/channels".replace("http", "ws", 1)
-    channel = await websocket_connect(HTTPRequest(url, headers=headers))
-    header = {
-        "msg_id": uuid.uuid4().hex,
-        "msg_type": "execute_request",
-        "username": "",
-        "session": "s",
-        "version": "5.3",
-    }
-    content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
-    message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
-    await channel.write_message(json.dumps(message))
-    printed = ""
-    async with asyncio.timeout(60):
-        while (text := await channel.read_message()) is not None:
-            told = json.loads(text)
-            if told["parent_header"].get("msg_id") != header["msg_id"]:
-                continue
-            if told["msg_type"] == "stream":
-                printed += told["content"]["text"]
-            if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
-                break
-    channel.close()
-    return printed
-
-
-async def ready(desk: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """Follow a session until it is ready, as a front door does."""
-    seen = []
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(90):
-            async for event, data in desk.core.stream(desk.id, asked["key"], {}):
-                if event == "job":
-                    seen.append(data)
-                    if data["session"]["state"] == "ready" or data["finished"]:
-                        break
-    last = seen[-1] if seen else None
-    assert last, "nothing was heard of it"
-    assert last["session"]["state"] == "ready", (
-        last["session"],
-        last["error"],
-        await desk.text(asked["key"], "stderr"),
-    )
-    return last
-
-
-async def ended(folder: str) -> None:
-    """See that no process is left of a session."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(60):
-            while processes(folder):
-                await asyncio.sleep(0.1)
-    assert not processes(folder)
-
-
-async def gone(desk: Any, job: dict[str, Any], port: int) -> None:
-    """See that nothing is left of a session that is over: no process, no port."""
-    await ended(job["folder"])
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(60):
-            while desk.core.tunnels.told(desk.id):
-                await asyncio.sleep(0.1)
-    assert not desk.core.tunnels.told(desk.id)
-    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
-        probe.connect(("127.0.0.1", port))
-
-
-def processes(folder: str) -> list[str]:
-    """Processes that have to do with a job directory: the runner, Jupyter, its kernels."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-            if folder in words:
-                found.append(f"{pid} {words}")
-    return found
-
-
-@pytest.fixture
-async def launched(desk: Any) -> AsyncIterator[Callable[..., Any]]:
-    """``await launched("-p", "arandu", name=…)``: a session that is ready; none is left after the test."""
-    keys = []
-
-    async def begin(*options: str, wait: bool = True, **more: Any) -> Any:
-        asked = launch(desk, *options, **more)
-        keys.append(asked["key"])
-        told = await desk.core.sessions.launch(desk.id, asked)
-        return await ready(desk, asked) if wait else told
-
-    yield begin
-    for key in keys:
-        with contextlib.suppress(JobNotFound):
-            told = await desk.core.sessions.end(desk.id, key)
-            await ended(told["folder"])
-
-
 async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
     open_desk: Any, cluster: Any, tmp_path: Path
 ) -> None:
     async with open_desk(cluster, tmp_path) as desk:
-        asked = launch(desk, "-p", "arandu", "--gpus", "1", name="training")
+        asked = launch(desk, "-p", "arandu", "--gpus", "1", name="training", prefix="/user/ana%40lab/")
         await desk.core.sessions.launch(desk.id, asked)
         told = await ready(desk, asked)
         session = told["session"]
         assert 8000 <= session["local_port"] <= 9000
         assert session["server"].startswith("jupyterlab 4")
-        assert urlsplit(session["url"]).path == f"/jupyter-slurm/{told['key']}/"
+        base_url = f"/user/ana%40lab/jupyter-slurm/{told['key']}/"
+        assert urlsplit(session["url"]).path == session["path"] == base_url
         page = Page((await desk.core.sessions.open(desk.id, "training"))["page"])
         assert await page.get("api/contents") == 403
-        assert await page.log_in() == f"/jupyter-slurm/{told['key']}/"
+        assert await page.log_in() == base_url
+        way = {"port": session["local_port"], "path": base_url, "base_url": base_url, "token": page.token}
+        assert await desk.core.session_way(told["key"]) == way
         assert await page.get("lab") == 200
         assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
         assert page.token not in str(told)
@@ -199,7 +59,9 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
             assert f"{session['local_port']} here is taken by another program of yours" in told["session"]["message"]
     async with open_desk(cluster, tmp_path) as desk:
-        assert (await ready(desk, asked))["session"] == session
+        now = (await ready(desk, asked))["session"]
+        assert [step["state"] for step in now["steps"]] == ["submitted", "pending", "starting", "ready"]
+        assert {**now, "steps": session["steps"]} == session  # when it began, Slurm knows better than its runner
         assert await page.get("api/contents") == 200  # who was logged in still is, on the same port
         kept = await desk.core.sessions.rename(desk.id, "training", "serious")
         assert kept["label"] == "serious"
@@ -209,7 +71,7 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         await desk.core.sessions.end(desk.id, "serious")
         over = await desk.finished(told["key"])
         assert (over["state"], over["session"]["state"], over["session"]["url"]) == ("CANCELLED", "ended", None)
-        await gone(desk, told, session["local_port"])
+        await nothing_left(desk, told)
 
 
 HERE = "the way there is the same for all of these; the test above goes over SSH"
@@ -322,7 +184,41 @@ async def test_it_ends_with_its_runner_by_itself_and_when_nobody_uses_it(desk: A
     assert (await desk.finished(killed["key"]))["state"] == "FAILED"
     for told in (killed, over, unused):
         await ended(told["folder"])
-    await gone(desk, killed, killed["session"]["local_port"])
+    await nothing_left(desk, killed)
+
+
+@pytest.mark.here_only(HERE)
+async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
+    open_desk: Any, cluster: Any, tmp_path: Path, wait_for: Any
+) -> None:
+    async with open_desk(cluster, tmp_path) as desk:
+        asked = launch(desk, "-p", "arandu", "--time=10", name="long", resume=1)
+        await desk.core.sessions.launch(desk.id, asked)
+        first = await ready(desk, asked)
+        page = Page((await desk.core.sessions.open(desk.id, "long"))["page"])
+        await page.log_in()
+        await run_a_cell(page, "1")  # so that there is a kernel
+        soon = (datetime.datetime.now() + datetime.timedelta(seconds=6)).strftime("%Y-%m-%dT%H:%M:%S")
+        cluster.run("scontrol", "update", f"jobid={first['id']}", f"endtime={soon}")
+        cluster.run("scancel", "--batch", "--signal=USR1", first["id"])  # as Slurm does it before the time limit
+        waits = await desk.until(first["key"], lambda job: job["session"]["state"] == "pending")
+        assert waits["session"]["message"] == "it goes on under the same address; its kernels are gone"
+        with pytest.raises(JobError, match="session long is not ready: pending"):
+            await desk.core.sessions.open(desk.id, "long")
+
+    def has_begun() -> bool:  # without the two minutes that Slurm lets a requeued job wait
+        cluster.run("scontrol", "update", f"jobid={first['id']}", "starttime=now", check=False)
+        return "RUNNING" in str(cluster.run("squeue", "-h", "-j", first["id"], "-o", "%T").stdout)
+
+    await asyncio.to_thread(wait_for, has_begun, "the second run")
+    async with open_desk(cluster, tmp_path) as desk:
+        again = await ready(desk, asked)
+        assert (again["id"], again["session"]["url"]) == (first["id"], first["session"]["url"])
+        assert await page.get("api/contents") == 200  # who was logged in still is
+        assert await run_a_cell(page, "import os; print(os.environ['SLURM_RESTART_COUNT'])") == "1\n"
+        over = await desk.core.sessions.end(desk.id, "long")
+        assert (over["state"], over["session"]["state"]) == ("CANCELLED", "ended")
+        await nothing_left(desk, again)
 
 
 OLD = ("notebook==6.4.12", "traitlets<5.10", "jupyter_client<8", "ipykernel")

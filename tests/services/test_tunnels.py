@@ -202,6 +202,40 @@ async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(short_pat
         await core.cancel("far", job["key"])
 
 
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
+async def test_a_key_that_lies_on_the_login_node_alone_leads_on_from_there(
+    carrier: str, short_path: Path, ssh_site: RealSite, alice: str
+) -> None:
+    more = f'carrier = "{carrier}"\n[tunnels]\nports = [18100, 18200]\n'
+    inside, known = (ssh_site.directory / "inside.pub").read_text(), ssh_site.logins["login1"].etc / "ssh_known_hosts"
+    files = [node.etc / "authorized_keys.d" / ssh_site.user for node in ssh_site.nodes.values()]
+    kept = {path: path.read_text() for path in (*files, known)}
+    for path in files:
+        path.write_text(inside)
+    try:
+        async with connected(short_path, ssh_site, more) as core:
+            job, port = await served(core)
+            tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+            assert (tunnel["way"], tunnel["proven"], list(tunnel["failed"])) == ("nested", True, ["ssh"])
+            data = secrets.token_bytes(3_000_000)
+            answer = await asyncio.to_thread(ask, tunnel["local_port"], data)
+            assert answer == tunnel["node"].encode() + b" " + data
+            with (
+                stranger(ssh_site.nodes[tunnel["node"]], alice) as taken,
+                pytest.raises(TunnelUnproven, match="another user"),
+            ):
+                await core.open_tunnel("far", {"job": job["key"], "port": taken})
+            await core.close_tunnel("far", tunnel["id"])
+        known.write_text("")  # a node that the login node does not know is not believed
+        async with connected(short_path, ssh_site, more) as core:
+            tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+            assert (tunnel["way"], "Host key verification failed" in tunnel["failed"]["nested"]) == ("step", True)
+            await core.cancel("far", job["key"])
+    finally:
+        for path, text in kept.items():
+            path.write_text(text)
+
+
 async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(short_path: Path, ssh_site: RealSite) -> None:
     more = "[tunnels]\nports = [18100, 18200]\n"
     async with connected(short_path, ssh_site, more) as core:
@@ -398,7 +432,7 @@ async def test_a_gateway_that_runs_no_commands_proves_nothing(
 
 
 async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh_site: RealSite) -> None:
-    """Once; a step does it as long as nobody says yes, and ssh from when somebody has, by hand perhaps."""
+    """Once; the login node knows it as long as nobody says yes, and ssh does it from when somebody has, by hand perhaps."""
     known, config = short_path / "known_hosts", short_path / "config"
     nodes = tuple(ssh_site.nodes)
     lines = ssh_site.known_hosts.read_text().splitlines(keepends=True)
@@ -412,7 +446,7 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh
         wanted = {"job": job["key"], "port": port}
         for _ in range(2):
             tunnel = await core.open_tunnel("far", wanted)
-            assert tunnel["way"] == "step"
+            assert tunnel["way"] == "nested"
             assert "nobody has said yes to the key of node" in tunnel["failed"]["ssh"]
         assert [host.partition(" ")[0] for host in _HOST_KEYS] == [tunnel["node"]]
         with socket.create_connection(("127.0.0.1", tunnel["local_port"]), 60) as sock:

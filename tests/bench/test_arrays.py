@@ -1,0 +1,48 @@
+"""A sweep of ten thousand tasks, each run to its end: how long that takes, and what it asks of the controller.
+
+Starting that many processes is what takes the time (minutes on two cores), so that it stands here. That ten thousand
+tasks are listed, told and cancelled without a question about any of them, tests/services/test_tasks.py shows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.timeout(1800)]
+
+SIZE, FAILS = 10_000, 7_777
+_LOOKS_EVERY = 10.0  # seconds: no two looks at the queue come closer
+_TOLD = "import json\nprint(json.dumps([len(many), many.data['tasks'], [task.index for task in many.failed()]]))"
+
+
+def test_ten_thousand_tasks_run_whole(
+    start_kernel: Callable[..., Any], cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def looks() -> int:
+        counts = re.findall(r"REQUEST_JOB(?:_USER)?_INFO +\(.*count:(\d+)", cluster.run("sdiag").stdout)
+        return sum(map(int, counts))  # root's `squeue --me` asks the first, that of others the second
+
+    kernel = start_kernel()
+    kernel.run(f"%load_ext jupyter_slurm\ntable = [{{'n': n}} for n in range({SIZE})]")
+    kernel.run("%squeue -h")
+    before, began = looks(), time.monotonic()
+    script = f'#!/bin/sh\n[ "$n" != {FAILS} ]'
+    kernel.run(f"%%sbatch -p arandu -n1 --mem=10 sweep=table as=many\n{script}")
+    submitted = time.monotonic() - began
+    kernel.run("many.wait(check=False)", timeout=1500)
+    lasted, asked = time.monotonic() - began, looks() - before
+    with capsys.disabled():
+        print(
+            f"\n{SIZE} tasks: submitted in {submitted:.2f} s, over after {lasted:.0f} s "
+            f"({SIZE / lasted:.0f} a second), {asked} looks at the queue"
+        )
+    assert json.loads(kernel.run(_TOLD)) == [SIZE, {"COMPLETED": SIZE - 1, "FAILED": 1}, [FAILS]]
+    assert asked <= 2 + lasted / _LOOKS_EVERY

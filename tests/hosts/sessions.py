@@ -1,0 +1,207 @@
+"""Sessions as tests have them: a front door that launches, a browser that opens, and who looks for what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from containers import Docker
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
+
+from jupyter_slurm.errors import JobNotFound
+from jupyter_slurm.services.watcher import Watcher
+
+__all__ = ["Page", "ended", "hurried", "launch", "launched", "left", "nothing_left", "processes", "ready", "run_a_cell"]
+
+_TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 60}
+_OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
+
+
+def launch(desk: Any, *options: str, **more: Any) -> dict[str, Any]:
+    asked = desk.asked("#!", *options, python=sys.executable)
+    asked = {name: asked[name] for name in ("key", "options", "args", "context", "python")}
+    return {**asked, "idle": 86400.0, **more}
+
+
+class Page:
+    """The page of a session, as a browser has it: it posts what is in the form, and goes where it is sent."""
+
+    def __init__(self, path: str) -> None:
+        assert os.stat(path).st_mode & 0o777 == 0o600
+        self.text = Path(path).read_text()
+        self.action = re.findall(r'action="([^"]+)"', self.text)[0]
+        self.fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', self.text))
+        self.cookies = httpx.Cookies()
+
+    def _ask(self, method: str, url: str, **more: Any) -> httpx.Response:
+        with httpx.Client(trust_env=False, timeout=30, cookies=self.cookies) as browser:
+            answer = browser.request(method, url, **more)
+            self.cookies = browser.cookies
+            return answer
+
+    async def log_in(self) -> str:
+        """Post the form; a page from a file has no origin."""
+        answer = await asyncio.to_thread(self._ask, "POST", self.action, data=self.fields, headers={"Origin": "null"})
+        assert answer.status_code == 302, answer.text
+        return str(answer.headers["Location"])
+
+    async def get(self, path: str) -> int:
+        return (await asyncio.to_thread(self._ask, "GET", self.url + path)).status_code
+
+    @property
+    def url(self) -> str:
+        return self.action.removesuffix("login")
+
+    @property
+    def token(self) -> str:
+        return self.fields["token"]
+
+
+async def run_a_cell(page: Page, code: str) -> str:
+    """Start a kernel, run a cell in it over its WebSocket, and return what it prints."""
+    headers = {"Authorization": f"token {page.token}"}
+    async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
+        kernel = (await http.post(f"{page.url}api/kernels", json={})).json()["id"]
+    url = f"{page.url}api/kernels/{kernel}/channels".replace("http", "ws", 1)
+    channel = await websocket_connect(HTTPRequest(url, headers=headers))
+    header = {
+        "msg_id": uuid.uuid4().hex,
+        "msg_type": "execute_request",
+        "username": "",
+        "session": "s",
+        "version": "5.3",
+    }
+    content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+    message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
+    await channel.write_message(json.dumps(message))
+    printed = ""
+    async with asyncio.timeout(60):
+        while (text := await channel.read_message()) is not None:
+            told = json.loads(text)
+            if told["parent_header"].get("msg_id") != header["msg_id"]:
+                continue
+            if told["msg_type"] == "stream":
+                printed += told["content"]["text"]
+            if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
+                break
+    channel.close()
+    return printed
+
+
+async def ready(desk: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    """Follow a session until it is ready, as a front door does."""
+    seen = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(90):
+            async for event, data in desk.core.stream(desk.id, asked["key"], {}):
+                if event == "job":
+                    seen.append(data)
+                    if data["session"]["state"] == "ready" or data["finished"]:
+                        break
+    last = seen[-1] if seen else None
+    assert last, "nothing was heard of it"
+    assert last["session"]["state"] == "ready", (
+        last["session"],
+        last["error"],
+        await desk.text(asked["key"], "stderr"),
+    )
+    return last
+
+
+async def ended(folder: str) -> None:
+    """See that no process is left of a session."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while processes(folder):
+                await asyncio.sleep(0.1)
+    assert not processes(folder)
+
+
+async def nothing_left(desk: Any, told: dict[str, Any], docker: Docker | None = None) -> None:
+    """See that nothing is left of a session that is over; ``told``: of when it was ready, if it was."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while left(desk, told, docker):
+                await asyncio.sleep(0.1)
+    assert left(desk, told, docker) == {}
+
+
+def left(desk: Any, told: dict[str, Any], docker: Docker | None = None) -> dict[str, list[str]]:
+    """Return what there is of a session: its job, processes on the node and before it, ports at both ends, containers."""
+    session, tunnels = told["session"], desk.core.tunnels.told(desk.id)
+    queue = ["squeue", "--me", "--noheader", "--states=all", "--format=%A %T"]
+    rows = [row.split() for row in subprocess.run(queue, env=desk.env, **_TEXT).stdout.splitlines()]
+    found = {
+        "job": [state for job, state in rows if job == told["id"] and state not in _OVER],
+        "processes": processes(told["folder"], told["id"], desk.env["SLURM_CONF"]),
+        "port there": [str(session["port"])] if _listens(session["port"]) else [],
+        "port here": [str(session["local_port"])] if _is_ours(session["local_port"]) else [],
+        "tunnels": [tunnel["id"] for tunnel in tunnels if tunnel["job"] in (told["key"], told["id"])],
+        "containers": docker.running() if docker else [],
+    }
+    return {kind: names for kind, names in found.items() if names}
+
+
+def processes(folder: str, job: str = "no job", conf: str = "") -> list[str]:
+    """Processes that have to do with a job directory, or with a job: the runner, Jupyter, its kernels, their children."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            env = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            is_of_job = f"SLURM_JOB_ID={job}".encode() in env or f"--jobid={job}".encode() in words.split(b"\0")
+            if folder.encode() in words + b" ".join(env) or (is_of_job and f"SLURM_CONF={conf}".encode() in env):
+                found.append(f"{pid} {words.replace(bytes(1), b' ').decode('utf-8', 'replace')}")
+    return found
+
+
+def _listens(port: int | None) -> bool:
+    with socket.socket() as probe:
+        return port is not None and probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _is_ours(port: int | None) -> bool:
+    """Whether we listen there; a port that is free again may go to a session of another worker at once."""
+    own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    sockets = psutil.net_connections("tcp")
+    return any(s.pid in own and s.status == psutil.CONN_LISTEN and s.laddr.port == port for s in sockets)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have agents look at the queue, and for a way to a session, every second: of tests that wait for that many times."""
+    monkeypatch.setattr("jupyter_slurm.services.sessions._AGAIN", (0.5, 1.0))
+    monkeypatch.setattr(
+        "jupyter_slurm.services.cluster.Watcher", lambda look, **more: Watcher(look, **{**more, "shortest": 1.0})
+    )
+
+
+@pytest.fixture
+async def launched(desk: Any) -> AsyncIterator[Callable[..., Any]]:
+    """``await launched("-p", "arandu", name=…)``: a session that is ready; none is left after the test."""
+    keys = []
+
+    async def begin(*options: str, wait: bool = True, **more: Any) -> Any:
+        asked = launch(desk, *options, **more)
+        keys.append(asked["key"])
+        told = await desk.core.sessions.launch(desk.id, asked)
+        return await ready(desk, asked) if wait else told
+
+    yield begin
+    for told in await asyncio.gather(*(desk.core.sessions.end(desk.id, key) for key in keys), return_exceptions=True):
+        if not isinstance(told, JobNotFound):
+            await ended(told["folder"])
