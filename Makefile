@@ -21,6 +21,7 @@ TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do comm
   command -v ssh >/dev/null || echo openssh-client; command -v rsync >/dev/null || echo rsync; [ -e /usr/share/modules/init/bash ] || echo environment-modules; \
   [ -e /usr/share/lua/5.3/posix ] || echo lua5.3 lua-posix lua-term lua-filesystem lua-json; [ -e /usr/sbin/sshd ] || echo openssh-server; \
   [ -x /usr/sbin/dockerd ] || echo docker.io; command -v ch-run >/dev/null || echo charliecloud-runtime; \
+  command -v ch-image >/dev/null || echo charliecloud-builders; command -v openssl >/dev/null || echo openssl; \
   command -v ip >/dev/null || echo iproute2; command -v nft >/dev/null || [ -e /usr/sbin/nft ] || echo nftables; \
   for shell in zsh fish tcsh; do command -v $$shell >/dev/null || echo $$shell; done; \
   [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator; \
@@ -49,7 +50,7 @@ PYTEST_ALONE = $(BIN)/pytest -m "(browser or alone) and not bench and not remote
 help: ## show this
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: setup ## run examples/quickstart.ipynb as jobs of a real Slurm on this machine
+demo: setup ## run the notebooks of examples/ as jobs of a real Slurm on this machine
 	@$(BIN)/python examples/run_demo.py
 
 lab: setup ## start that Slurm and open JupyterLab on the same notebook

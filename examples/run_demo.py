@@ -1,4 +1,4 @@
-"""Run quickstart.ipynb cell by cell on an embedded Slurm and print what a person would see.
+"""Run quickstart.ipynb and remote-jupyter.ipynb cell by cell on an embedded Slurm; print what a person would see.
 
 ``python examples/run_demo.py`` is what `make demo` does; with ``--lab`` it opens JupyterLab on the notebook instead,
 until JupyterLab ends or Ctrl-C. All that runs for it and all that it writes belongs to the cluster, and goes with it
@@ -8,11 +8,13 @@ however this program ends.
 from __future__ import annotations
 
 import argparse
+import ast
 import asyncio
 import contextlib
 import ctypes
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -28,6 +30,13 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import SlurmError
 
 NOTEBOOK = Path(__file__).with_name("quickstart.ipynb")
+SESSION = NOTEBOOK.with_name("remote-jupyter.ipynb")
+run_cell = runpy.run_path(str(NOTEBOOK.with_name("in_a_session.py")))["run_cell"]
+# What is run in the session's own Jupyter once the notebook has named its page.
+IN_THE_SESSION = """\
+import os
+print(os.environ["SLURMD_NODENAME"], "GPUs:", os.environ["CUDA_VISIBLE_DEVICES"])
+"""
 
 
 class Printing(NotebookClient):
@@ -45,6 +54,16 @@ class Printing(NotebookClient):
             for output in cell.outputs:
                 show(output)
             print(flush=True)
+            if cell.source == "training.page()" and cell.outputs and cell.outputs[0].output_type == "execute_result":
+                await self._open(cell.outputs[0].data["text/plain"])
+
+    async def _open(self, page: str) -> None:
+        """Do what a browser does with the page of a session, and run a cell there."""
+        print("\nThe page is opened, as by a browser, and a cell runs in the Jupyter on the node:\n")
+        print("\n".join(f"  In │ {line}" for line in IN_THE_SESSION.splitlines()), flush=True)
+        printed = await run_cell(await asyncio.to_thread(Path(ast.literal_eval(page)).read_text), IN_THE_SESSION)
+        show(nbformat.v4.new_output("stream", text=printed))
+        print(flush=True)
 
 
 def show(output: Any) -> None:
@@ -59,14 +78,14 @@ def show(output: Any) -> None:
         print(f"     │ {line}")
 
 
-def run_notebook() -> int:
-    """Execute the notebook; return 1 when a cell fails that should not."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+def run_notebook(path: Path) -> int:
+    """Execute a notebook; return 1 when a cell fails that should not."""
+    notebook = nbformat.read(path, as_version=4)
     client = Printing(
         notebook,
         timeout=300,
         kernel_name="python3",
-        resources={"metadata": {"path": str(NOTEBOOK.parent)}},
+        resources={"metadata": {"path": str(path.parent)}},
         extra_arguments=["--log-level=ERROR"],  # a warning about unencrypted loopback says nothing about Slurm
     )
     try:
@@ -115,6 +134,12 @@ def private_environment(cluster: EmbeddedCluster) -> dict[str, str]:
     }
 
 
+def nothing_at_home(cluster: EmbeddedCluster) -> dict[str, str]:
+    """Return variables by which the JupyterLab of the session leaves nothing in the person's home either."""
+    names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "npm_config_cache")
+    return {name: str(cluster.directory / "demo" / name.lower()) for name in names}
+
+
 def end_in_order() -> None:
     """Take a closed terminal, kill(1), and the end of `make` for Ctrl-C."""
     for number in (signal.SIGHUP, signal.SIGTERM):
@@ -130,13 +155,15 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     end_in_order()
     cluster = EmbeddedCluster(directory=Path(tempfile.mkdtemp(prefix="jupyter-slurm-demo-")))
-    what = "then JupyterLab opens" if options.lab else "then the jobs of the notebook run: about half a minute"
+    what = "then JupyterLab opens" if options.lab else "then the jobs of the notebooks run: about a minute"
     print(f"Slurm starts on this machine; {what} …", flush=True)
     try:
         cluster.start(until=os.getpid())
         os.environ |= private_environment(cluster) | cluster.owned()
         print(f"Slurm runs: export SLURM_CONF={cluster.slurm_conf}", flush=True)
-        code = open_lab(rest) if options.lab else run_notebook()
+        if not options.lab:
+            os.environ |= nothing_at_home(cluster)
+        code = open_lab(rest) if options.lab else run_notebook(NOTEBOOK) or run_notebook(SESSION)
     except SlurmError as error:
         print(error, file=sys.stderr)
         return 1
@@ -147,7 +174,7 @@ def main() -> int:
         with contextlib.suppress(FileNotFoundError):
             cluster.directory.rmdir()  # it was made, and the cluster was not
     if code == 0 and not options.lab:
-        print("The cluster and all that it wrote are gone again. Next, the same notebook in JupyterLab: make lab")
+        print("The cluster and all that it wrote are gone again. Next, the same notebooks in JupyterLab: make lab")
     return code
 
 
