@@ -118,6 +118,9 @@ class PlumbingCore:
     async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> dict[str, Any]:
         return self.examination(cluster)
 
+    def check_connected(self, cluster: str) -> None:
+        self._job(cluster, "1")
+
     def examination(self, cluster: str) -> dict[str, Any]:
         self._job(cluster, "1")
         found = {"status": "ok", "about": "way", "said": "this machine", "todo": ""}
