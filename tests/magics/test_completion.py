@@ -13,7 +13,7 @@ import pytest
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.magics.batch import CELL_WORDS
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 
 @pytest.fixture(scope="module")

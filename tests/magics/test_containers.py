@@ -14,7 +14,7 @@ import pytest
 from containers import Docker
 from ssh_hosts.ways import new_login_host
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.carrier("openssh")]
 
 
 @pytest.fixture(scope="module")

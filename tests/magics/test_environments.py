@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 WORDS = 'it\'s a "quoted" $HOME `date`'
 

@@ -12,7 +12,7 @@ import pytest
 
 import jupyter_slurm
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 HERE = f"python={sys.executable}"
 

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_slurm.handles.terminal import plain
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 WaitFor = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 HERE = f"python={sys.executable}"
 PLAIN = "python=/usr/bin/python3"  # without IPython, cloudpickle and numpy

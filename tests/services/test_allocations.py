@@ -18,7 +18,7 @@ from jupyter_slurm.errors import JobError, OptionError, TransportError, UsageErr
 from jupyter_slurm.services import releasing, steps
 from jupyter_slurm.services.signs import Signs
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 
 class Bench:

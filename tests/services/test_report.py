@@ -12,7 +12,7 @@ from jupyter_slurm.domain.usage import parse_gpus
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.report import Report
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 BUSY = """
 import pathlib, time

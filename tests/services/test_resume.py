@@ -20,7 +20,7 @@ from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Preemption
 from jupyter_slurm.errors import OptionError
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
 
 LOOP = """
 import pathlib, time

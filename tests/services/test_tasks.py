@@ -14,7 +14,7 @@ from jupyter_slurm.errors import JobOutputMissing, UsageError
 from jupyter_slurm.handles.card import as_text
 from jupyter_slurm.runner import values as file_of
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 SWEEP = {"names": ["n"], "rows": [["0"], ["1"], ["2"]]}
 LARGE = {"names": ["n", "text"], "rows": [[str(n), repr(f"row {n}")] for n in range(10_000)]}

@@ -97,11 +97,12 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test over each way there is, or with each ``remote_carrier`` of SSH."""
+    """Run a test over each way there is, or with each ``remote_carrier`` of SSH; over one that ``carrier(name)`` says."""
+    only = metafunc.definition.get_closest_marker("carrier")
     # One worker takes a file's tests over one way: some files have a cluster of their own.
     remote = [
         pytest.param(name, marks=[*_REMOTE, pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}")])
-        for name in CARRIERS
+        for name in (only.args if only else CARRIERS)
     ]
     if "remote_carrier" in metafunc.fixturenames:
         metafunc.parametrize("remote_carrier", remote)
