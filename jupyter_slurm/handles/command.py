@@ -71,9 +71,10 @@ def when_allowed(what: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]
             return ask()
         except Throttled as error:
             seconds = max(1, int(error.details.get("retry_after") or 1))
-        sys.stderr.write(f"{what} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n")
-        sys.stderr.flush()
+        told = f"{what} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n"
         try:
+            sys.stderr.write(told)
+            sys.stderr.flush()
             time.sleep(seconds)
         except KeyboardInterrupt:
             raise WaitInterrupted(f"Interrupted: {what} was not run.") from None
