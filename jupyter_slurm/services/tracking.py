@@ -269,7 +269,8 @@ class Tracker:
         owners, changed = await self._owners(groups), False
         for number, entry in owners.items():
             was_finished, submitted = entry.is_finished, entry.submitted
-            differs = entry.see(groups[number], self.clock())
+            differs = await self._hear_out(entry, groups[number])
+            differs |= entry.see(groups[number], self.clock())
             if entry.submitted != submitted and entry.record is not None:
                 entry.record["job"] = {"id": str(entry.id), "submit_time": entry.submitted}
                 self.save_soon(entry)
@@ -327,6 +328,11 @@ class Tracker:
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 
+    async def _hear_out(self, entry: Entry, records: list[JobRecord]) -> bool:
+        """Take in why a session ended before Slurm's word that it did; return whether it has said so."""
+        is_over = entry.kind == "session" and all(record.state.is_finished for record in records)
+        return is_over and await self.read_end(entry)
+
     async def _end_of_process(self, cell: Entry) -> None:
         """Know that the process of a cell that was lost is over: whoever hears of the cell may ask for another one."""
         process = self.entries.get(process_of(cell) or "")
@@ -355,6 +361,7 @@ class Tracker:
         """Take in what Slurm says of one job that is not over; return whether it said anything of this very job."""
         if not records or not entry.is_shown_by(records):
             return False
+        await self._hear_out(entry, records)
         entry.see(records, self.clock())
         await self._after_change(entry, was_finished=False)
         return True
