@@ -40,7 +40,7 @@ PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not bro
 # These wait still longer, for connections to be given up.
 PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 # These mostly wait, too, for controllers and agents that are stopped and started.
-PYTEST_SLOW = $(BIN)/pytest -n 4 --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
+PYTEST_SLOW = $(BIN)/pytest -n 6 --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
 # These compute, count what a whole machine does, or have a Chromium: one after the other.
 PYTEST_ALONE = $(BIN)/pytest -m "(browser or alone) and not bench and not remote"
 
