@@ -41,8 +41,10 @@ PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not bro
 PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 # These mostly wait, too, for controllers and agents that are stopped and started.
 PYTEST_SLOW = $(BIN)/pytest -n 6 --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
-# These compute, count what a whole machine does, or have a Chromium: one after the other.
-PYTEST_ALONE = $(BIN)/pytest -m "(browser or alone) and not bench and not remote"
+# These have a Chromium each.
+PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not bench and not remote"
+# These compute, or count what a whole machine does: one after the other.
+PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
 
 .PHONY: help demo lab test test-fast lint bench setup clean
 .DELETE_ON_ERROR:
@@ -60,6 +62,7 @@ test: .build/test-system .build/installed lint ## check everything, on the insta
 	@./.ci/steady $(PYTEST_FAST) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_REMOTE) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_SLOW) $(PYTEST_ARGS)
+	@./.ci/steady $(PYTEST_BROWSER) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_ALONE) $(PYTEST_ARGS)
 
 test-fast: .build/demo-system .build/installed lint ## the same without browser, other Slurm versions and other slow tests

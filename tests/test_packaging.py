@@ -142,7 +142,6 @@ def names(wheel: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_a_checkout_without_node_installs_all_but_the_panel(
     checkout: Path, without_node: dict[str, str], tmp_path: Path
 ) -> None:
@@ -156,7 +155,6 @@ def test_a_checkout_without_node_installs_all_but_the_panel(
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_the_sdist_has_the_panel_and_installs_without_node(without_node: dict[str, str], tmp_path: Path) -> None:
     sdist = next((ROOT / "dist").glob("*.tar.gz"), None)
     if sdist is None:
@@ -171,7 +169,6 @@ def test_the_sdist_has_the_panel_and_installs_without_node(without_node: dict[st
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_an_editable_install_has_both_extensions(checkout: Path, tmp_path: Path) -> None:
     if shutil.which("npm") is None:
         assert not os.environ.get("CI"), "`make test` installs Node.js"

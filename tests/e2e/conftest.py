@@ -74,6 +74,7 @@ def page(browser: Browser, lab: Any) -> Iterator[Page]:
     page.on("console", lambda message: logging.info("%s: %s", message.type, message.text))
     page.goto(f"{lab.url}lab?token={lab.token}")
     page.wait_for_selector("#jp-main-statusbar")
+    page.evaluate("window.jupyterapp.restored")  # before that, what opens is closed again
     yield page
     context.close()
 

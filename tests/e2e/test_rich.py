@@ -46,7 +46,14 @@ def _notebook(path: Path, *cells: str) -> None:
 
 def _open(page: Page, url: str) -> None:
     page.goto(url)
-    page.wait_for_function("window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+    shown = url.rsplit("/", 1)[1]  # and not a notebook of the test before, which comes back first
+    page.wait_for_function(
+        """shown => {
+            const current = window.jupyterapp.shell.currentWidget;
+            return current?.context?.path === shown && current.sessionContext?.session?.kernel?.status === 'idle';
+        }""",
+        arg=shown,
+    )
     page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready")
 
 
@@ -149,4 +156,4 @@ def test_the_link_of_a_session_opens_it_through_this_server(lab: Any, page: Page
     assert not [url for url in asked_for if token in url or not url.startswith((lab.url, "data:", "blob:"))]
     inner.close()
     _run(page, 2)
-    expect(page.locator(".jupyter-slurm-job")).to_contain_text("CANCELLED", timeout=60_000)
+    expect(page.locator(".jupyter-slurm-job").first).to_contain_text("CANCELLED", timeout=60_000)  # and the cell's own

@@ -104,8 +104,10 @@ async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkey
         Path(tmp_path, "go").touch()
         await desk.finished(job["key"])
         async with asyncio.timeout(90):
-            while (report := await desk.core.report(desk.id, job["key"]))["source"] != "sacct":
+            report = await desk.core.report(desk.id, job["key"])
+            while report["source"] != "sacct" or not report["memory_peak"]:  # its step is written down after it
                 await asyncio.sleep(0.2)
+                report = await desk.core.report(desk.id, job["key"])
         assert (report["cpus"], report["memory_asked"], report["time_limit"]) == (4, 1 << 30, 300)
         assert report["memory_peak"] > 200 << 20
         assert report["cpu_time"] > 3
