@@ -67,6 +67,7 @@ class Tunnels:
         self._cluster, self._ports, self._clock, self._folder = cluster, ports, clock, folder
         self._file = os.path.join(settings.state_dir, "tunnels.json")
         self._tunnels: dict[str, Tunnel] = {}
+        self._new: dict[str, int] = {}  # those that nobody was given yet, and how many wait for each
         self._reaches: dict[str, tuple[Cluster, Reach]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._asked_about: dict[str, float] = {}
@@ -155,18 +156,12 @@ class Tunnels:
             if not same.listens:  # the person wants it back, on whatever port
                 same.listen(self._listen(cluster, goal.local_port, same.asked.socket))
                 self._remember()
-            await same.prepare(asked=asked)
-            return same
+            return await self._prepared(same, asked)
         if len(self._tunnels) >= _MOST:
             raise TunnelError(f"there are {_MOST} tunnels", hint="Close those that nobody uses.")
         tunnel = self._keep(goal, self._listen(cluster, goal.local_port, goal.socket))
-        try:
-            await tunnel.prepare(asked=asked)
-        except BaseException:
-            self._drop(tunnel)
-            raise
-        self._remember()
-        return tunnel
+        self._new[goal.id] = 0
+        return await self._prepared(tunnel, asked)
 
     def redirect(self, cluster: str, job: str, before: int | None, port: int) -> None:
         """Have what leads to a port of a job lead to another one, where its program is after a requeue."""
@@ -253,6 +248,7 @@ class Tunnels:
 
     def _drop(self, tunnel: Tunnel) -> None:
         self._tunnels.pop(tunnel.asked.id, None)
+        self._new.pop(tunnel.asked.id, None)
         tunnel.close()
         asked, goal = tunnel.asked, tunnel.goal
         left = [t for t in self._tunnels.values() if (t.goal, t.asked.cluster) == (goal, asked.cluster)]
@@ -263,6 +259,23 @@ class Tunnels:
         if cluster in self._reaches:
             reach = self._reaches[cluster][1]
             asyncio.get_running_loop().run_in_executor(None, reach.forget, goal)
+
+    async def _prepared(self, tunnel: Tunnel, asked: bool) -> Tunnel:
+        """Return a tunnel when it is ready; a new one goes with the last of those who waited for it in vain."""
+        new = tunnel.asked.id
+        if new in self._new:
+            self._new[new] += 1
+        try:
+            await tunnel.prepare(asked=asked)
+        except BaseException:
+            if new in self._new:
+                self._new[new] -= 1
+                if not self._new[new]:
+                    self._drop(tunnel)
+            raise
+        if self._new.pop(new, None):
+            self._remember()
+        return tunnel
 
     def _new_socket(self) -> str:
         folder = self._folder or os.path.join(os.path.dirname(self._file), "run", "tunnels")

@@ -509,7 +509,16 @@ async def test_on_a_login_node_itself(
             None,
             job["submit_time"] - 2.5,
         )  # no look at the queue yet
-        tunnel = await core.open_tunnel(name, {"job": job["key"], "port": port})
+        wanted = {"job": job["key"], "port": port}
+        both = [asyncio.create_task(core.open_tunnel(name, wanted)) for _ in range(2)]
+
+        async def both_wait() -> bool:
+            return list(core.tunnels._new.values()) == [2]
+
+        await until(both_wait)
+        both[0].cancel()  # it goes on for the other one
+        tunnel = await both[1]
+        assert [one["id"] for one in core.list_tunnels(name)] == [tunnel["id"]]
         entry.submitted = entry.submit_time = said
         await asyncio.sleep(0.5)  # ten looks: what the queue says of its own job does not make it another one
         assert tunnel["way"] == "step"
