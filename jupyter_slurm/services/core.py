@@ -87,6 +87,7 @@ class Core:
             for name in await self._transport.list_dir(self.settings.job_root):
                 await self._find_again(name)
         self.tunnels.start()
+        self.sessions.start()
         self._daily = asyncio.create_task(self._clean_daily(), name="housekeeping")
 
     async def stop(self) -> None:

@@ -41,6 +41,7 @@ _LOOK = (0.5, 2.0)  # seconds between two looks whether one that was cancelled i
 _ENDS = 60.0  # seconds for all of them
 _LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
 _AGAIN = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
+_OPENS = 600.0  # seconds for which a page that logs in is there: for one opening, perhaps by hand
 
 _PAGE = """<!DOCTYPE html>
 <html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Opening the session</title></head>
@@ -70,9 +71,18 @@ class Sessions:
         self._told: dict[str, Any] = {}  # of each that is not over, what was told last
         self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
         self._reaching: dict[str, asyncio.Task[None]] = {}
+        self._pages: dict[str, asyncio.TimerHandle] = {}  # when each is removed; by the keys of their sessions
+
+    def start(self) -> None:
+        """Remove the pages that an agent has left which was killed: others may have the ports by now."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._folder) if _is_private(self._folder) else ():
+                os.unlink(os.path.join(self._folder, name))
 
     async def stop(self) -> None:
-        """Leave them as they are."""
+        """Leave them as they are, and no page: without an agent, others can take the ports to which those post."""
+        for key in list(self._pages):
+            self._remove_page(key)
         for task in self._reaching.values():
             task.cancel()
         await asyncio.gather(*self._reaching.values(), return_exceptions=True)
@@ -205,9 +215,9 @@ class Sessions:
                 continue
             key = str(entry.key)
             if entry.is_finished:
-                if self._told.pop(key, None) is not None:
-                    self._next.pop(key, None)
-                    self._sweep(cluster)
+                self._told.pop(key, None)
+                self._next.pop(key, None)
+                self._remove_page(key)
                 continue
             if entry.served is not None and not _is_of_this_run(entry, entry.served):
                 entry.served = None  # where its next run listens is another question
@@ -217,7 +227,6 @@ class Sessions:
             if self._told.get(key) != now:
                 self._told[key] = now
                 cluster.tracker.tell(entry)
-                self._sweep(cluster)
 
     async def _find(self, cluster: Cluster, reference: str) -> Entry:
         named = [e for e in cluster.tracker.entries.values() if _is_one(e) and _name(e) == reference]
@@ -295,25 +304,29 @@ class Sessions:
         token = await read_token(cluster.client.transport, entry.folder)
         base_url = "/" + url.split("/", 3)[3]
         page = _PAGE.format(login=escape(f"{url}login"), token=escape(token), base_url=escape(base_url))
-        path = os.path.join(self._folder, f"{entry.key}.html")
-        self._sweep(cluster)
+        key = str(entry.key)
+        path = self._page_of(key)
         try:
             make_private(self._folder)
-            found = os.lstat(self._folder)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            if not _is_private(self._folder):
                 raise TransportError(f"{self._folder} is no folder of yours alone", hint="Remove it, and ask again.")
             _write(path, page)
         except OSError as error:
             raise TransportError(f"{path} cannot be written: {error.strerror}", hint="Is the disk full?") from error
+        if before := self._pages.get(key):
+            before.cancel()
+        self._pages[key] = asyncio.get_running_loop().call_later(_OPENS, self._remove_page, key)
         return path
 
-    def _sweep(self, cluster: Cluster) -> None:
-        """Remove the pages of sessions that are over, and those which would post a token to who has our port now."""
-        active = {f"{entry.key}.html" for entry in cluster.tracker.active() if not _is_displaced(entry)}
-        over = {f"{key}.html" for key in cluster.tracker.entries} - active
-        with contextlib.suppress(OSError):
-            for name in over.intersection(os.listdir(self._folder)):
-                os.unlink(os.path.join(self._folder, name))
+    def _page_of(self, key: str) -> str:
+        return os.path.join(self._folder, f"{key}.html")
+
+    def _remove_page(self, key: str) -> None:
+        timer = self._pages.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+            with contextlib.suppress(OSError):
+                os.unlink(self._page_of(key))
 
     @contextlib.contextmanager
     def _named(self, cluster: Cluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
@@ -353,9 +366,10 @@ def _is_of_this_run(entry: Entry, served: Served) -> bool:
     return entry.state.is_running and served.restarts >= entry.restarts
 
 
-def _is_displaced(entry: Entry) -> bool:
-    """Whether another program has the local port of a session."""
-    return entry.served is not None and entry.served.tunnel is not None and not entry.served.tunnel.listens
+def _is_private(folder: str) -> bool:
+    """Whether nobody else can put a file there, or a link in its place."""
+    found = os.lstat(folder)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def _name(entry: Entry) -> str:

@@ -184,7 +184,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
 
 
 async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
-    open_desk: Any, cluster: Any, tmp_path: Path, stranger: Stranger
+    open_desk: Any, cluster: Any, tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         wanted = free.getsockname()[1]
@@ -200,12 +200,15 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
         told = await desk.core.sessions.open(desk.id, "mine")
         old = Path(told["page"])
         assert told["session"]["local_port"] == wanted
-        assert str(wanted) in old.read_text()
+        text = old.read_text()
+        assert str(wanted) in text
+    assert not old.exists()
+    old.write_text(text)  # as where the agent was killed
     with stranger.takes(wanted) as heard:
         async with open_desk(cluster, tmp_path) as desk:
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
             assert f"{wanted} here is taken by another user ({stranger.uid})" in told["session"]["message"]
-            await until(lambda: not old.exists(), "that the page is gone which would have posted the token there")
+            assert not old.exists()  # it would have posted the token there
             with pytest.raises(TunnelError, match="is taken by another user"):
                 await desk.core.sessions.open(desk.id, "mine")
             assert heard() == ""
@@ -224,9 +227,16 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
             page = Page((await desk.core.sessions.open(desk.id, "mine"))["page"])
             await page.log_in()
             assert await page.get("api/contents") == 200
+            with monkeypatch.context() as at_once:
+                at_once.setattr("jupyter_slurm.services.sessions._OPENS", 0.0)
+                await desk.core.sessions.open(desk.id, "mine")
+            await until(lambda: not old.exists(), "the end of what it is there for")
+            await desk.core.sessions.open(desk.id, "mine")
+            assert old.exists()
             await desk.core.sessions.end(desk.id, "mine")
             await desk.finished(told["key"])
             await nothing_left(desk, {**told, "session": {**told["session"], "local_port": wanted}})
+            await until(lambda: not old.exists(), "the end of its page")
 
 
 @pytest.fixture
