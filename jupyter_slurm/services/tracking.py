@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 _ACCOUNTING_LAG = 60.0
 _FEW = 3
 _TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
+_UNWRITTEN = "The record of this job could not be written: "
 _ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
 
 
@@ -209,10 +210,17 @@ class Tracker:
                 await entry.folder.save(self.client.transport, entry.record)
         except (TransportError, FileNotFoundError) as error:
             log.warning("the record of job %s could not be written: %s", entry.id, error)
-            said = f"The record of this job could not be written: {error}".replace("\n", " ")
-            entry.warnings = list(dict.fromkeys([*entry.warnings, said]))
+            self._warn(entry, f"{_UNWRITTEN}{error}".replace("\n", " "))
             return False
+        self._warn(entry, None)
         return True
+
+    def _warn(self, entry: Entry, said: str | None) -> None:
+        """Have a job say what was wrong when its record was written last, and nothing of the times before."""
+        others = [warning for warning in entry.warnings if not warning.startswith(_UNWRITTEN)]
+        is_past, entry.warnings = len(others) < len(entry.warnings), others if said is None else [*others, said]
+        if is_past and said is None:
+            self.tell(entry)
 
     def save_soon(self, entry: Entry) -> None:
         """Write the record, and let go of the submission, when nobody waits for an answer.

@@ -186,6 +186,13 @@ async def test_a_full_disk_is_told(small: Any, cluster: EmbeddedCluster) -> None
     over = await small.finished(late["key"])
     assert over["state"] == "FAILED"
     assert any("The disk is full" in said for said in over["warnings"]), over
+    fill(small)
+    told = await small.core.sessions.rename(small.id, "kept", "still")
+    assert any("The record of this job could not be written" in said for said in told["warnings"]), told
+    full.unlink()
+    told = await small.core.sessions.rename(small.id, "still", "kept")
+    assert not told["warnings"]  # it could be, by now
+    fill(small)
     page = Page((await small.core.sessions.open(small.id, "kept"))["page"])
     await page.log_in()
     assert await page.get("api/contents") == 200
