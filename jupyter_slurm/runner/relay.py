@@ -199,14 +199,18 @@ class Relay:
                 self.watch(channel)
 
     def connected(self, channel: Channel, sock: socket.socket) -> None:
-        """Note how a connection came out; whoever listens now must still be this user."""
+        """Note how a connection came out; this user must still listen where it leads: else somebody else may have."""
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self.fail(channel, "refused", os.strerror(code))
             return
-        _, others = way_to(listeners(*_tables(), sock.getpeername()[1]), os.getuid())
+        peer, port = sock.getpeername()[:2]
+        address, others = way_to(listeners(*_tables(), port), os.getuid())
         if others:
             self.fail(channel, "stranger", ", ".join(map(str, others)))
+            return
+        if address != peer:
+            self.fail(channel, "refused", "nothing listens there any more")
             return
         channel.deadline = 0.0
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import selectors
 import signal
 import socket
 import subprocess
@@ -111,6 +112,32 @@ def test_a_relay_does_not_lead_to_another_users_program(multiplex: Multiplex) ->
             with pytest.raises(TunnelUnproven, match=f"port {port} of here belongs to another user .{_STRANGER}"):
                 work()
         server.kill()
+
+
+def test_a_connection_whose_listener_is_gone_before_it_was_looked_at_again_is_not_believed() -> None:
+    """Somebody else may have listened there for a moment, and has the connection."""
+    source, sink = os.pipe()
+    one = relay.Relay(source, sink)
+    try:
+        for is_gone, said in ((False, relay.OPENED), (True, relay.FAILED)):
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                one.handle(relay.OPEN, 1, str(server.getsockname()[1]).encode())
+                taken = server.accept()[0]
+                if is_gone:
+                    server.close()
+                one.serve(one.channels[1], selectors.EVENT_WRITE)
+                kind, _, length = relay.HEADER.unpack(os.read(source, relay.HEADER.size))
+                assert (kind, os.read(source, length) if length else b"") == (
+                    said,
+                    b"refused nothing listens there any more" if is_gone else b"",
+                )
+                taken.close()
+            if not is_gone:
+                one.drop(one.channels[1])
+    finally:
+        one.ready.close()
+        os.close(source)
+        os.close(sink)
 
 
 def test_a_relay_keeps_no_more_than_a_slow_reader_was_given_credit_for(multiplex: Multiplex) -> None:
