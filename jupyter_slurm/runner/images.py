@@ -24,13 +24,13 @@ from typing import Any, Callable, Iterator
 beside = runpy.run_path(__file__[: -len("images.py")] + "beside.py")["beside"]
 lease: Any = beside("lease")
 runtimes: Any = beside("runtimes")
+dying_with_us: Any = beside("program").dying_with_us
 Refused: Any = runtimes.Refused
 
 _ANSWER = 60.0  # seconds that the daemon may take for a question
 _LONGEST = 180  # characters of the name of a file, less what is added to it
 _LINES = 20
 _LINE = 65_536
-_PR_SET_PDEATHSIG = 1
 _KINDS = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
 _LOGIN = {
     "docker": "docker login REGISTRY",
@@ -253,9 +253,7 @@ def run(
 
     ``read`` returns what a line of it tells.
     """
-    import ctypes
-
-    libc, said = ctypes.CDLL(None), ""
+    said = ""
     lines: list[str] = []
     process = subprocess.Popen(
         argv,
@@ -263,7 +261,7 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=env,
-        preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
+        preexec_fn=dying_with_us(signal.SIGKILL),
     )
     output: Any = process.stdout
     try:

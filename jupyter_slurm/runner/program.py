@@ -20,7 +20,7 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any, Iterable, Iterator, NamedTuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 FIRST, LAST = 20_000, 32_000  # ports that systems do not hand out by themselves
 _TRIES = 200
@@ -50,10 +50,13 @@ def root_of(wanted: Any) -> str:
     return root
 
 
-def die_with_parent() -> None:
-    """Have the kernel tell a child to end when this process is gone, however it goes."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+def dying_with_us(number: int = signal.SIGTERM) -> Callable[[], Any]:
+    """Return what a child does at first, so that the kernel sends it a signal when we are gone, however we went.
+
+    The library is loaded before there is a child: between fork and exec that is not safe.
+    """
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def end(process: Any) -> None:
@@ -222,7 +225,7 @@ class Program:
                 stdout=sys.stderr,  # what it says is one log
                 cwd=self.root,
                 env=self.env,
-                preexec_fn=die_with_parent,
+                preexec_fn=dying_with_us(),
             )
         except (OSError, ValueError) as error:
             raise CannotServe(f"{words[0]} cannot be run on {node}: {error}.") from error

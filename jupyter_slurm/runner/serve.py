@@ -158,7 +158,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             cwd=self.root,
             env=dict(environment(), JUPYTER_RUNTIME_DIR=runtime),
-            preexec_fn=program.die_with_parent,
+            preexec_fn=program.dying_with_us(),
         )
 
     def _kept(self) -> dict[str, str]:
