@@ -167,8 +167,11 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     """Run a container of a daemon; return its exit code."""
     read_end, write_end = os.pipe()
     started: list[Any] = []
+    early: list[int] = []  # signals that came before there was somebody to have them
 
     def forward(number: int, _: Any) -> None:
+        if not started:
+            early.append(number)
         for process in started:
             process.send_signal(number)
 
@@ -178,6 +181,8 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     process = subprocess.Popen(argv, stdin=read_end, env=env)
     os.close(read_end)
     started.append(process)
+    for missed in early:
+        process.send_signal(missed)
     threading.Thread(target=end_with, args=(parent, process), daemon=True).start()
     code = process.wait()
     os.close(write_end)
@@ -217,9 +222,13 @@ def why(program: str, image: str) -> str:
 
 
 def sweep(program: str, uid: int) -> None:
-    """Remove containers of jobs that have ended: a daemon that was away itself did not hear of it."""
+    """Remove containers of jobs that have ended: a daemon that was away itself did not hear of it.
+
+    With those that never began: their client was ended between its two requests.
+    """
     form = f'{{{{.ID}}}} {{{{.Label "{runtimes.LABEL}.holder"}}}}'
-    for line in ask(program, "ps", "--filter", f"label={runtimes.LABEL}.user={uid}", "--format", form)[1].splitlines():
+    which = ["--all", "--filter", f"label={runtimes.LABEL}.user={uid}"]
+    for line in ask(program, "ps", *which, "--format", form)[1].splitlines():
         name, _, label = line.partition(" ")
         if lease.is_gone(label):
             ask(program, "rm", "--force", name)

@@ -25,17 +25,21 @@ _MOST = 4096
 
 
 def holder() -> str:
-    """Return what tells this process from all others: its namespace, its number, and when it began (proc(5))."""
+    """Return what tells this process from all others: the boot of its node, its namespace, number, beginning (proc(5)).
+
+    Every node gives its first namespace of processes the same number, and a container of another node is seen where
+    DOCKER_HOST leads there, or where Podman keeps its records in a home that nodes share.
+    """
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
         begun = file.read().rpartition(")")[2].split()[19]
-    return f"{os.readlink('/proc/self/ns/pid')}/{os.getpid()}/{begun}"
+    return f"{_boot()}/{os.readlink('/proc/self/ns/pid')}/{os.getpid()}/{begun}"
 
 
 def is_gone(label: str) -> bool:
-    """Tell whether the process of such a label has ended; one of another namespace is never taken for that."""
-    space, _, rest = label.partition("/")
-    pid, _, begun = rest.partition("/")
-    if space != os.readlink("/proc/self/ns/pid") or not pid.isdigit():
+    """Tell whether the process of such a label has ended; one of another node or namespace is never taken for that."""
+    boot, space, pid, begun = (label.split("/") + [""] * 4)[:4]
+    is_here = boot != "" and (boot, space) == (_boot(), os.readlink("/proc/self/ns/pid"))
+    if not is_here or not pid.isdigit():
         return False
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
@@ -138,9 +142,9 @@ def held(path: str, is_done: Callable[[], bool], wait: Callable[[str], None]) ->
     OSError
         The lock cannot be made.
     """
-    mine = {"job": os.environ.get("SLURM_JOB_ID", ""), "node": _node(), "boot": _boot(), "holder": holder()}
+    mine = {"job": os.environ.get("SLURM_JOB_ID", ""), "node": _node(), "holder": holder()}
     text = json.dumps({**mine, "at": str(time.time())})
-    if not _take(path, text, mine, is_done, wait):
+    if not _take(path, text, is_done, wait):
         yield False
         return
     is_over = threading.Event()
@@ -155,7 +159,7 @@ def held(path: str, is_done: Callable[[], bool], wait: Callable[[str], None]) ->
                 os.unlink(path)
 
 
-def _take(path: str, text: str, mine: dict[str, str], is_done: Callable[[], bool], wait: Callable[[str], None]) -> bool:
+def _take(path: str, text: str, is_done: Callable[[], bool], wait: Callable[[str], None]) -> bool:
     """Make the lock; return False when that is not needed any more."""
     seen, since, named = None, time.monotonic(), ""
     while not is_done():
@@ -165,8 +169,7 @@ def _take(path: str, text: str, mine: dict[str, str], is_done: Callable[[], bool
         if found != seen:
             seen, since = found, time.monotonic()
         told = _told(found[0] if found else "")
-        is_here = bool(mine["boot"]) and told.get("boot") == mine["boot"]
-        if found and ((is_here and is_gone(told.get("holder", ""))) or time.monotonic() - since > _OVER):
+        if found and (is_gone(told.get("holder", "")) or time.monotonic() - since > _OVER):
             _break(path, found[0])
             continue
         who = f"job {told['job']} on {told['node']}" if told.get("job") and told.get("node") else ""

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from importlib import resources
 
 import pytest
@@ -283,10 +284,48 @@ def test_what_programs_say_while_they_fetch_an_image_is_understood(line, said):
     assert images.Progress().read(line) == said
 
 
+# Its client is told to end while Popen has not returned yet.
+_EARLY = """
+import os, runpy, signal, subprocess, sys
+contain = runpy.run_path(sys.argv[1])
+class Told(subprocess.Popen):
+    def __init__(self, *words, **more):
+        super().__init__(*words, **more)
+        os.kill(os.getpid(), signal.SIGTERM)
+contain["subprocess"].Popen = Told
+sys.exit(contain["follow"](["sleep", "60"], dict(os.environ), "no-such-container", "image"))
+"""
+
+
+def test_a_signal_that_comes_while_the_client_of_a_container_starts_is_not_lost():
+    with resources.as_file(resources.files("jupyter_slurm.runner")) as runner:
+        done = subprocess.run([sys.executable, "-c", _EARLY, str(runner / "contain.py")], check=False, timeout=30)
+    assert done.returncode == 128 + 15
+
+
+def test_a_process_is_taken_for_gone_only_where_it_was(monkeypatch):
+    boot, space, pid, begun = lease.holder().split("/")
+    assert not lease.is_gone(f"{boot}/{space}/{pid}/{begun}")
+    assert lease.is_gone(f"{boot}/{space}/{pid}/1")
+    assert lease.is_gone(f"{boot}/{space}/4194999/{begun}")
+    for label in (
+        f"other/{space}/4194999/1",
+        f"{boot}/pid:[1]/4194999/1",
+        f"{space}/4194999/1",
+        "/x",
+        f"{boot}/{space}",
+    ):
+        assert not lease.is_gone(label), label
+    monkeypatch.setattr(lease, "_boot", str)  # where the system does not tell it, nobody knows
+    assert not lease.is_gone(f"/{space}/4194999/1")
+
+
 def test_a_lock_is_taken_from_a_holder_of_another_node_that_was_not_heard_of(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "_OVER", 0.2)
     path, waited = tmp_path / "lock", []
-    path.write_text(json.dumps({"job": "12", "node": "gpu07", "boot": "another", "holder": "pid:[1]/2/3"}))
+    path.write_text(
+        json.dumps({"job": "12", "node": "gpu07", "holder": f"another/{os.readlink('/proc/self/ns/pid')}/4194999/3"})
+    )
     with lease.held(str(path), lambda: False, waited.append) as is_ours:
         assert is_ours
         assert waited == ["job 12 on gpu07"]

@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import signal
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,20 +93,23 @@ def _children(pid: int) -> list[int]:
 
 
 def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same_user(node: Node, bob: str) -> None:
-    """Not one of somebody else, nor one whose job runs."""
+    """Not one of somebody else, nor one whose job runs, or ran on another node; also one that was never begun."""
     sleep = ["--entrypoint=/bin/sleep", node.docker.image, "1000"]
     own = ["--network=none", f"--label=jupyter_slurm.user={pwd.getpwnam(node.user).pw_uid}"]
-    space = os.readlink("/proc/self/ns/pid")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    space = f"{boot}/{os.readlink('/proc/self/ns/pid')}"
     begun = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     holders = {
         "gone": f"{space}/4194999/1",
         "again": f"{space}/{os.getpid()}/1",  # another process has the number now
         "runs": f"{space}/{os.getpid()}/{begun}",
-        "elsewhere": "pid:[1]/4194999/1",
+        "elsewhere": f"{boot}/pid:[1]/4194999/1",
+        "far": f"{space.replace(boot, str(uuid.uuid4()))}/4194999/1",
         "odd": "x",
     }
     for name, holder in holders.items():
         node.docker.run("run", "--detach", f"--name={name}", *own, f"--label=jupyter_slurm.holder={holder}", *sleep)
+    node.docker.run("create", "--name=never", *own, f"--label=jupyter_slurm.holder={holders['gone']}", *sleep)
     others = f"--label=jupyter_slurm.user={pwd.getpwnam(bob).pw_uid}"
     node.docker.run(
         "run",
@@ -118,7 +122,7 @@ def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same
     )
     try:
         assert node.run(node.job("1"))[0] == 0
-        assert sorted(node.docker.running()) == ["bobs", "elsewhere", "odd", "runs"]
+        assert sorted(node.docker.running()) == ["bobs", "elsewhere", "far", "odd", "runs"]
     finally:
         node.docker.run("rm", "--force", *node.docker.running())
 
