@@ -146,7 +146,7 @@ def start(described: dict[str, Any], argv: list[str], folders: list[str], say: A
     node.env["JUPYTER_SLURM_CONTAINER"] = f"{runtime} {image}"
     own = [folder for folder in (node.home,) if os.path.isdir(folder)]
     if not image.startswith("/"):
-        image = images.provide(runtime, image, images.folder_of(described), say)
+        image = images.provide(runtime, image, described, say)
     wish = runtimes.Wish(image, list(described.get("bind", [])), [*own, *folders], argv)
     if "python" in argv[0]:
         wish.hint = "; python=PATH names another one in it"
@@ -251,9 +251,7 @@ def folders(job: dict[str, Any], folder: str) -> list[str]:
     session = job.get("session") or {}
     shown = [os.path.join(os.getcwd(), os.path.expanduser(session["dir"]))] if session.get("dir") else []
     if session.get("jupyter"):  # where it is installed
-        place = images.folder_of(job["environment"])
-        images.make_folder(place)
-        os.environ["JUPYTER_SLURM_IMAGE_DIR"] = place
+        os.environ["JUPYTER_SLURM_IMAGE_DIR"] = place = images.make_folder(session)
         shown.append(place)
     return [os.path.dirname(folder), *shown]
 

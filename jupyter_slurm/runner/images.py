@@ -49,29 +49,39 @@ _SIGNS = (
 
 
 def folder_of(described: dict[str, Any]) -> str:
-    """Return where images are kept: what was said, else the person's cache."""
+    """Return where images are kept: what was said, else the person's cache, which a container may not know itself."""
+    if told := os.environ.get("JUPYTER_SLURM_IMAGE_DIR"):
+        return told
     if described.get("image_dir"):
         return os.path.expanduser(str(described["image_dir"]))
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return os.path.join(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "jupyter_slurm", "images")
 
 
-def make_folder(path: str) -> None:
-    """Make the folder of images, if there is none.
+def make_folder(described: dict[str, Any], *names: str) -> str:
+    """Make the folder of images, or one in it, if there is none; return its path.
+
+    One that the profile names may be a place of a group: it is made with the person's umask, less what would let
+    anybody write there, and one that is there belongs to whom it belongs, and keeps its mode. In the person's cache,
+    which nobody has named, it is for them alone, and what is there is theirs, or root's.
 
     Raises
     ------
     Refused
-        It cannot be, or anybody may put something there.
+        It cannot be, or others may put something there.
     """
+    path, is_named = os.path.join(folder_of(described), *names), bool(described.get("image_dir"))
     more = "image_dir in [container] of the cluster's profile names another place"
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        mode = os.stat(path).st_mode
+        os.makedirs(path, mode=0o775 if is_named else 0o700, exist_ok=True)
+        found = os.stat(path)
     except OSError as error:
         raise Refused(f"{path} cannot be made: {error.strerror}; {more}") from None
-    if not stat.S_ISDIR(mode) or mode & stat.S_IWOTH:
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWOTH:
         raise Refused(f"anybody may write into {path}: `chmod o-w` it, or {more}")
+    if not is_named and found.st_uid not in (os.geteuid(), 0):
+        raise Refused(f"{path} belongs to another user (uid {found.st_uid}): remove it, or {more}")
+    return path
 
 
 def file_name(image: str) -> str:
@@ -99,7 +109,7 @@ def unwell(program: str) -> str:
     return f"the daemon of {program} does not answer on this node" if code else ""
 
 
-def provide(runtime: str, image: str, folder: str, say: Callable[[str], None]) -> str:
+def provide(runtime: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
     """Have the image of a registry here; return what the runtime calls it.
 
     Parameters
@@ -108,8 +118,8 @@ def provide(runtime: str, image: str, folder: str, say: Callable[[str], None]) -
         What is to run it.
     image : str
         Its name, without ``docker://``.
-    folder : str
-        Where images are kept.
+    described : dict
+        Of the environment: ``image_dir``, where images are kept.
     say : callable
         Is told in words how far it is.
 
@@ -120,11 +130,11 @@ def provide(runtime: str, image: str, folder: str, say: Callable[[str], None]) -
     """
     with told_to_end():
         if runtime in ("docker", "podman"):
-            return _in_store(runtime, image, folder, say)
-        return _in_folder(runtime, image, folder, say)
+            return _in_store(runtime, image, described, say)
+        return _in_folder(runtime, image, described, say)
 
 
-def _in_store(program: str, image: str, folder: str, say: Callable[[str], None]) -> str:
+def _in_store(program: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
     def is_there() -> bool:
         return ask(program, "image", "inspect", image)[0] == 0
 
@@ -135,8 +145,7 @@ def _in_store(program: str, image: str, folder: str, say: Callable[[str], None])
     with contextlib.ExitStack() as held:
         is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
         with contextlib.suppress(Refused, OSError):
-            make_folder(folder)
-            lock = os.path.join(folder, f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
+            lock = os.path.join(make_folder(described), f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
             is_ours = held.enter_context(lease.held(lock, is_there, _waiting(say)))
         if is_ours:
             _fetch(program, image, [program, "pull", image], say)
@@ -147,8 +156,8 @@ def _waiting(say: Callable[[str], None]) -> Callable[[str], None]:
     return lambda who: say(f"waiting for {who}, which gets it")
 
 
-def _in_folder(runtime: str, image: str, folder: str, say: Callable[[str], None]) -> str:
-    make_folder(folder)
+def _in_folder(runtime: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+    folder = make_folder(described)
     path = os.path.join(folder, file_name(image))
     kinds = [path + kind for kind in _KINDS[runtime]]
 

@@ -28,13 +28,15 @@ _PIP = ("install", "--no-input", "--retries=1", "--timeout=15", "--no-warn-scrip
 _NO_NETWORK = re.compile(r"connection|resolv|timed? ?out|network|proxy|no matching distribution", re.IGNORECASE)
 
 
-def python_with_jupyter(image: str, say: Callable[[str], None]) -> str:
+def python_with_jupyter(image: str, session: dict[str, Any], say: Callable[[str], None]) -> str:
     """Return a Python that has all that this one has, and a JupyterLab.
 
     Parameters
     ----------
     image : str
         Of the container that this is; empty for none.
+    session : dict
+        Of the record: ``image_dir``, the folder of images, where the profile names one.
     say : callable
         Is told in words how far it is.
 
@@ -43,8 +45,7 @@ def python_with_jupyter(image: str, say: Callable[[str], None]) -> str:
     Refused
         It cannot be had; says why.
     """
-    folder = os.path.join(os.environ.get("JUPYTER_SLURM_IMAGE_DIR") or images.folder_of({}), "jupyter")
-    images.make_folder(folder)
+    folder = images.make_folder(session, "jupyter")
     about = [image, sys.executable, sys.prefix, sys.version, platform.machine()]
     name = "{}.{}.{}-{}".format(*sys.version_info[:3], hashlib.sha256("\0".join(about).encode()).hexdigest()[:16])
     path = os.path.join(folder, name)

@@ -76,7 +76,7 @@ def get_jupyter(place: Any) -> None:
 
     image = os.environ.get("JUPYTER_SLURM_CONTAINER", "").partition(" ")[2]
     try:
-        python = install.python_with_jupyter(image, say)
+        python = install.python_with_jupyter(image, place.job["session"], say)
     except install.Refused as error:
         raise CannotServe(f"{error}.") from None
     os.execv(python, [python, "-u", *sys.argv])  # noqa: S606 - an argument list, as everywhere

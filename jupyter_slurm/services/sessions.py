@@ -104,6 +104,8 @@ class Sessions:
         _check_command(command)
         with self._named(cluster, key, asked.get("name"), _stem(command)) as chosen:
             session = {n: value for n in _OF_A_SESSION if (value := asked.get(n)) is not None}
+            if session.get("jupyter") and (folder := cluster.where.container.get("image_dir")):
+                session["image_dir"] = folder
             session["base_url"] = _base_url(path_of(session, key), command)
             body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session, "dry_run": False}

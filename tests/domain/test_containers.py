@@ -284,6 +284,25 @@ def test_what_programs_say_while_they_fetch_an_image_is_understood(line, said):
     assert images.Progress().read(line) == said
 
 
+@pytest.mark.root
+def test_what_a_group_shares_stays_shared_and_the_cache_is_of_one_person(short_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(short_path))
+    before = os.umask(0o002)
+    try:
+        shared, cache = ({"image_dir": str(short_path / "shared")}, {})
+        folders = [images.make_folder(shared, "jupyter"), images.make_folder(shared), images.make_folder(cache)]
+    finally:
+        os.umask(before)
+    assert [oct(os.stat(path).st_mode & 0o7777) for path in folders] == ["0o775", "0o775", "0o700"]
+    os.chmod(folders[1], 0o2770)
+    for path in folders:
+        os.chown(path, 12345, -1)
+    assert images.make_folder(shared) == folders[1]
+    assert os.stat(folders[1]).st_mode & 0o7777 == 0o2770
+    with pytest.raises(images.Refused, match=r"belongs to another user \(uid 12345\): remove it"):
+        images.make_folder(cache)
+
+
 # Its client is told to end while Popen has not returned yet.
 _EARLY = """
 import os, runpy, signal, subprocess, sys

@@ -172,6 +172,11 @@ async def test_a_jupyter_is_put_beside_the_python_of_an_image_once(
 ) -> None:
     if shutil.which("ch-run") is None:
         unavailable("charliecloud-runtime is not installed")
+    offline = {"cwd": sessions.desk.folder, "env": {**sessions.desk.env, "PIP_NO_INDEX": "1"}}
+    python = {"python": "/usr/bin/python3", "env": None}  # in no image
+    alone = await sessions.launch("alone", jupyter="install", context=offline, **python)
+    assert "is not reached here" in await sessions.over(alone)
+    assert (Path(sessions.desk.folder) / "images" / "jupyter").is_dir()
     assert "is not reached here" in await sessions.over(await sessions.launch("offline", jupyter="install"))
     keys = [await sessions.launch("pip", jupyter="install", name=name) for name in ("one", "two")]
     bare = await sessions.launch("bare", jupyter="install")
