@@ -133,11 +133,24 @@ def family(first: int) -> dict[int, str]:
 def _stat(pid: int) -> tuple[Any, ...]:
     """Return the parent of a process, and when it began; nothing of one that is gone (proc(5))."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+        fields = _fields(pid)
         return int(fields[1]), fields[19]
     except (OSError, ValueError, IndexError):
         return ()
+
+
+def _fields(pid: int) -> list[str]:
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
+
+
+def cpu_times(first: int) -> dict[int, float]:
+    """Return the seconds of CPU time of all that descend from a process, each with its children that are over."""
+    ticks, found = os.sysconf("SC_CLK_TCK"), {}
+    for pid in family(first).keys() - {first}:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            found[pid] = sum(map(int, _fields(pid)[11:15])) / ticks
+    return found
 
 
 def sockets_of(pids: Iterable[int]) -> set[str]:

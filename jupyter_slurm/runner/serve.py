@@ -37,6 +37,7 @@ _RETRIES = 200
 _STARTS = 300.0  # seconds within which a server answers, also from a slow disk
 _QUICK, _SLOW = 0.05, 1.0  # seconds between two looks: while it starts, and afterwards
 _PATIENCE = 30.0  # seconds for an answer
+_WORKS = 0.05  # of a CPU; a kernel that waits for its person takes less
 _SETTLES = 2.0  # seconds by which what we ask a server may look like use
 _NOT_ITS_OWN = re.compile(r"(JPY_|JUPYTERHUB_|JUPYTER_(TOKEN|PORT|RUNTIME_DIR|SERVER_URL|SERVER_ROOT)|NOTEBOOK_)")
 _COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
@@ -127,8 +128,14 @@ class Server:
         Of the job (``cell.py``).
     """
 
+    patience = _PATIENCE
+
     def __init__(self, place: Any) -> None:
         asked, folder = place.job["session"], place.folder
+        self.patience = max(1.0, min(_PATIENCE, float(asked["idle"]) / 4))
+        self.heard = self.looked = time.monotonic()
+        self.silent = 0.0  # seconds
+        self.work: dict[int, float] = {}  # seconds of CPU time by process
         self._write, self.folder, self.base_url = place.put, folder, str(asked["base_url"])
         if asked.get("jupyter"):
             get_jupyter(place)
@@ -196,6 +203,7 @@ class Server:
                 return None
             connection.request("GET", self.base_url + path, headers={"Authorization": "token " + self.token})
             answer = connection.getresponse()
+            self.heard = time.monotonic()
             return json.loads(answer.read().decode("utf-8")) if answer.status == 200 else None
         except (OSError, http.client.HTTPException, ValueError):
             return None
@@ -203,8 +211,19 @@ class Server:
             connection.close()
 
     def unused_for(self) -> float:
-        """Return for how many seconds nobody has asked it for anything and no kernel was at work."""
-        status, kernels = self.ask("api/status"), self.ask("api/kernels?no_track_activity=1")
+        """Return for how many seconds nobody has asked it for anything and no kernel was at work.
+
+        Nobody can use one that does not answer at all: from its last answer on it is unused. Not so while what it has
+        started computes: that may be what keeps it from answering, and is somebody's work in any case.
+        """
+        began, before = time.monotonic(), self.looked
+        status = self.ask("api/status")
+        is_at_work = self._is_at_work()
+        if self.heard >= began or is_at_work:
+            self.silent = 0.0
+        if self.heard < began:
+            return 0.0 if is_at_work else self._silent_for(self.looked - before)
+        kernels = self.ask("api/kernels?no_track_activity=1")
         try:
             if any(kernel["execution_state"] == "busy" for kernel in kernels):
                 return 0.0
@@ -213,6 +232,23 @@ class Server:
             return time.time() - at.timestamp()
         except (KeyError, TypeError, ValueError):
             return 0.0  # it is busy, or tells nothing: not known to be unused
+
+    def _silent_for(self, passed: float) -> float:
+        """Count the time since the look before, though no more than two looks take: a suspended job asks nothing."""
+        if not self.silent:
+            sys.stderr.write(
+                f"{self.module} does not answer. If that goes on, and nothing that it has started computes, this "
+                "session ends as one that nobody uses.\n"
+            )
+        self.silent += min(passed, 2 * self.patience)
+        return self.silent
+
+    def _is_at_work(self) -> bool:
+        """Tell whether something that it has started computes, by what the CPUs did since this was asked before."""
+        looked, before = self.looked, self.work
+        self.looked, self.work = time.monotonic(), program.cpu_times(self.process.pid)
+        enough = _WORKS * (self.looked - looked)
+        return any(seconds - before.get(pid, 0.0) > enough for pid, seconds in self.work.items())
 
     def end(self) -> None:
         """Have it end, with its kernels."""

@@ -14,15 +14,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from sessions import run_a_cell
 
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.cell import Place
-from jupyter_slurm.runner.program import Program
-from jupyter_slurm.runner.serve import Session
+from jupyter_slurm.runner.program import Program, family
+from jupyter_slurm.runner.serve import Server, Session
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -153,6 +155,30 @@ def test_a_connection_is_use_and_one_that_was_over_between_two_looks_too(wait_fo
     finally:
         one.end()
     assert one.process.returncode is not None
+
+
+async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_computes(
+    tmp_path: Path, wait_for: Any
+) -> None:
+    session = {"base_url": "/", "idle": 2.0}
+    (tmp_path / "job.json").write_text(json.dumps({"key": "k", "session": session}))
+    one = Server(Place(str(tmp_path)))
+    one.start()
+    try:
+        wait_for(one.is_ready, "an answer")
+        page: Any = SimpleNamespace(url=f"http://127.0.0.1:{one.port}/", token=one.token)
+        begin = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'while True: pass']).pid)"
+        works = int(await run_a_cell(page, begin))
+        one.process.send_signal(signal.SIGSTOP)
+        assert [one.unused_for() for _ in range(2)] == [0.0, 0.0]
+        os.kill(works, signal.SIGKILL)
+        wait_for(lambda: one.unused_for() >= session["idle"], "that nobody can use it")
+        one.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: one.unused_for() >= 0 and not one.silent, "an answer")
+    finally:
+        for pid in family(one.process.pid):  # it may hang still, and something compute
+            os.kill(pid, signal.SIGKILL)
+        one.process.wait()
 
 
 def test_what_nobody_used_before_its_job_was_requeued_counts(tmp_path: Path, wait_for: Any) -> None:
