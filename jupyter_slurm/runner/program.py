@@ -216,6 +216,7 @@ class Program:
         self.port, self.starts = 0, 0
         self.process: Any = None
         self.used = time.monotonic()
+        self.told: set[tuple[str, int]] = set()  # where others reach it
 
     def start(self) -> None:
         """Start it, on a port that is free."""
@@ -284,13 +285,27 @@ class Program:
 
     def unused_for(self) -> float:
         """Return for how many seconds it has had no connection."""
-        now = time.monotonic()
-        for row in rows():
+        now, found = time.monotonic(), list(rows())
+        self._tell_who_is_let_in(found)
+        for row in found:
             is_its = row.port == self.port or (row.peer[1] == self.port and is_loopback(row.peer[0]))
             if is_its and row.state != _LISTEN:
                 age = max(0.0, _LINGERS - row.left) if row.state == _TIME_WAIT else 0.0
                 self.used = max(self.used, now - age)
         return now - self.used
+
+    def _tell_who_is_let_in(self, found: list[Row]) -> None:
+        """Say in the log where others reach it, once: it may open another port, or the same one anew, when it likes."""
+        open_to_all = [row for row in found if row.state == _LISTEN and not is_loopback(row.address)]
+        new = [row for row in open_to_all if (row.address, row.port) not in self.told]
+        own: set[str] = sockets_of(family(self.process.pid)) if new else set()
+        for row in new:
+            if row.inode in own:
+                self.told.add((row.address, row.port))
+                sys.stderr.write(
+                    f"Warning: {self.module} listens on port {row.port} of {row.address}, where others reach it over "
+                    "the network. Have it listen on the node's loopback only, or see that it asks for a password.\n"
+                )
 
     def end(self) -> None:
         """Have it end, with what it started."""

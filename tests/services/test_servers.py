@@ -157,6 +157,34 @@ def test_a_connection_is_use_and_one_that_was_over_between_two_looks_too(wait_fo
     assert one.process.returncode is not None
 
 
+# After a while it lets everybody in, on another port.
+OPENS = """
+python3 -m http.server "$1" --bind 127.0.0.1 &
+until [ -e go ]; do sleep 0.05; done
+exec python3 -m http.server 0
+"""
+
+
+def test_one_that_lets_others_in_later_says_so_once(tmp_path: Path, wait_for: Any, capfd: Any) -> None:
+    command = ["sh", "-c", OPENS, "sh", "{port}"]
+    one = Program({"command": command, "base_url": "/", "dir": str(tmp_path)}, dict(os.environ))
+    one.start()
+    try:
+        wait_for(one.is_ready, "an answer")
+        one.unused_for()
+        assert "Warning" not in capfd.readouterr().err
+        (tmp_path / "go").touch()
+        wait_for(lambda: one.unused_for() >= 0 and one.told, "that it is seen")
+        one.unused_for()
+    finally:
+        one.end()
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("Warning")]
+    assert len(said) == 1
+    assert re.match(
+        r"Warning: sh listens on port \d+ of (0\.0\.0\.0|::), where others reach it over the network\.", said[0]
+    )
+
+
 async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_computes(
     tmp_path: Path, wait_for: Any
 ) -> None:
