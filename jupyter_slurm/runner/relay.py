@@ -73,7 +73,8 @@ def way_to(found: list[tuple[str, int]], user: int) -> tuple[str | None, list[in
     return None, sorted({uid for _, uid in found if uid != user})
 
 
-def _tables() -> tuple[str, str]:
+def tables() -> tuple[str, str]:
+    """Return the texts of /proc/net/tcp and /proc/net/tcp6."""
     texts = []
     for name in ("tcp", "tcp6"):
         try:
@@ -160,7 +161,7 @@ class Relay:
         if kind == OPEN:
             self.open(number, int(data))
         elif kind == PROVE:
-            address, others = way_to(listeners(*_tables(), int(data)), os.getuid())
+            address, others = way_to(listeners(*tables(), int(data)), os.getuid())
             self.send(PROVED, number, json.dumps({"address": address, "others": others}).encode())
         elif kind == PING:
             self.send(PONG, number, data)
@@ -183,7 +184,7 @@ class Relay:
     def open(self, number: int, port: int) -> None:
         """Begin a connection; who listens there is looked at first."""
         channel = self.channels[number] = Channel(number)
-        address, others = way_to(listeners(*_tables(), port), os.getuid())
+        address, others = way_to(listeners(*tables(), port), os.getuid())
         if others:
             self.fail(channel, "stranger", ", ".join(map(str, others)))
         elif address is None:
@@ -205,7 +206,7 @@ class Relay:
             self.fail(channel, "refused", os.strerror(code))
             return
         peer, port = sock.getpeername()[:2]
-        address, others = way_to(listeners(*_tables(), port), os.getuid())
+        address, others = way_to(listeners(*tables(), port), os.getuid())
         if others:
             self.fail(channel, "stranger", ", ".join(map(str, others)))
             return

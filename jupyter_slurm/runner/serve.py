@@ -270,6 +270,7 @@ class Session:
 
     def __init__(self, place: Any) -> None:
         self.place, self.is_ending = place, False
+        self.door: Any = None
         self.idle = float(place.job["session"]["idle"])
         self.before, self.ready = self._unused_before(), time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
@@ -285,7 +286,7 @@ class Session:
             server.start()
             if self._await(server):
                 self.ready = time.monotonic()
-                self._tell(server)
+                self._tell(server, self._door(server.port))
             return self._watch(server)
         except CannotServe as error:
             return self._give_up(str(error), error.hint)
@@ -293,6 +294,8 @@ class Session:
             where = error.filename or self.place.folder
             return self._give_up(f"{where}: {error.strerror or error}.", "Is the disk full, or a quota used up?")
         finally:
+            if self.door is not None:
+                self.door.close()
             if server is not None:
                 server.end()
 
@@ -311,11 +314,28 @@ class Session:
             time.sleep(_QUICK)
         return not self.is_ending
 
-    def _tell(self, server: Any) -> None:
+    def _door(self, port: int) -> Any:
+        """Open another way in where the site wants one; return what is told of it."""
+        ports = self.place.job["session"].get("node_ports")
+        if not ports:
+            return None
+        try:
+            door = beside("door")
+            self.door = door.Door(os.path.join(self.place.folder, door.NAME), ports, port)
+        except (OSError, ValueError, ImportError) as error:
+            why = f"{os.uname().nodename} opens no port for this session: {error}"
+            sys.stderr.write(f"{why}.\n")
+            return {"error": why}
+        self.door.open()
+        return {"port": self.door.port}
+
+    def _tell(self, server: Any, door: Any) -> None:
         told = {"format": 1, "time": time.time(), "port": server.port, "pid": server.process.pid}
         gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
         told.update(server=server.module, version=server.version, nodes=os.environ.get("SLURM_JOB_NODELIST", ""))
         told.update(gpus=int(gpus) if gpus.isdigit() else 0, restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0))
+        if door:
+            told["door"] = door
         self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(told))
 
     def unused(self, server: Any) -> float:

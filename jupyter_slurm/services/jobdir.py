@@ -22,6 +22,7 @@
     ROOT/CLUSTER/KEY/resume[.TASK]/      of the runner: what a job with ``resume`` tells its cell (runner/resume.py)
     ROOT/CLUSTER/KEY/checkpoint[.TASK]/  of the cell: what it finds again when it is restarted
     ROOT/CLUSTER/KEY/serving/            of the runner of a session: its token, configuration, and files of its Jupyter
+    ROOT/CLUSTER/KEY/door.pem            of a session that is reached over the network of its site: the key to it
     ROOT/CLUSTER/KEY/served.json         of the runner of a session: how far it is, then where its Jupyter listens
     ROOT/CLUSTER/KEY/granted.json        of the runner of an allocation: what Slurm gave
     ROOT/CLUSTER/KEY/lease               its content, or its time, changes while somebody uses the allocation

@@ -16,12 +16,15 @@ from jupyter_slurm.errors import (
     TunnelUnproven,
     UsageError,
 )
+from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.served import Door, read_door
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Stream, Transport, Way
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.threads import Threads
+from jupyter_slurm.transport.tunnel.door import enter
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv, relay_by_ssh
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
@@ -35,10 +38,14 @@ _ANSWER = 120.0  # seconds in which a person compares a fingerprint
 
 @dataclass(frozen=True)
 class Goal:
-    """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node."""
+    """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node.
+
+    ``folder`` is the job directory of a session, whose runner may have opened a door.
+    """
 
     node: str = ""
     job: str = ""
+    folder: JobFolder | None = None
 
 
 class _Login:
@@ -71,24 +78,36 @@ class _Login:
 
 
 class _Direct:
-    """From the login node over the cluster's own network. Nobody says whose program answers."""
+    """From the login node over the cluster's own network. Of ports behind no door nobody says whose they are."""
 
     is_alive = True
-    proof_lasts = False
 
-    def __init__(self, transport: Transport, node: str, address: str) -> None:
-        self._transport, self._node, self._address = transport, node, address
+    def __init__(self, transport: Transport, goal: Goal, address: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._goal, self._address, self._loop = transport, goal, address, loop
+        self._doors: dict[int, Door | None] = {}
+        self.proof_lasts = goal.folder is not None  # a door proves itself to each connection
 
     def find(self, port: int) -> str:
+        folder = self._goal.folder
+        if folder is not None:
+            reading = asyncio.run_coroutine_threadsafe(read_door(self._transport, folder, port), self._loop)
+            self._doors[port] = reading.result()
         self.dial(self._address, port, 10.0).close()
+        if self._doors.get(port) is not None:
+            return self._address
         raise TunnelUnproven(
-            f"who listens on port {port} of {self._node} cannot be proven: the node takes neither ssh nor a step",
-            hint="If you trust it all the same: `unproven = true` in [tunnels] of the cluster's profile.",
+            f"who listens on port {port} of {self._goal.node} cannot be proven: the node takes neither ssh nor a step",
+            hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile. If you trust it all the "
+            "same: `unproven = true` there.",
             why="unproven",
         )
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
-        return self._transport.dial(self._address, port, timeout)
+        door = self._doors.get(port)
+        if door is None:
+            return self._transport.dial(self._address, port, timeout)
+        stream = self._transport.dial(self._address, door.port, timeout)
+        return enter(stream, door.pem, timeout, f"port {door.port} of {self._goal.node}")
 
     def close(self) -> None:
         pass
@@ -296,7 +315,7 @@ class Reach:
         return await self._threads.call(work)
 
     async def _direct(self, goal: Goal) -> Way:
-        return _Direct(self._transport, goal.node, await self._address(goal.node))
+        return _Direct(self._transport, goal, await self._address(goal.node), asyncio.get_running_loop())
 
     async def _address(self, node: str) -> str:
         """Return where the login node finds a node."""

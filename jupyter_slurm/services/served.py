@@ -5,21 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_slurm.errors import JobError, SlurmError, TransportError
+from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
 from jupyter_slurm.services.ownership import doubt
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.tunnel.door import NAME
 
 if TYPE_CHECKING:
     from jupyter_slurm.services.entry import Entry
     from jupyter_slurm.services.jobdir import JobFolder
     from jupyter_slurm.services.tunnel import Tunnel
 
-__all__ = ["Served", "end_error", "path_of", "read_served", "read_token", "session_dict", "way_to"]
+__all__ = [
+    "Door",
+    "Served",
+    "end_error",
+    "path_of",
+    "read_door",
+    "read_served",
+    "read_token",
+    "session_dict",
+    "way_to",
+]
 
 _MOST = 65_536
+_NO_DOOR = "Another node may have a free port; the range is `node_ports` in [tunnels] of the cluster's profile."
 
 
 @dataclass
@@ -96,6 +108,34 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
     if not token.isalnum():
         raise JobError("the session has no token", hint="Launch another one.")
     return token
+
+
+class Door(NamedTuple):
+    """Another way in to a session (``runner/door.py``): its port on the node, and what both sides have of it."""
+
+    port: int
+    pem: bytes
+
+
+async def read_door(transport: Transport, folder: JobFolder, port: int) -> Door | None:
+    """Read which door leads to a port of a session's node; None: none does.
+
+    Raises
+    ------
+    TunnelError
+        There should be one; says why there is none, or why it is not believed.
+    """
+    try:
+        told = json.loads(await transport.read(folder.file("served.json"), 0, _MOST))
+        if told.get("port") != port or not told.get("door"):
+            return None
+        if why := await doubt(transport, folder.path):
+            raise TunnelError(why, hint=f"chmod 700 {folder.path}, or launch another session.")
+        if "port" not in told["door"]:
+            raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_DOOR)
+        return Door(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MOST))
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 async def way_to(transport: Transport, entry: Entry) -> dict[str, Any]:

@@ -107,6 +107,8 @@ class Sessions:
             if session.get("jupyter") and (folder := cluster.where.container.get("image_dir")):
                 session["image_dir"] = folder
             session["base_url"] = _base_url(path_of(session, key), command)
+            if cluster.where.node_ports:
+                session["node_ports"] = list(cluster.where.node_ports)
             body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session, "dry_run": False}
             return await cluster.submit(body)

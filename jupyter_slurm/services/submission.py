@@ -28,6 +28,7 @@ from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, dump
 from jupyter_slurm.services.parts import Part
 from jupyter_slurm.services.slurm import is_silence, printable, text_of
 from jupyter_slurm.transport.base import Context, Once, Sent, Transport
+from jupyter_slurm.transport.tunnel import door
 
 __all__ = ["ACCEPTED", "Answer", "Plan", "answer_of", "begin", "execute", "make_plan", "read_answer", "refusal"]
 
@@ -300,6 +301,8 @@ async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) 
     files = {plan.record["script"]: plan.script, "job.json": dump(plan.record), **plan.files}
     if plan.values:
         files["in.values"] = plan.values
+    if (plan.record.get("session") or {}).get("node_ports"):
+        files[door.NAME] = door.new_pem()
     argv = [*plan.wrapper, *plan.argv]
     return await transport.start_once(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
 

@@ -228,7 +228,7 @@ class Tunnel:
         nodes = expand_hosts(given)
         if asked.node and asked.node not in nodes:
             raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {given}.")
-        return Goal(asked.node or nodes[0], str(entry.id))
+        return Goal(asked.node or nodes[0], str(entry.id), entry.folder if entry.kind == "session" else None)
 
     def _holds(self, ready: _Ready) -> bool:
         """Whether what was found is taken for true still.

@@ -46,6 +46,8 @@ class Where:
         Those of jobs that have names, as they are described.
     container : mapping
         What holds for all containers of jobs.
+    node_ports : (int, int) or None
+        Ports of nodes on which sessions may be reached from the login node.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Where:
     is_far: bool = False
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
+    node_ports: tuple[int, int] | None = None
 
 
 def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
@@ -106,6 +109,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         is_far=True,
         environments=profile.environments,
         container=profile.container,
+        node_ports=profile.node_ports if "direct" in profile.ways else None,
     )
 
 

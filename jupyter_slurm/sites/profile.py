@@ -64,6 +64,8 @@ class Profile:
         First and last local port for tunnels.
     ways : tuple of str
         How compute nodes are reached, in the order in which it is tried.
+    node_ports : tuple of two int, or None
+        First and last port of nodes on which sessions may be reached from the login node (``direct``).
     unproven : bool
         Whether a tunnel may lead to a port whose owner the node does not tell.
     title : str
@@ -92,6 +94,7 @@ class Profile:
     poll_shortest: float = 10.0
     ports: tuple[int, int] = (8000, 9000)
     ways: tuple[str, ...] = ("ssh", "nested", "step", "direct")
+    node_ports: tuple[int, int] | None = None
     unproven: bool = False
     title: str = ""
     python: str = "python3"
@@ -165,9 +168,11 @@ def parse_profile(name: str, raw: bytes, path: str) -> Profile:
 def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
     login, shell, slurm = data["login"], data.get("shell", {}), data.get("slurm", {})
     tunnels = data.get("tunnels", {})
+    for key in ("ports", "node_ports"):
+        first, last = tunnels.get(key, (8000, 9000))
+        if first > last:
+            raise ConfigError(f"{path}: tunnels.{key}: {first} is after {last}.", hint="The first port comes first.")
     first, last = tunnels.get("ports", (8000, 9000))
-    if first > last:
-        raise ConfigError(f"{path}: tunnels.ports: {first} is after {last}.", hint="The first port comes first.")
     chosen = {
         "jump": tuple(login["jump"]) if "jump" in login else None,
         "ssh_config": os.path.expanduser(login["ssh_config"]) if "ssh_config" in login else None,
@@ -178,6 +183,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
         "environments": check_environments(data.get("env", {}), path),
         "container": check_container(data.get("container", {}), path),
+        **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
     }
     return Profile(

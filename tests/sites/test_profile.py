@@ -141,6 +141,7 @@ def test_a_host_is_enough():
         (b'[login]\nhost = "a"\n[slurm]\npoll_shortest = 1', "slurm.poll_shortest"),
         (b'[login]\nhost = "a"\n[slurm]\njob_root = "jobs"', "slurm.job_root"),
         (b'[login]\nhost = "a"\n[tunnels]\nports = [9000, 8000]', "8000"),
+        (b'[login]\nhost = "a"\n[tunnels]\nnode_ports = [30000, 20000]', "node_ports: 30000 is after 20000"),
         (b'[login]\nhost = "a"\n[python]\npath = "-c"', "python.path"),
         (b"x = " + b"[" * 5000, "not TOML"),
     ],

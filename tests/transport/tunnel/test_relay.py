@@ -54,7 +54,7 @@ def test_the_tables_of_the_system_are_read() -> None:
     ):
         for server, address in ((four, "127.0.0.1"), (six, "::1")):
             port = server.getsockname()[1]
-            assert relay.listeners(*relay._tables(), port) == [(address, os.geteuid())]
+            assert relay.listeners(*relay.tables(), port) == [(address, os.geteuid())]
     assert relay.listeners("head\n  0: 0100007F:1F90 00000000:0000 01", "", 8080) == []
 
 

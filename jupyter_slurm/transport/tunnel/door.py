@@ -1,0 +1,64 @@
+"""Our side of the door that the runner of a session opens on its node (``runner/door.py``)."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import threading
+
+from jupyter_slurm.errors import TunnelError, TunnelUnproven
+from jupyter_slurm.runner.door import NAME, Sealed, context_of, secret_of
+from jupyter_slurm.transport.base import Stream
+
+__all__ = ["NAME", "enter", "new_pem"]
+
+_BEGINS = "-----BEGIN CERTIFICATE-----"
+_SKEW, _LASTS = datetime.timedelta(days=2), datetime.timedelta(days=3650)  # clocks of nodes may be wrong
+
+
+def new_pem() -> bytes:
+    """Return a key and its certificate, for one session."""
+    from cryptography import x509  # both come with paramiko, and take a while
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "jupyter_slurm session")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - _SKEW).not_valid_after(now + _LASTS)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    text, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    own = key.private_bytes(text, kind, serialization.NoEncryption())
+    return own + made.sign(key, hashes.SHA256()).public_bytes(text)
+
+
+def enter(stream: Stream, pem: bytes, timeout: float, where: str) -> Stream:
+    """Return a stream to the server behind a door, to which nothing has gone yet; ``stream`` leads to the door.
+
+    Raises
+    ------
+    TunnelUnproven
+        Somebody else answers there.
+    TunnelError
+        There is no such door; ``timeout`` (seconds) is over.
+    """
+    timer = threading.Timer(timeout, stream.close)  # who answers may be nobody that ever says anything
+    timer.daemon = True
+    timer.start()
+    try:
+        text = pem.decode("ascii")
+        sealed = Sealed(stream, context_of(text[text.index(_BEGINS) :], is_server=False), is_server=False)
+        sealed.sendall(secret_of(pem))
+    except ssl.SSLError as error:
+        stream.close()
+        raise TunnelUnproven(
+            f"{where} is not this session's: {error.reason or 'it proves nothing'}",
+            hint="Nothing was sent there. Launch another session: somebody has taken the port of this one.",
+            why="stranger",
+        ) from error
+    except (OSError, ValueError) as error:
+        stream.close()
+        raise TunnelError(f"{where} does not answer: {error}", hint="Does the session go on?", why="refused") from error
+    finally:
+        timer.cancel()
+    return sealed

@@ -1,0 +1,126 @@
+"""A session behind the real ways in: laptop -> gateway with a one-time code -> login node -> compute node."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sessions import Page, ended, hurried, run_a_cell, run_in, start_kernel  # noqa: F401 - one is a fixture
+from ssh_hosts import Site
+from ssh_hosts.laptop import NAME, Laptop
+
+_VISIT = """
+import ssl, sys, urllib.request as u
+context = ssl._create_unverified_context()
+print(u.build_opener(u.ProxyHandler({}), u.HTTPSHandler(context=context)).open(sys.argv[1], timeout=20).read())
+"""
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.usefixtures("hurried")]
+
+
+@pytest.fixture
+async def site(ssh_site: Site) -> AsyncIterator[Site]:
+    yield ssh_site
+    ssh_site.gateway.restore()
+    ssh_site.slurm.run("scancel", f"--user={ssh_site.user}")
+
+
+@pytest.fixture
+async def laptop(
+    site: Site, tmp_path: Path, at_laptop: Callable[..., Any], remote_carrier: str
+) -> AsyncIterator[Laptop]:
+    async with at_laptop(site, tmp_path, carrier=remote_carrier) as there:
+        yield there
+
+
+def session(laptop: Laptop, key: str) -> dict[str, Any]:
+    """What a list of sessions shows of one."""
+    return next(one for one in laptop.core.sessions.told(NAME, active=False) if one["key"] == key)
+
+
+async def until(laptop: Laptop, key: str, wanted: str) -> dict[str, Any]:
+    await laptop.until(lambda: session(laptop, key)["session"]["state"] in (wanted, "ended"), wanted)
+    told = session(laptop, key)
+    assert told["session"]["state"] == wanted, told
+    return told
+
+
+async def launched(laptop: Laptop, user_python: tuple[list[str], dict[str, str]]) -> dict[str, Any]:
+    """Launch a session; return what is told of it when it is ready."""
+    (python,), _ = user_python
+    env = {} if python == sys.executable else {"PYTHONPATH": sysconfig.get_path("purelib")}
+    asked = {**laptop.submission("#!"), "python": python, "context": {"env": env}, "idle": 3600.0, "name": "mine"}
+    del asked["kind"], asked["text"]
+    await laptop.core.sessions.launch(NAME, asked)
+    return await until(laptop, asked["key"], "ready")
+
+
+async def test_a_session_outlives_a_link_that_is_cut(
+    laptop: Laptop, site: Site, user_python: tuple[list[str], dict[str, str]]
+) -> None:
+    before = await launched(laptop, user_python)
+    key = before["key"]
+    page = Page((await laptop.core.sessions.open(NAME, "mine"))["page"])
+    assert await page.get("api/contents") == 403
+    await page.log_in()
+    kernel = await start_kernel(page)
+    assert await run_in(page, kernel, "import os; kept = 42; print(os.uname().nodename)") == f"{before['nodes']}\n"
+    assert len(laptop.asked) == 1, "commands, files and the tunnel share one log-in"
+
+    site.gateway.drop()
+    told = await until(laptop, key, "reconnecting")
+    assert "The connection to far is lost" in told["session"]["message"]
+    site.gateway.restore()
+    after = (await until(laptop, key, "ready"))["session"]
+    names = ("url", "port", "local_port", "way", "ready_time")
+    assert [after[name] for name in names] == [before["session"][name] for name in names]
+    assert await page.get("api/contents") == 200
+    assert await run_in(page, kernel, "print(kept)") == "42\n"
+    assert len(laptop.asked) == 2, "the new connection asked once"
+
+    await laptop.core.sessions.end(NAME, "mine")
+    assert session(laptop, key)["session"]["state"] == "ended"
+    await ended(before["folder"])
+    await laptop.until(lambda: not laptop.core.tunnels.told(NAME), "its tunnel is closed")
+    assert not site.slurm.run("squeue", "--noheader", "--states=running,completing", f"--user={site.user}").stdout
+
+
+@pytest.mark.remote
+async def test_a_node_without_ssh_and_steps_lets_its_person_in_and_nobody_else(
+    site: Site, tmp_path: Path, at_laptop: Callable[..., Any], user_python: tuple[list[str], dict[str, str]]
+) -> None:
+    """From the login node, over the network of the site, to a port of its range."""
+    first, last = 27_100, 27_199
+    ways = {"ways": ["ssh", "nested", "direct"], "node_ports": [first, last]}
+    for node in site.nodes.values():
+        node.stop()
+    try:
+        async with at_laptop(site, tmp_path, tunnels=ways) as laptop:
+            told = await launched(laptop, user_python)
+            assert told["session"]["way"] == "direct"
+            page = Page((await laptop.core.sessions.open(NAME, "mine"))["page"])
+            assert await page.get("api/contents") == 403
+            await page.log_in()
+            assert await run_a_cell(page, "import os; print(os.uname().nodename)") == f"{told['nodes']}\n"
+            (tunnel,) = laptop.core.tunnels.told(NAME)
+            assert (tunnel["proven"], sorted(tunnel["failed"])) == (True, ["nested", "ssh"])
+
+            node = site.nodes[told["nodes"]]
+            listening = node.run("ss", "-Hltn").stdout.split()[3::5]
+            (port,) = {int(one.rpartition(":")[2]) for one in listening} & set(range(first, last + 1))
+            assert f"127.0.0.1:{told['session']['port']}" in listening, "Jupyter itself is on the loopback"
+            url = f"{node.address}:{port}{told['session']['path']}api"
+            for scheme in ("http", "https"):
+                argv = ["/usr/bin/python3", "-c", _VISIT, f"{scheme}://{url}"]
+                visit = site.logins["login1"].run(*argv, user="nobody", check=False)
+                assert (visit.returncode, visit.stdout) == (1, ""), visit.stderr
+            assert all(Path(told["folder"], name).stat().st_mode & 0o77 == 0 for name in ("door.pem", "served.json"))
+            await laptop.core.sessions.end(NAME, "mine")
+            await ended(told["folder"])
+    finally:
+        for node in site.nodes.values():
+            node.start()

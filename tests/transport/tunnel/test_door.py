@@ -1,0 +1,158 @@
+"""The door of a session: who holds its key comes in, and knows whose door it is; nobody else does either."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.errors import TunnelError, TunnelUnproven
+from jupyter_slurm.runner.door import Door, Sealed, context_of
+from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.tunnel.door import enter, new_pem
+
+MB = 1_000_000
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def pem() -> bytes:
+    return new_pem()
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server((HOST, 0)) as listener:
+        yield listener
+
+
+@pytest.fixture
+def new_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
+    made: list[Door] = []
+
+    def make(pem: bytes, port: int, first: int = 20_000, last: int = 32_000) -> Door:
+        path = tmp_path / f"door{len(made)}.pem"
+        path.write_bytes(pem)
+        made.append(Door(str(path), (first, last), port))
+        made[-1].open()
+        return made[-1]
+
+    yield make
+    for door in made:
+        door.close()
+
+
+@pytest.fixture
+def knock(pem: bytes) -> Iterator[Callable[..., Any]]:
+    """``knock(port, timeout=10)``: a stream through the door there."""
+    transport = LocalTransport()
+    with contextlib.ExitStack() as opened:
+
+        def come(port: int, timeout: float = 30.0) -> Any:
+            stream = transport.dial(HOST, port, 30)
+            opened.callback(stream.close)
+            return enter(stream, pem, timeout, "it")
+
+        yield come
+    transport.close()
+
+
+def received(stream: Any) -> bytes:
+    data = b""
+    while piece := stream.recv(1 << 18):
+        data += piece
+    return data
+
+
+def test_much_goes_through_both_ways_at_once_and_each_end_is_told(
+    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+) -> None:
+    door, up, down = new_door(pem, server.getsockname()[1]), os.urandom(8 * MB), os.urandom(8 * MB)
+    stream = knock(door.port)
+    inner, _ = server.accept()
+    with inner, ThreadPoolExecutor() as pool:
+        answered = pool.submit(lambda: (inner.sendall(down), inner.shutdown(socket.SHUT_WR)))
+        asked = pool.submit(lambda: (stream.sendall(up), stream.shutdown_write()))
+        heard = pool.submit(received, inner)
+        assert received(stream) == down
+        assert heard.result(30) == up
+        answered.result(30)
+        asked.result(30)
+
+
+def test_what_breaks_behind_it_is_no_proper_end(
+    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+) -> None:
+    stream = knock(new_door(pem, server.getsockname()[1]).port)
+    inner, _ = server.accept()
+    inner.sendall(b"begun")
+    assert stream.recv(100) == b"begun"
+    inner.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    inner.close()
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        received(stream)
+
+
+def test_who_has_taken_the_port_is_found_out_before_anything_is_said(
+    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+) -> None:
+    with pytest.raises(TunnelUnproven, match="it is not this session's"):
+        knock(new_door(new_pem(), server.getsockname()[1]).port)  # with a key of its own
+    for answer in (b"HTTP/1.1 200 OK\r\n\r\n", b""):
+        with socket.create_server((HOST, 0)) as stranger:
+            heard: list[bytes] = []
+
+            def serve(stranger: socket.socket = stranger, answer: bytes = answer, heard: list[bytes] = heard) -> None:
+                sock, _ = stranger.accept()
+                with sock:
+                    heard.append(sock.recv(65_536))
+                    sock.sendall(answer)
+                    while piece := sock.recv(65_536) if not answer else b"":
+                        heard.append(piece)
+
+            serving = threading.Thread(target=serve)
+            serving.start()
+            with pytest.raises(TunnelError):
+                knock(stranger.getsockname()[1], timeout=0.5)
+            serving.join()
+            assert heard[0][0] == 22, "a handshake"
+            assert len(heard) == 1
+
+
+def test_who_cannot_read_the_file_does_not_come_in(
+    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+) -> None:
+    door = new_door(pem, server.getsockname()[1])
+    text = pem.decode()
+    certificate = text[text.index("-----BEGIN CERTIFICATE") :]  # which the door shows to everybody
+    for secret in (hashlib.sha256(certificate.encode()).digest(), b""):
+        with socket.create_connection((HOST, door.port), 30) as sock:
+            guest = Sealed(sock, context_of(certificate, is_server=False), is_server=False)
+            if secret:
+                guest.sendall(secret)
+            else:
+                guest.shutdown_write()
+            with pytest.raises((ConnectionError, ssl.SSLError)):
+                guest.recv(1)
+    with socket.create_connection((HOST, door.port), 30) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        answer = sock.recv(100)
+        assert not answer.startswith(b"HTTP")
+    knock(door.port).sendall(b"it is me")
+    with server.accept()[0] as first:  # nobody else has been here
+        assert first.recv(100) == b"it is me"
+
+
+def test_a_range_that_is_used_up_is_told(pem: bytes, server: socket.socket, new_door: Callable[..., Door]) -> None:
+    port = server.getsockname()[1]
+    with pytest.raises(OSError, match=f"all ports from {port} to {port} are taken"):
+        new_door(pem, port, port, port)
