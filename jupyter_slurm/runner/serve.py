@@ -32,6 +32,11 @@ beside = runpy.run_path(__file__[: -len("serve.py")] + "beside.py")["beside"]
 program: Any = beside("program")
 CannotServe: Any = program.CannotServe
 
+
+class NoJupyter(CannotServe):  # type: ignore[misc]  # it is read by its path
+    """It is not installed for this Python."""
+
+
 LACKING = 3
 _RETRIES = 200
 _STARTS = 300.0  # seconds within which a server answers, also from a slow disk
@@ -58,7 +63,7 @@ def find_jupyter() -> Any:
         return "jupyterlab", lab[0], False
     if notebook:
         return "notebook", notebook[0], False
-    raise CannotServe(
+    raise NoJupyter(
         f"{sys.executable} has no Jupyter.",
         "jupyter=install in the launch puts one beside it; python=PATH and env=NAME choose another Python.",
     )
@@ -289,7 +294,8 @@ class Session:
                 self._tell(server, self._door(server.port))
             return self._watch(server)
         except CannotServe as error:
-            return self._give_up(str(error), error.hint)
+            lacks = {"lacks": "jupyter"} if isinstance(error, NoJupyter) else {}
+            return self._give_up(str(error), error.hint, **lacks)
         except OSError as error:
             where = error.filename or self.place.folder
             return self._give_up(f"{where}: {error.strerror or error}.", "Is the disk full, or a quota used up?")
@@ -299,10 +305,10 @@ class Session:
             if server is not None:
                 server.end()
 
-    def _give_up(self, why: str, hint: str) -> int:
+    def _give_up(self, why: str, hint: str, **more: str) -> int:
         with contextlib.suppress(OSError):  # where there is no space, there is none for this
             sys.stderr.write(f"{why} {hint}\n")
-            self.place.end(1, session={"why": why, "hint": hint})
+            self.place.end(1, session={"why": why, "hint": hint, **more})
         return 1
 
     def _await(self, server: Any) -> bool:

@@ -21,6 +21,7 @@ from jupyter_slurm.services.estimating import estimate
 from jupyter_slurm.services.facts import Doubts, FactsKeeper
 from jupyter_slurm.services.growth import Growth, said_of
 from jupyter_slurm.services.jobdir import dump, is_key
+from jupyter_slurm.services.lacking import doubt_about_jupyter
 from jupyter_slurm.services.origin import Origins
 from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.parts import Part, divided
@@ -149,7 +150,9 @@ class Intake:
                 told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
             return told
         await self._prepare()
-        if needs_jupyter and not is_inside:
+        if needs_jupyter and is_inside:
+            warnings += await doubt_about_jupyter(self._transport, self._tracker.entries.values(), plan.record)
+        elif needs_jupyter:
             warnings += await self._check_jupyter(runner, asked, prepared, context)
         entry, doubts = await self._hand_over(plan, context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):

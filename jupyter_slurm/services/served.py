@@ -169,7 +169,8 @@ def end_error(marker: Any) -> SlurmError | None:
     """Return what an end marker says of a session that has failed; None: nothing, or nothing that we know."""
     try:
         told = marker["session"]
-        return JobError(str(told["why"])[:1000], hint=str(told.get("hint") or "")[:1000])
+        lacks = {"lacks": "jupyter"} if told.get("lacks") == "jupyter" else {}
+        return JobError(str(told["why"])[:1000], hint=str(told.get("hint") or "")[:1000], **lacks)
     except (KeyError, TypeError, AttributeError):
         return None
 

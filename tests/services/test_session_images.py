@@ -139,6 +139,7 @@ async def test_a_jupyter_of_2022_in_every_runtime_from_its_launch_to_its_end(
         image = "jupyter-slurm/notebook:6" if name == "docker" else jupyter_tree
         assert line == f"12 {name} {image} {told['id']}\n"
         assert told["session"]["server"] == "notebook 6.4.12"
+        assert not any("no Jupyter" in warning for warning in told["warnings"])
     assert len(docker.running()) == 1
     await asyncio.gather(*(sessions.desk.core.sessions.end(sessions.desk.id, key) for key in keys))
     async with asyncio.timeout(60):
@@ -155,13 +156,23 @@ def _processes(folder: str) -> list[str]:
     return found
 
 
-async def test_how_far_an_image_is_and_why_it_will_not_do_is_said(sessions: Launcher, registry: Registry) -> None:
+async def test_how_far_an_image_is_and_why_it_will_not_do_is_said(
+    sessions: Launcher, registry: Registry, docker: Docker, pip_tree: Path
+) -> None:
     image, let_go = registry.add("held", is_held=True)
     held, bare = await sessions.launch("held"), await sessions.launch("bare")
     told = await sessions.desk.until(held, lambda job: job["session"]["message"] == "image: 2 of 3 layers")
     assert told["session"]["state"] == "starting"
     assert re.fullmatch(r"/usr/bin/python3\S* has no Jupyter\. jupyter=install .*", await sessions.over(bare))
     let_go()
+    waiting = ["-p", "devwork", "--begin=now+3600"]
+    for name, said in (
+        ("bare", rf"Job \d+, the last session in {docker.image}, had to end: "),
+        ("offline", str(pip_tree)),
+    ):
+        again = await sessions.launch(name, options=waiting, name=f"{name}-again")
+        (warning,) = (await sessions.desk.job(again))["warnings"]
+        assert re.match(rf"{said}.*has no Jupyter\b.* jupyter=install puts one beside", warning), warning
     await sessions.over(held)
     said = f"container: the image {image} has no python3; python=PATH names another one in it\n"
     assert (await sessions.desk.text(held, "stderr")).endswith(said)
