@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -139,14 +138,15 @@ def _await(session: Session) -> bool:
 def _progress(data: Mapping[str, Any]) -> str:
     """Return in a line how far a session is."""
     from jupyter_slurm.handles.card import title
+    from jupyter_slurm.handles.serving import start_note
     from jupyter_slurm.handles.terminal import printable
 
-    session, start = data["session"], data.get("estimated_start")
+    session, start = data["session"], start_note(data)
     line = f"{title(data)}: {session['state']}"
     if session["state"] == "pending" and data.get("reason_text"):
         line += f": {data['reason_text']}"
-    if session["state"] == "pending" and start and start > time.time():
-        line += f" Earliest start, as Slurm sees it now: {time.strftime('%Y-%m-%d %H:%M', time.localtime(start))}."
+    if session["state"] == "pending" and start:
+        line += f" {start}."
     if data.get("nodes"):
         line += f", on {data['nodes']}"
     return printable(line + (f": {session['message']}" if session["message"] else "")).replace("\n", " ")
@@ -169,6 +169,9 @@ def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
         print(found.table())
         for one in found if is_verbose else ():
             print(one.history())
+        for one in found:
+            if said := one.near_end():
+                print(said, file=sys.stderr)
     else:
         print("No sessions." if not is_active else "No sessions that are not over; --all shows the others.")
     return 0

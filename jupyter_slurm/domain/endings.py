@@ -10,7 +10,10 @@ from typing import Final
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.values import format_time_limit
 
-__all__ = ["SIGNALS", "explain_end"]
+__all__ = ["SIGNALS", "explain_end", "is_near"]
+
+_WARNING: Final = 600.0  # seconds before the time limit, or a part of it where that is less
+_SHARE: Final = 0.1
 
 #: Numbers of signal(7) on Linux (x86, ARM). Not taken from this machine: the job ran on another.
 SIGNALS: Final = {
@@ -135,3 +138,8 @@ def _explain_signal(signal: int, who: str) -> tuple[str, str]:
     name = SIGNALS.get(signal, f"signal {signal}")
     step = _SIGNAL_STEPS.get(signal, "The last lines of its output may say why.")
     return f"{who} was ended by {name}.", step
+
+
+def is_near(left: float, limit: float) -> bool:
+    """Tell whether a time limit (seconds) is so near that the person is told of it."""
+    return left <= min(_WARNING, limit * _SHARE)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jupyter_slurm.domain.endings import is_near
 from jupyter_slurm.domain.states import ENDING_STATES
+from jupyter_slurm.handles.serving import start_note
 
 __all__ = ["held_facts", "held_notes", "is_open", "is_released", "name_of", "time_left"]
-
-_WARNING = 600.0  # seconds before the time limit, or a tenth of it where that is less
 
 
 def is_released(data: Mapping[str, Any]) -> bool:
@@ -57,13 +57,10 @@ def held_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> lis
         return ["Its kernel was killed, and nobody came back for it."]
     if data.get("finished") or is_released(data):
         return []
-    said, start, left = [], data.get("estimated_start"), time_left(data)
-    if data.get("state") == "PENDING" and start and start > time.time():
-        day = "%H:%M" if start < time.time() + 43_200 else "%Y-%m-%d %H:%M"
-        said.append("Earliest start, as Slurm sees it now: " + time.strftime(day, time.localtime(start)))
+    said, left = [text for text in [start_note(data)] if text], time_left(data)
     if data.get("kind") != "allocation":
         return said
-    if left is not None and left <= min(_WARNING, data["time_limit"] / 10):
+    if left is not None and is_near(left, data["time_limit"]):
         said.append(f"Warning: it ends in {duration(left)}, with all that runs in it.")
     if data.get("lease"):
         ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration(data["lease"])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 __all__ = [
+    "end_note",
     "hides_log",
     "is_ready",
     "path_here",
@@ -18,6 +19,7 @@ __all__ = [
     "session_notes",
     "session_state",
     "shown_command",
+    "start_note",
     "told_state",
 ]
 
@@ -88,7 +90,7 @@ def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> 
     state, session = session_state(data), data.get("session") or {}
     if not state:
         return []
-    said, is_jupyter = [str(session.get("message") or "")], not session.get("command")
+    said, is_jupyter = [str(session.get("message") or ""), end_note(data, duration)], not session.get("command")
     if is_ready(data):
         said.append(str(session["url"]))
         if path := path_here(session):
@@ -102,6 +104,26 @@ def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> 
     return said
 
 
+def end_note(data: Mapping[str, Any], duration: Callable[[float], str]) -> str:
+    """Return that the time limit of a session is near, and what then becomes of it; empty: it is not."""
+    session = data.get("session") or {}
+    if not session.get("ends"):
+        return ""
+    left = duration(max(0.0, session["ends"] - time.time()))
+    if session.get("resume"):
+        return f"Warning: in {left} it begins anew, and what its kernels have in memory is lost."
+    return f"Warning: it ends in {left}, with all that runs in it."
+
+
+def start_note(data: Mapping[str, Any]) -> str:
+    """Return when what waits may start; empty: that is not known."""
+    start = data.get("estimated_start")
+    if data.get("state") != "PENDING" or not start or start <= time.time():
+        return ""
+    day = "%H:%M" if start < time.time() + 43_200 else "%Y-%m-%d %H:%M"
+    return "Earliest start, as Slurm sees it now: " + time.strftime(day, time.localtime(start))
+
+
 def session_history(data: Mapping[str, Any]) -> str:
     """Return when a session came how far, with how long each step took, and what serves where it is no Jupyter."""
     session, said, before = data["session"], list[str](), None
@@ -110,6 +132,7 @@ def session_history(data: Mapping[str, Any]) -> str:
         at = time.strftime("%Y-%m-%d %H:%M:%S" if before is None else "%H:%M:%S", time.localtime(step["time"]))
         said.append(f"{step['state']} {at}{took}")
         before = step["time"]
+    said += [text[0].lower() + text[1:] for text in [start_note(data)] if text]
     command = session.get("command")
     return f"{data.get('label')}: {', '.join(said)}" + (f"; runs {shlex.join(command)}" if command else "")
 

@@ -13,12 +13,13 @@ from jupyter_slurm.domain.line import MagicLine, tokenize
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles.answering import answering
+from jupyter_slurm.handles.card import duration
 from jupyter_slurm.handles.cluster import Cluster, chosen, current, named, settings
 from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.restarts import restarts_of
-from jupyter_slurm.handles.serving import is_ready, path_here, server_prefix, session_history, session_state
+from jupyter_slurm.handles.serving import end_note, is_ready, path_here, server_prefix, session_history, session_state
 from jupyter_slurm.handles.submitting import Submission, python_named, say_doubts
 from jupyter_slurm.handles.table import Table
 from jupyter_slurm.handles.terminal import printable
@@ -100,6 +101,11 @@ class Session(Job):
     def history(self) -> str:
         """Return its steps in a line, with how long each took, and the command that serves where it is no Jupyter."""
         return printable(session_history(self.data))
+
+    def near_end(self) -> str:
+        """Return a warning that its time limit is near; empty while it is not."""
+        said = end_note(self.data, duration)
+        return printable(f"{self.title}: {said}") if said else ""
 
     def open(self, *, browser: bool = True) -> Session:
         """Bring it here and, with ``browser``, show it: logged in, and the token is in no history.

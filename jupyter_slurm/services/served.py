@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jupyter_slurm.domain.endings import is_near
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
 from jupyter_slurm.services.ownership import doubt
 from jupyter_slurm.services.slurm import printable
@@ -194,12 +196,22 @@ def session_dict(entry: Entry) -> dict[str, Any] | None:
         "local_port": tunnel.get("local_port"),
         "way": tunnel.get("way"),
         "ready_time": served.since if served else None,
+        "ends": _end(entry) if served else None,
         "steps": _steps(entry, served),
         "idle": asked["idle"],
         "command": asked.get("command"),
         "resume": entry.record.get("resume") if entry.record else None,
         "dir": asked.get("dir"),
     }
+
+
+def _end(entry: Entry) -> float | None:
+    """Return when the time limit of a session ends this run of it, once that is near."""
+    limit = (entry.latest.time_limit if entry.latest else None) or (entry.record or {}).get("time_limit")
+    if not limit or not entry.start_time:
+        return None
+    end = entry.start_time + float(limit)
+    return end if is_near(end - time.time(), limit) else None
 
 
 def _steps(entry: Entry, served: Served | None) -> list[dict[str, Any]]:

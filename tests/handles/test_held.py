@@ -1,4 +1,4 @@
-"""What the card of an allocation says of its time."""
+"""What the cards of allocations and sessions say of their time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from jupyter_slurm.handles.allocation import Allocation
 from jupyter_slurm.handles.card import as_html, as_text, headline
+from jupyter_slurm.handles.session import Session
 from jupyter_slurm.magics.steps import say_where
 
 
@@ -39,6 +40,34 @@ def test_its_end_is_told_before_it_comes_and_nothing_after() -> None:
     over = as_text(_held(state="TIMEOUT", finished=True, start_time=1.0, end_time=3601.0), [])
     assert " left" not in over
     assert "Used by" not in over
+
+
+def test_a_session_says_when_it_could_start_and_that_it_ends_soon() -> None:
+    steps = [{"state": "submitted", "time": 1000.0}]
+    known = {
+        "state": "ready",
+        "message": "",
+        "url": "http://127.0.0.1:8000/",
+        "path": "/",
+        "idle": 3600.0,
+        "steps": steps,
+    }
+    session = {**known, "command": None, "ends": None}
+    pending = _held(
+        kind="session", state="PENDING", estimated_start=time.time() + 7200, session={**session, "state": "pending"}
+    )
+    where: Any = None
+    assert "\n  Earliest start, as Slurm sees it now: " in as_text(pending, [])
+    assert "; earliest start" not in Session(where, pending).history()
+    assert ", earliest start, as Slurm sees it now: " in Session(where, pending).history()
+    running = _held(kind="session", start_time=time.time() - 3400, session=session)
+    assert "Warning" not in as_text(running, [])
+    assert Session(where, running).near_end() == ""
+    running["session"] = {**session, "ends": time.time() + 200}
+    for shown in (as_text(running, []), as_html(running, []), Session(where, running).near_end()):
+        assert re.search("Warning: it ends in 3:(20|19), with all that runs in it", shown)
+    running["session"]["resume"] = 2
+    assert "it begins anew, and what its kernels have in memory is lost" in as_text(running, [])
 
 
 def test_a_cell_says_where_it_runs_and_that_this_ends_soon(capsys: pytest.CaptureFixture[str]) -> None:

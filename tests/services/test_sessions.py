@@ -94,7 +94,7 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
         "cwd": desk.folder,
         "env": {**desk.env, "PATH": f"{os.path.dirname(shutil.which('sbatch') or '')}:/usr/bin"},
     }
-    early, lost, damaged, bare, _ = await asyncio.gather(
+    early, lost, damaged, bare, later = await asyncio.gather(
         launched("-p", "arandu", wait=False),
         launched("-p", "arandu", dir="no/such 'folder'", wait=False),
         launched("-p", "arandu", context=context, wait=False),
@@ -115,6 +115,9 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
         await desk.core.sessions.open(desk.id, "later")
     for told in (lost, damaged, early):
         await ended(told["folder"])
+    told = await desk.until(later["key"], lambda job: job["estimated_start"])
+    assert told["session"]["state"] == "pending"
+    assert 3500 < told["estimated_start"] - told["submit_time"] < 3700
 
 
 @pytest.mark.root
@@ -189,12 +192,18 @@ async def test_it_ends_with_its_runner_by_itself_and_when_nobody_uses_it(desk: A
 
 @pytest.mark.here_only(HERE)
 async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
-    open_desk: Any, cluster: Any, tmp_path: Path, wait_for: Any
+    open_desk: Any, cluster: Any, tmp_path: Path, wait_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_desk(cluster, tmp_path) as desk:
         asked = launch(desk, "-p", "arandu", "--time=10", name="long", resume=1)
         await desk.core.sessions.launch(desk.id, asked)
         first = await ready(desk, asked)
+        assert first["session"]["ends"] is None
+        monkeypatch.setattr("jupyter_slurm.domain.endings._SHARE", 1.0)  # as if it were near already
+        async for event, told in desk.core.stream(desk.id, asked["key"], {}):
+            if event == "job" and told["session"]["ends"]:
+                break
+        assert told["session"]["ends"] == told["start_time"] + 600
         page = Page((await desk.core.sessions.open(desk.id, "long"))["page"])
         await page.log_in()
         await run_a_cell(page, "1")  # so that there is a kernel
