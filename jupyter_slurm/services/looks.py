@@ -73,6 +73,14 @@ async def node_access(
     said = f"{node} is reached {_WAYS[kind]}" + "".join(f"\nnot {_WAYS[way]}: {why}" for way, why in failed.items())
     if "ssh" not in failed:
         return Finding("ok", about, said)
+    if kind == "direct":
+        has_ports = profile is not None and profile.node_ports is not None
+        with_ports = "Sessions open a port of `node_ports` to you, and prove whose it is."
+        without = (
+            "Sessions need ports of nodes that the login node reaches: `node_ports = [FIRST, LAST]` under [tunnels]."
+        )
+        todo = f"{with_ports if has_ports else without} Other tunnels need `unproven = true` there."
+        return Finding("warning", about, said, todo)
     todo = (
         "Tunnels take the way that works. ssh, rsync and VS Code (`jupyter slurm ssh-config`) need one that takes ssh."
     )

@@ -360,6 +360,13 @@ def test_nodes_that_take_no_ssh(doctor: Callable[..., Said], new_ssh_site: Calla
     )
     said = doctor(profile_of(site.ssh_config), site.codes.next)
     assert "node access: node1 is reached by a step of the job" in said.lines("warning"), "of a job that runs already"
+    for ports, todo in (
+        ("", "`node_ports = [FIRST, LAST]`"),
+        ("node_ports = [20000, 20999]\n", "Sessions open a port of"),
+    ):
+        direct = f'\n[tunnels]\nways = ["ssh", "direct"]\n{ports}'
+        said = doctor(profile_of(site.ssh_config) + direct, site.codes.next)
+        assert todo in said.todo("node access")
     assert site.slurm.run("squeue", "--noheader", "--format=%A").stdout == job.stdout
 
 
