@@ -10,10 +10,10 @@ import httpx
 
 from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.agent.failures import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
-from jupyter_slurm.errors import AgentUnreachable
+from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 from jupyter_slurm.transport.peers import is_ours, peer_uid
 
-__all__ = ["async_client", "check_peer", "exchange", "lost", "timeouts"]
+__all__ = ["async_client", "check_peer", "exchange", "lost", "refuse_stranger", "timeouts"]
 
 _CONNECTED = (".connect_unix_socket.complete", ".connect_tcp.complete")
 
@@ -36,11 +36,17 @@ async def check_peer(name: str, info: Mapping[str, Any]) -> None:
     """Refuse a server of another user before a byte is sent (httpx's ``trace`` extension)."""
     if name.endswith(_CONNECTED):
         stream = info["return_value"]
-        connection = stream.get_extra_info("socket")
-        if not is_ours(connection):
-            uid = peer_uid(connection)
+        try:
+            refuse_stranger(stream.get_extra_info("socket"))
+        except AgentRefused:
             await stream.aclose()
-            raise stranger(uid)
+            raise
+
+
+def refuse_stranger(connection: Any) -> None:
+    """Raise AgentRefused when a server of another user is at the other end of a socket."""
+    if not is_ours(connection):
+        raise stranger(peer_uid(connection))
 
 
 def timeouts(read: float | None) -> httpx.Timeout:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import httpx
+from tornado.http1connection import HTTP1Connection
+from tornado.httpclient import HTTPRequest
+from tornado.httputil import HTTPHeaders
+from tornado.iostream import IOStream
+from tornado.websocket import WebSocketClientConnection
 
-from jupyter_slurm.agent.link import check_peer
+from jupyter_slurm.agent.link import check_peer, refuse_stranger
+from jupyter_slurm.errors import AgentRefused, TunnelUnproven
 
 __all__ = ["Caller"]
 
 _CONNECT = 30.0  # a tunnel takes a connection at once
+_AGREE = 90.0  # a Jupyter agrees to a kernel's WebSocket when that has started, for which it has 60 s
+_MOST_MESSAGE = 2**30  # bytes of a WebSocket message: figures are large
 _KEPT = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=5.0)
 
 
@@ -31,7 +40,7 @@ class Caller:
         ------
         httpx.TransportError
             Nobody answers, or no longer.
-        AgentRefused
+        TunnelUnproven
             Somebody else's program listens there; it was told nothing.
         """
         request = httpx.Request(
@@ -41,12 +50,56 @@ class Caller:
             content=body or None,
             extensions={"timeout": httpx.Timeout(None, connect=_CONNECT).as_dict(), "trace": check_peer},
         )
-        answer = await self._transport.handle_async_request(request)
+        with _told(port):
+            answer = await self._transport.handle_async_request(request)
         try:
             yield answer
         finally:
             await answer.aclose()
 
+    async def connect(
+        self, port: int, target: str, *, headers: Sequence[tuple[str, str]], subprotocols: list[str] | None
+    ) -> WebSocketClientConnection:
+        """Open a WebSocket.
+
+        Raises
+        ------
+        tornado.httpclient.HTTPError
+            It is refused, with the status of the answer; or no answer came in time.
+        OSError, tornado.websocket.WebSocketError
+            Nobody answers, or not as a WebSocket does.
+        TunnelUnproven
+            Somebody else's program listens there; it was told nothing.
+        """
+        sent = HTTPHeaders()
+        for name, value in headers:
+            sent.add(name, value)
+        url = f"ws://127.0.0.1:{port}{target}"
+        request = HTTPRequest(url, headers=sent, connect_timeout=_CONNECT, request_timeout=_AGREE)
+        channel = _Channel(request, max_message_size=_MOST_MESSAGE, subprotocols=subprotocols)
+        with _told(port):
+            return await channel.connect_future
+
     async def close(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
+
+
+class _Channel(WebSocketClientConnection):
+    """A WebSocket that is asked for only where a program of ours listens: the request has the session's token."""
+
+    def _create_connection(self, stream: IOStream) -> HTTP1Connection:  # Tornado's step between connecting and sending
+        refuse_stranger(stream.socket)
+        return super()._create_connection(stream)
+
+
+@contextlib.contextmanager
+def _told(port: int) -> Iterator[None]:
+    """Say of a stranger where it was met."""
+    try:
+        yield
+    except AgentRefused as error:
+        raise TunnelUnproven(
+            f"Port {port} of this machine, where the session was, is somebody else's program's now; nothing was sent.",
+            hint="The session goes on, and comes back to this address when its port is free: load the page again then.",
+        ) from error

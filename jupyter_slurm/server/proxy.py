@@ -18,9 +18,9 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server_proxy.handlers import ProxyHandler
 from tornado import httpclient, httputil, web
 from tornado.iostream import StreamClosedError
-from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
+from tornado.websocket import WebSocketClientConnection, WebSocketError
 
-from jupyter_slurm.errors import AgentError, JobError, JobNotFound, SlurmError
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TunnelUnproven
 from jupyter_slurm.server.access import AgentAccess
 from jupyter_slurm.server.caller import Caller
 from jupyter_slurm.server.ways import Way, kept_back, kept_on
@@ -30,7 +30,6 @@ __all__ = ["SESSIONS", "SessionHandler"]
 SESSIONS = r"jupyter-slurm/([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(/.*)?"
 """Their addresses, below the server's own."""
 
-_MOST_MESSAGE = 2**30  # bytes of a WebSocket message of a session: figures are large
 _PING = 30.0
 _SOON = 3  # seconds after which a browser asks again for what is about to be ready
 _SILENT = "The session does not answer."
@@ -159,7 +158,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
                 body=self.request.body,
             ) as answer:
                 await self._pass_back(way, answer)
-        except (httpx.TransportError, AgentError) as error:
+        except (httpx.TransportError, TunnelUnproven) as error:
             if self._headers_written:  # half an answer must not look like a whole one
                 self.request.connection.stream.close()
                 return
@@ -194,18 +193,16 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         """Connect to the session first: a browser is told what the other side has agreed to."""
         asked = self.request.headers.get("Sec-WebSocket-Protocol")
         target = way.target(self.request.path, self.request.query)
-        headers = httputil.HTTPHeaders()
-        for name, value in kept_on(self.request.headers.get_all(), way):
-            headers.add(name, value)
         try:
-            self._far = await websocket_connect(
-                httpclient.HTTPRequest(f"ws://127.0.0.1:{way.port}{target}", headers=headers),
+            self._far = await self._caller.connect(
+                way.port,
+                target,
+                headers=kept_on(self.request.headers.get_all(), way),
                 subprotocols=[name.strip() for name in asked.split(",")] if asked else None,
-                max_message_size=_MOST_MESSAGE,
             )
         except httpclient.HTTPError as error:
             raise web.HTTPError(error.code if 400 <= error.code < 500 else 502, _SILENT) from None
-        except (OSError, WebSocketError) as error:
+        except (OSError, WebSocketError, TunnelUnproven) as error:
             raise web.HTTPError(502, _SILENT) from error
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:

@@ -21,7 +21,7 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from jupyter_slurm.errors import AgentRefused
+from jupyter_slurm.errors import TunnelUnproven
 from jupyter_slurm.server.caller import Caller
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -303,15 +303,30 @@ def test_who_may_not_see_it_or_no_longer(owner: Owner, browser: httpx.Client, wa
     assert "session a-b.c is ended" in answer.text
 
 
-async def test_somebody_else_on_the_port_is_told_nothing(alice: str, wait_for: Callable[..., Any]) -> None:
-    program = "import http.server; s = http.server.HTTPServer(('127.0.0.1', 0), None); print(s.server_port, flush=True); print(s.get_request()[0].recv(99), flush=True)"
-    command = ["setpriv", "--reuid", alice, "--clear-groups", sys.executable, "-c", program]
-    caller = Caller()
+LISTENER = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    print(server.accept()[0].recv(99), flush=True)
+"""
+
+
+async def test_somebody_else_on_the_port_is_told_nothing(alice: str) -> None:
+    command = ["setpriv", "--reuid", alice, "--clear-groups", sys.executable, "-c", LISTENER]
+    caller, headers = Caller(), [("Authorization", "token secret")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        with pytest.raises(AgentRefused):
-            async with caller.ask(port, "GET", "/", headers=[("Authorization", "token secret")], body=b""):
-                pass
-        assert process.stdout.readline() == "b''\n"
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            refused = f"Port {port} .* is somebody else's program's now; nothing was sent"
+            with pytest.raises(TunnelUnproven, match=refused):
+                async with caller.ask(port, "GET", "/", headers=headers, body=b""):
+                    pass
+            assert process.stdout.readline() == "b''\n"
+            with pytest.raises(TunnelUnproven, match=refused):
+                await caller.connect(port, "/", headers=headers, subprotocols=None)
+            assert process.stdout.readline() == "b''\n"
+        finally:
+            process.terminate()
     await caller.close()
