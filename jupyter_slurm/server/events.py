@@ -14,6 +14,7 @@ SCHEMAS = [Path(__file__).with_name("schemas") / f"{name}.yaml" for name in ("jo
 _PREFIX = "https://schema.jupyter.org/jupyter_slurm/"
 _OF_A_JOB = ("cluster", "key", "id", "kind", "state", "nodes", "exit_code")
 _OF_A_PROMPT = ("id", "cluster", "host", "kind")
+_REMEMBERED = 10_000  # jobs: also those that are over, of which another agent tells anew
 
 
 class Events:
@@ -27,7 +28,7 @@ class Events:
 
     def __init__(self, emit: Callable[..., Any]) -> None:
         self._emit = emit
-        self._states: dict[tuple[str, str], tuple[Any, Any]] = {}
+        self._states: dict[tuple[str, ...], tuple[Any, ...]] = {}
 
     def told(self, event: str, data: Mapping[str, Any]) -> None:
         """Take an event of the agent."""
@@ -38,14 +39,20 @@ class Events:
             self._emit(schema_id=f"{_PREFIX}prompt/v1", data={**told, "settled": bool(data.get("settled"))})
 
     def _job(self, data: Mapping[str, Any]) -> None:
-        which = (str(data.get("cluster")), str(data.get("key") or data.get("id")))
+        which = (str(data.get("cluster")), *_identity(data))
         session, is_finished = (data.get("session") or {}).get("state"), bool(data.get("finished"))
-        state = (data.get("state"), session)
-        if self._states.get(which) == state:
+        state = (data.get("state"), session, is_finished)
+        is_known = self._states.pop(which, None) == state
+        self._states[which] = state  # last: who was told of longest ago is forgotten first
+        if len(self._states) > _REMEMBERED:
+            del self._states[next(iter(self._states))]
+        if is_known:
             return
-        self._states[which] = state
-        if is_finished:
-            del self._states[which]
         told = {name: data.get(name) for name in _OF_A_JOB}
         told |= {"name": data.get("label") or data.get("name"), "session": session, "finished": is_finished}
         self._emit(schema_id=f"{_PREFIX}job/v1", data=told)
+
+
+def _identity(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a job is known by in its cluster: ours by their keys, others by a number that Slurm gives again."""
+    return (str(data["key"]),) if data.get("key") else (str(data.get("id")), str(data.get("submit_time")))
