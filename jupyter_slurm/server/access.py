@@ -17,10 +17,13 @@ from jupyter_slurm.server.ways import Way
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
     from jupyter_slurm.agent.schema import Document
+    from jupyter_slurm.config import Settings
 
 __all__ = ["AgentAccess"]
 
 _log = logging.getLogger(__name__)
+
+_SHORTEST, _LONGEST = 0.2, 30.0  # seconds between two attempts to hear the agent again
 
 
 class AgentAccess:
@@ -31,12 +34,13 @@ class AgentAccess:
     config : traitlets Config
         What the Jupyter server has read; it wins over jupyter_slurm's own files.
     told : callable
-        Is given what the agent tells, ``told(event, data)``: from the first use on, and after its end from the next.
+        Is given what the agent tells, ``told(event, data)``: from the first use on, also another agent after its end.
     """
 
     def __init__(self, config: Config, told: Callable[[str, dict[str, Any]], None]) -> None:
         self._config, self._told = config, told
         self._following: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()
         self._connecting = asyncio.Lock()
         self._client: AgentClient | None = None
         self._document: Document | None = None
@@ -65,18 +69,46 @@ class AgentAccess:
 
         async with self._connecting:
             if self._client is None:
-                self._client = await AgentClient.connect_in_server(load_settings(self._config))
-            if self._following is None or self._following.done():
-                self._following = asyncio.create_task(self._follow(self._client), name="events of Slurm")
+                settings = load_settings(self._config)
+                self._client = await AgentClient.connect_in_server(settings)
+                self._following = asyncio.create_task(self._follow(settings), name="events of Slurm")
+            self._asked.set()
             return self._client
 
-    async def _follow(self, client: AgentClient) -> None:
-        """Pass on what the agent tells; that somebody listens is no reason for it to stay."""
+    async def _follow(self, settings: Settings) -> None:
+        """Pass on what the agent tells. That somebody listens is no reason for it to stay, or for another to start.
+
+        When it ends, the next one is looked for: at once when there is a request, which starts one, else more and more
+        seldom.
+        """
+        from jupyter_slurm.agent.client import AgentClient
+
+        clock, pause = asyncio.get_running_loop().time, _SHORTEST
+        with AgentClient(settings, start=False) as client:
+            while True:
+                self._asked.clear()
+                begun = clock()
+                try:
+                    async for event, data in client.astream("/v1/events", {"holds": "false"}):
+                        self._tell(event, data)
+                except SlurmError as error:
+                    _log.debug("jupyter_slurm: the agent tells no more: %s", error.message)
+                except Exception as error:  # noqa: BLE001  a task's error would be seen by nobody
+                    level = logging.WARNING if pause == _SHORTEST else logging.DEBUG
+                    _log.log(level, "jupyter_slurm: the agent is heard no more, asking again: %r", error)
+                if clock() - begun > pause:
+                    pause = _SHORTEST
+                try:
+                    await asyncio.wait_for(self._asked.wait(), pause)
+                    pause = _SHORTEST
+                except TimeoutError:
+                    pause = min(_LONGEST, pause * 1.7)
+
+    def _tell(self, event: str, data: dict[str, Any]) -> None:
         try:
-            async for event, data in client.astream("/v1/events", {"holds": "false"}):
-                self._told(event, data)
-        except SlurmError as error:
-            _log.debug("jupyter_slurm: the agent tells no more: %s", error)
+            self._told(event, data)
+        except Exception as error:  # noqa: BLE001  one that is not understood must not end the others
+            _log.warning("jupyter_slurm: an event of the agent (%s) was lost: %s", event, type(error).__name__)
 
     async def register(self) -> None:
         """Tell the agent of the cluster that this server's environment reaches, as every kernel does of its own.

@@ -1,0 +1,74 @@
+"""What the server hears of agents that end, and of those that others start."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from jupyter_slurm.agent import client as clients
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.launch import find
+from jupyter_slurm.config import Settings
+from jupyter_slurm.server import access
+from jupyter_slurm.server.access import AgentAccess
+
+
+async def until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+async def test_another_agent_is_heard_whoever_started_it_and_none_is_started_to_be_heard(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, access.__name__)
+    monkeypatch.setattr(access, "_LONGEST", 0.5)
+    names = ("runtime_dir", "state_dir")
+    config = Config({"Settings": {"agent_host": "daemon", **{name: str(short_path / name) for name in names}}})
+    for name in names:
+        (short_path / name).mkdir(mode=0o700)
+    settings, heard, numbers = Settings(config=config), [], itertools.count()
+    lines = iter(["no JSON", "[", ""])
+    take = clients._received
+    monkeypatch.setattr(clients, "_received", lambda event, data: take(event, next(lines, "") or data))
+
+    def told(event: str, data: dict[str, Any]) -> None:
+        heard.append(data["slurm_conf"])
+        raise ValueError("an event that is not understood")
+
+    async def hears(client: AgentClient) -> None:
+        """Each cluster that the agent did not know is an event."""
+        heard.clear()
+        async with asyncio.timeout(60):
+            while not heard:
+                address = {"slurm_conf": f"/nowhere/{next(numbers)}", "path": None}
+                await asyncio.to_thread(client.post, "/v1/clusters", json=address)
+                await asyncio.sleep(0.1)
+
+    server = AgentAccess(config, told)
+    try:
+        await hears(await server.client())
+        assert caplog.text.count("asking again: JSONDecodeError") >= 1
+        with await asyncio.to_thread(AgentClient.connect, settings) as first:
+            os.kill(first.info["pid"], signal.SIGKILL)
+        await until(lambda: find(settings) is None)
+        with await asyncio.to_thread(AgentClient.connect, settings) as other:
+            await hears(other)
+            await asyncio.to_thread(other.stop_agent)
+        assert "an event of the agent (cluster) was lost: ValueError" in caplog.text
+        await until(lambda: find(settings) is None)
+        caplog.clear()
+        await until(lambda: caplog.text.count("No agent is running") > 3)
+        assert find(settings) is None
+    finally:
+        await server.close()
