@@ -300,17 +300,19 @@ class Reach:
     async def _step(self, goal: Goal) -> Way:
         mark = secrets.token_hex(16)
         place = [f"--jobid={goal.job}", f"--nodelist={goal.node}", "--nodes=1", "--ntasks=1", "--overlap"]
-        return await self._relay(["srun", *place, "--unbuffered", "--quiet", *relay_argv(mark)], mark, goal)
+        argv = ["srun", *place, "--unbuffered", "--quiet", *relay_argv(mark)]
+        return await self._relay(argv, mark, goal, f"the step of the job on {goal.node}")
 
     async def _nested(self, goal: Goal) -> Way:
         """By the login node's own ssh: with a key that lies only there, and the hosts that are known there."""
         mark = secrets.token_hex(16)
-        return await self._relay(relay_by_ssh(mark, goal.node, await self._address(goal.node)), mark, goal)
+        argv = relay_by_ssh(mark, goal.node, await self._address(goal.node))
+        return await self._relay(argv, mark, goal, f"ssh from the login node to {goal.node}")
 
-    async def _relay(self, argv: Sequence[str], mark: str, goal: Goal) -> Way:
+    async def _relay(self, argv: Sequence[str], mark: str, goal: Goal, name: str) -> Way:
         def work() -> Way:
             stream = self._transport.pipe(argv, _START, env=self._where.environment)
-            return Multiplex(stream, mark, goal.node)
+            return Multiplex(stream, mark, goal.node, name)
 
         return await self._threads.call(work)
 

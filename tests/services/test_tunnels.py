@@ -229,7 +229,9 @@ async def test_a_key_that_lies_on_the_login_node_alone_leads_on_from_there(
         known.write_text("")  # a node that the login node does not know is not believed
         async with connected(short_path, ssh_site, more) as core:
             tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
-            assert (tunnel["way"], "Host key verification failed" in tunnel["failed"]["nested"]) == ("step", True)
+            why = tunnel["failed"]["nested"]
+            assert why.startswith(f"ssh from the login node to {tunnel['node']} cannot be started: "), why
+            assert (tunnel["way"], "Host key verification failed" in why) == ("step", True)
             await core.cancel("far", job["key"])
     finally:
         for path, text in kept.items():

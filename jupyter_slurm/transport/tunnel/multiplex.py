@@ -65,12 +65,14 @@ class Multiplex:
         What that was given.
     host : str
         Where it runs, for the person.
+    name : str
+        What it runs by, for the person: "the step on dgx01".
     timeout : float
         Seconds that it may take to come up.
     """
 
-    def __init__(self, stream: Stream, mark: str, host: str, timeout: float = 60.0) -> None:
-        self._stream, self._host = stream, host
+    def __init__(self, stream: Stream, mark: str, host: str, name: str, timeout: float = 60.0) -> None:
+        self._stream, self._host, self.name = stream, host, name
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._channels: dict[int, _Channel] = {}
         self._next = 1
@@ -87,8 +89,8 @@ class Multiplex:
             raise
         finally:
             alarm.cancel()
-        threading.Thread(target=self._read, name="jupyter-slurm-step", daemon=True).start()
-        threading.Thread(target=self._keep, name="jupyter-slurm-step-ping", daemon=True).start()
+        threading.Thread(target=self._read, name="jupyter-slurm-relay", daemon=True).start()
+        threading.Thread(target=self._keep, name="jupyter-slurm-relay-ping", daemon=True).start()
 
     proof_lasts = True
 
@@ -116,22 +118,22 @@ class Multiplex:
         return channel
 
     def close(self) -> None:
-        """End the relay, and with it the step."""
+        """End the relay, and with it the step or the ssh."""
         self._break("the tunnel was closed")
 
     # Beneath ----------------------------------------------------------------------------------------------------
 
     def _greet(self, mark: bytes) -> None:
-        """Wait until the step runs, and hand it its program."""
+        """Wait until it runs, and hand it its program."""
         try:
             while mark not in self._ahead:
                 self._ahead += self._stream.recv(relay.PIECE)
                 if len(self._ahead) > _MOST_NOISE:
-                    raise TransportError(f"a step on {self._host} prints without end")
+                    raise TransportError(f"{self.name} prints without end")
             del self._ahead[: self._ahead.index(mark) + len(mark)]
             self._stream.sendall(_program())
         except OSError as error:
-            raise TransportError(f"a step of the job on {self._host} cannot be started: {error}") from error
+            raise TransportError(f"{self.name} cannot be started: {error}") from error
 
     def _new_channel(self) -> _Channel:
         with self._lock:
@@ -159,7 +161,7 @@ class Multiplex:
         while not self._closing.wait(_PING):
             self._heard.clear()
             # An alarm, since asking may hang as well, behind those who wait for the relay to read.
-            alarm = threading.Timer(_DEADLINE, self._break, [f"the step on {self._host} does not answer"])
+            alarm = threading.Timer(_DEADLINE, self._break, [f"{self.name} does not answer"])
             alarm.daemon = True
             alarm.start()
             with contextlib.suppress(OSError):
@@ -174,7 +176,7 @@ class Multiplex:
                     self._ahead += self._stream.recv(4 * relay.PIECE)
                 kind, number, length = relay.HEADER.unpack_from(self._ahead)
                 if length > relay.PIECE:
-                    raise OSError("the step sends what is no frame")
+                    raise OSError("it sends what is no frame")
                 end = relay.HEADER.size + length
                 while len(self._ahead) < end:
                     self._ahead += self._stream.recv(4 * relay.PIECE)
@@ -184,7 +186,7 @@ class Multiplex:
                 if channel := self._channels.get(number):
                     channel.take(kind, data)
         except (OSError, EOFError, struct.error) as error:
-            self._break(f"the step on {self._host} ended: {error}")
+            self._break(f"{self.name} ended: {error}")
 
     def _break(self, why: str) -> None:
         with self._lock:
@@ -226,9 +228,9 @@ class _Channel:
         with self._changed:
             while not self._answers:
                 if self._is_broken:
-                    raise TransportError(f"the step on {self._host} ended")
+                    raise TransportError(f"{self._owner.name} ended")
                 if not self._changed.wait(deadline - time.monotonic()):
-                    raise TransportError(f"the step on {self._host} gave no answer within {timeout:g} s")
+                    raise TransportError(f"{self._owner.name} gave no answer within {timeout:g} s")
             kind, data = self._answers.pop()
         if kind == wanted:
             return data

@@ -63,7 +63,7 @@ def multiplex(monkeypatch: pytest.MonkeyPatch) -> Iterator[Multiplex]:
     """The relay, as a step of a job runs it, but here."""
     monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._PING", 0.2)
     transport = LocalTransport()
-    made = Multiplex(transport.pipe(relay_argv("hello", sys.executable), 30), "hello", "here")
+    made = Multiplex(transport.pipe(relay_argv("hello", sys.executable), 30), "hello", "here", "the step here")
     yield made
     made.close()
     until(lambda: made._stream._process.returncode is not None)  # type: ignore[attr-defined]
