@@ -45,6 +45,7 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @asked.parametrize()
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_implementation_keeps_to_the_document(case: Case, endpoint: Endpoint) -> None:
