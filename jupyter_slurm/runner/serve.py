@@ -200,7 +200,7 @@ class Server:
 
     def ask(self, path: str) -> Any:
         """Return what its API says; None where it says nothing, or somebody else has taken its port."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.patience)
         try:
             listens = program.own_listeners(self.port, self.process.pid)
             connection.connect()
@@ -227,7 +227,7 @@ class Server:
         if self.heard >= began or is_at_work:
             self.silent = 0.0
         if self.heard < began:
-            return 0.0 if is_at_work else self._silent_for(self.looked - before)
+            return 0.0 if is_at_work else self._silent_for(self.looked - max(before, self.heard))
         kernels = self.ask("api/kernels?no_track_activity=1")
         try:
             if any(kernel["execution_state"] == "busy" for kernel in kernels):
