@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 import httpx
 from tornado.http1connection import HTTP1Connection
@@ -21,7 +23,13 @@ __all__ = ["Caller"]
 _CONNECT = 30.0  # a tunnel takes a connection at once
 _AGREE = 90.0  # a Jupyter agrees to a kernel's WebSocket when that has started, for which it has 60 s
 _MOST_MESSAGE = 2**30  # bytes of a WebSocket message: figures are large
-_KEPT = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=5.0)
+# Sooner than servers close what is not used: gunicorn after 2 s, uvicorn and Node.js after 5.
+_KEPT = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=1.0)
+
+
+_is_asking = ContextVar("_is_asking", default=False)
+# At DEBUG it writes down the headers of answers: those of a session have a cookie that logs in there.
+_library_log = logging.getLogger("httpcore.http11")
 
 
 class Caller:
@@ -29,6 +37,7 @@ class Caller:
 
     def __init__(self) -> None:
         self._transport = httpx.AsyncHTTPTransport(verify=False, trust_env=False, limits=_KEPT)
+        _library_log.addFilter(_may_be_logged)
 
     @asynccontextmanager
     async def ask(
@@ -50,8 +59,12 @@ class Caller:
             content=body or None,
             extensions={"timeout": httpx.Timeout(None, connect=_CONNECT).as_dict(), "trace": check_peer},
         )
-        with _told(port):
-            answer = await self._transport.handle_async_request(request)
+        before = _is_asking.set(True)
+        try:
+            with _told(port):
+                answer = await self._transport.handle_async_request(request)
+        finally:
+            _is_asking.reset(before)
         try:
             yield answer
         finally:
@@ -91,6 +104,10 @@ class _Channel(WebSocketClientConnection):
     def _create_connection(self, stream: IOStream) -> HTTP1Connection:  # Tornado's step between connecting and sending
         refuse_stranger(stream.socket)
         return super()._create_connection(stream)
+
+
+def _may_be_logged(_: logging.LogRecord) -> bool:
+    return not _is_asking.get()
 
 
 @contextlib.contextmanager

@@ -168,8 +168,11 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         assert isinstance(answer.stream, httpx.AsyncByteStream)
         self.set_status(answer.status_code, answer.reason_phrase or None)
         self._headers = httputil.HTTPHeaders()  # the other side says what may be done with its pages
-        for name, value in kept_back(answer.headers.multi_items(), way):
+        # Byte for byte, as Tornado sends them; httpx would read them as UTF-8 where it can.
+        for name, value in kept_back(((n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers.raw), way):
             self.add_header(name, value)
+        if answer.status_code == 204:
+            self.clear_header("Content-Length")  # there is nothing, whatever it says (RFC 9110, 8.6)
         if self.request.method == "GET" and answer.headers.get("content-type", "").startswith("text/html"):
             self._show(way, b"".join([chunk async for chunk in answer.stream]))
             return

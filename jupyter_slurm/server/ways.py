@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import string
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from urllib.parse import unquote_plus, urlsplit, urlunsplit
+from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
 
 __all__ = ["Way", "kept_back", "kept_on"]
 
 # Of one connection, or what this server and nobody else knows a person by.
 _STAY = frozenset(
     "accept-encoding authorization connection content-length cookie expect forwarded host keep-alive origin referer te "
-    "trailer transfer-encoding upgrade x-real-ip x-scheme x-xsrftoken".split()
+    "trailer transfer-encoding upgrade proxy x-real-ip x-scheme x-xsrftoken".split()
 )
 _STAY_BEGINNINGS = ("proxy-", "sec-websocket-", "x-forwarded-", "x-jupyterhub-")
-# The session's own cookies, and whom it would let in from other sites.
-_STAY_THERE = frozenset("connection keep-alive server set-cookie trailer transfer-encoding upgrade".split())
-_STAY_THERE_BEGINNINGS = ("access-control-", "proxy-")
+# The session's own cookies, whom it would let in from other sites, and what would hold for all of this server.
+_STAY_THERE = frozenset(
+    "alt-svc clear-site-data connection expect-ct keep-alive nel server service-worker-allowed set-cookie set-cookie2 "
+    "strict-transport-security trailer transfer-encoding upgrade".split()
+)
+_STAY_THERE_BEGINNINGS = ("access-control-", "proxy-", "public-key-pins")
+
+_AS_IT_IS = "".join(sorted(set(string.punctuation) - {"#"}))
 
 Headers = list[tuple[str, str]]
 
@@ -45,14 +52,18 @@ class Way:
         """Return what is asked of the session: its path, and the query without what logs in here."""
         kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token"]
         found = self.base_url + path.removeprefix(self.path)
-        return found + ("?" + "&".join(kept) if any(kept) else "")
+        asked = found + ("?" + "&".join(kept) if any(kept) else "")
+        return quote(asked, safe=_AS_IT_IS, encoding="latin-1")  # what is no address is spelt as one, byte for byte
 
     def location(self, told: str) -> str:
         """Return where a redirection of the session leads here."""
-        parts = urlsplit(told)
-        if parts.netloc and parts.netloc != f"127.0.0.1:{self.port}":
+        try:
+            parts = urlsplit(told)
+        except ValueError:  # no address at all, as the browser will find
             return told
-        path = parts.path
+        if parts.netloc and parts.netloc not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
+            return told
+        path = re.sub(r"^[/\\]+", "/", parts.path)  # two of them would begin with a host
         if self.base_url != self.path and path.startswith("/"):
             path = self.path + path.removeprefix(self.base_url)
         return urlunsplit(("", "", path, parts.query, parts.fragment))
@@ -60,16 +71,28 @@ class Way:
 
 def kept_on(headers: Iterable[tuple[str, str]], way: Way) -> Headers:
     """Return the headers of a request that travel on, with what the session knows its person by."""
-    kept = [(name, value) for name, value in headers if not _is_among(name, _STAY, _STAY_BEGINNINGS)]
+    kept = _kept(headers, _STAY, _STAY_BEGINNINGS)
     kept.append(("Accept-Encoding", "identity"))  # a page is looked through
     return [*kept, ("Authorization", f"token {way.token}")] if way.token else kept
 
 
 def kept_back(headers: Iterable[tuple[str, str]], way: Way) -> Headers:
     """Return the headers of an answer that travel back."""
-    kept = [(name, value) for name, value in headers if not _is_among(name, _STAY_THERE, _STAY_THERE_BEGINNINGS)]
+    kept = _kept(headers, _STAY_THERE, _STAY_THERE_BEGINNINGS)
     return [(name, way.location(value) if name.lower() == "location" else value) for name, value in kept]
 
 
-def _is_among(name: str, names: Collection[str], beginnings: tuple[str, ...]) -> bool:
-    return name.lower() in names or name.lower().startswith(beginnings)
+def _kept(headers: Iterable[tuple[str, str]], names: Collection[str], beginnings: tuple[str, ...]) -> Headers:
+    """Return all but those of these names, and but those of one connection (RFC 9110, 7.6.1)."""
+    given = [(name, value, _spelt(name)) for name, value in headers]
+    stay = {_spelt(part.strip()) for _, value, name in given if name == "connection" for part in value.split(",")}
+    return [
+        (name, value)
+        for name, value, spelt in given
+        if spelt not in {*stay, *names} and not spelt.startswith(beginnings)
+    ]
+
+
+def _spelt(name: str) -> str:
+    """Return the name of a header as a WSGI program sees it, to which these are the same."""
+    return name.lower().replace("_", "-")

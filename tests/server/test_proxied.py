@@ -27,10 +27,19 @@ from jupyter_slurm.server.caller import Caller
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 
+LOGS_ALL = """
+everything = {"class": "logging.StreamHandler", "level": "DEBUG"}
+c.ServerApp.logging_config = {
+    "handlers": {"everything": everything}, "loggers": {"": {"level": "DEBUG", "handlers": ["everything"]}}
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def hub_server(start_jupyter: Callable[..., Any]) -> Any:
-    """A server with a prefix, as a hub starts it."""
-    return start_jupyter("server", "--ServerApp.base_url=/user/ana/")
+    """A server with a prefix, as a hub starts it; its log has all that any library of it has to say."""
+    files = {"log.py": LOGS_ALL}
+    return start_jupyter("server", "--ServerApp.base_url=/user/ana/", "--debug", "--config=log.py", files=files)
 
 
 class Owner:
@@ -168,6 +177,8 @@ async def test_a_page_and_a_kernel_of_a_session(
         with pytest.raises(HTTPClientError, match="403"):
             await channel_of(browser, kernel, **headers)
     assert token not in page.text + str(page.headers) + hub_server.log
+    assert "receive_response_headers" in hub_server.log, "of the agent's answers"
+    assert "b'Set-Cookie'" not in hub_server.log, "one of them logs in to the session"
     assert hub_server.token not in Path(session["stderr"]).read_text()
     assert "Traceback" not in hub_server.log
 
@@ -219,6 +230,7 @@ def test_what_comes_back_is_what_was_there(hub_server: Any, session: dict[str, A
     assert "Traceback" not in hub_server.log
 
 
+# Says what it was asked; to /raw?HEX, what that says.
 ECHO = """
 import http.server, json, sys
 
@@ -226,6 +238,10 @@ class Echo(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
+        if self.path.startswith("/raw?"):
+            self.wfile.write(bytes.fromhex(self.path[5:]))
+            self.close_connection = True
+            return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         told = json.dumps({"path": self.path, "headers": list(self.headers.items()), "body": body}).encode()
         self.send_response(302 if self.path == "/go" else 200)
@@ -259,6 +275,21 @@ def test_nothing_that_this_server_knows_a_person_by_travels_on(
     assert answer.headers["X-Theirs"] == "1"
     assert not {"set-cookie", "access-control-allow-origin"} & {name.lower() for name in answer.headers}
     assert browser.get(f"{path}go").headers["Location"] == f"{path}there?x=1"
+
+    def raw(status: str, headers: str, body: str = "") -> httpx.Response:
+        text = f"HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n\r\n{body}"
+        return browser.get(f"{path}raw?{text.encode().hex()}")
+
+    said = raw("200 OK", 'Content-Length: 1\r\nX-Said: 日本 ä\r\nClear-Site-Data: "*"', "a").headers
+    assert dict(said.raw)[b"X-Said"].decode() == "日本 ä"
+    assert "Clear-Site-Data" not in said
+    assert (raw("204 None", "Content-Length: 5").status_code, raw("304 Same", "Content-Length: 5").status_code) == (
+        204,
+        304,
+    )
+    assert raw("302 Found", "Content-Length: 0\r\nLocation: http://[x/").headers["Location"] == "http://[x/"
+    assert raw("101 Switching", "Upgrade: other").status_code == 502
+    assert "Traceback" not in hub_server.log
     assert browser.post(path, content=b"a").status_code == 403
     for site in ("same-site", "cross-site", "none"):
         assert browser.post(path, content=b"a", headers={"Sec-Fetch-Site": site}).status_code == 403
