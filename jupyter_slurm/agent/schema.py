@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,7 +152,8 @@ def load_document() -> Document:
 def parse_json(body: bytes) -> Any:
     """Parse outside JSON: bounded depth, no NaN, no text that could not be a file name or an environment value."""
     try:
-        value = json.loads(body, parse_constant=_refuse_constant, parse_float=_number)
+        # Decoded here: from bytes it would read UTF-16 as well, in which the look below sees neither text nor escapes.
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_number)
         # What is ASCII and has no escapes holds no surrogates: a cell's environment has many values, and it waits.
         _look_through(value, _DEEPEST, is_plain=body.isascii() and b"\\u" not in body)
     except (ValueError, RecursionError) as error:
@@ -165,6 +167,8 @@ def _refuse_constant(name: str) -> None:
 
 def _number(text: str) -> float | int:
     value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:20]} is too large for a number")
     return int(value) if value.is_integer() else value  # JSON does not tell 18.0 from 18
 
 
