@@ -25,7 +25,20 @@ from tornado.websocket import websocket_connect
 from jupyter_slurm.errors import JobNotFound
 from jupyter_slurm.services.watcher import Watcher
 
-__all__ = ["Page", "ended", "hurried", "launch", "launched", "left", "nothing_left", "processes", "ready", "run_a_cell"]
+__all__ = [
+    "Page",
+    "ended",
+    "hurried",
+    "launch",
+    "launched",
+    "left",
+    "nothing_left",
+    "processes",
+    "ready",
+    "run_a_cell",
+    "run_in",
+    "start_kernel",
+]
 
 _TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 60}
 _OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
@@ -72,10 +85,20 @@ class Page:
 
 
 async def run_a_cell(page: Page, code: str) -> str:
-    """Start a kernel, run a cell in it over its WebSocket, and return what it prints."""
+    """Start a kernel, run a cell in it, and return what it prints."""
+    return await run_in(page, await start_kernel(page), code)
+
+
+async def start_kernel(page: Page) -> str:
+    """Start a kernel; return its id."""
     headers = {"Authorization": f"token {page.token}"}
     async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
-        kernel = (await http.post(f"{page.url}api/kernels", json={})).json()["id"]
+        return str((await http.post(f"{page.url}api/kernels", json={})).json()["id"])
+
+
+async def run_in(page: Page, kernel: str, code: str) -> str:
+    """Run a cell in a kernel over its WebSocket, and return what it prints."""
+    headers = {"Authorization": f"token {page.token}"}
     url = f"{page.url}api/kernels/{kernel}/channels".replace("http", "ws", 1)
     channel = await websocket_connect(HTTPRequest(url, headers=headers))
     header = {

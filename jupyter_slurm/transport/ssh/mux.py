@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import select
 import socket
 import struct
@@ -304,7 +305,10 @@ class Channel:
 
 
 class Dialled(Channel):
-    """A stream to a port, as the far side sees it; see :class:`jupyter_slurm.transport.base.Stream`."""
+    """A stream to a port, as the far side sees it; see :class:`jupyter_slurm.transport.base.Stream`.
+
+    Its errors have numbers: paramiko reads them where it speaks to a node through this one.
+    """
 
     def connect(self, host: str, port: int) -> None:
         """Let it lead there."""
@@ -315,9 +319,9 @@ class Dialled(Channel):
         try:
             data = super().recv(size)
         except EOFError:
-            raise ConnectionResetError("the stream was closed") from None
+            raise ConnectionResetError(errno.ECONNRESET, "the stream was closed") from None
         if not data and not (self._wire.is_active() and not self._closed):
-            raise ConnectionResetError("the connection to the far side broke")
+            raise ConnectionResetError(errno.ECONNRESET, "the connection to the far side broke")
         return data
 
     def sendall(self, data: bytes | memoryview) -> None:
@@ -325,7 +329,7 @@ class Dialled(Channel):
         try:
             super().sendall(data)
         except EOFError:
-            raise ConnectionResetError("the stream was closed") from None
+            raise ConnectionResetError(errno.ECONNRESET, "the stream was closed") from None
 
     def shutdown_write(self) -> None:
         """Say that nothing more comes."""

@@ -6,6 +6,7 @@ import itertools
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -148,5 +149,9 @@ def new_ssh_site(
 
 @pytest.fixture(scope="session")
 def ssh_site(new_ssh_site: Callable[..., Site]) -> Site:
-    """The site that tests share: key and code at the gateway. What a test changes, it puts right again."""
-    return new_ssh_site()
+    """The site that tests share: key and code at the gateway. What a test changes, it puts right again.
+
+    Its hosts have the packages of this Python, too.
+    """
+    own = Path(sys.prefix)
+    return new_ssh_site(shared=[own] if own.is_relative_to("/tmp") else [])

@@ -21,7 +21,7 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.core import Core
 from ssh_hosts.site import Site
 
-__all__ = ["Laptop", "at_laptop"]
+__all__ = ["NAME", "Laptop", "at_laptop"]
 
 NAME = "far"
 
@@ -96,11 +96,19 @@ class Laptop:
 
 @contextlib.asynccontextmanager
 async def _at_laptop(
-    site: Site, folder: Path, *, host: str = "login", carrier: str = "paramiko", slurm: Any = None, **settings: Any
+    site: Site,
+    folder: Path,
+    *,
+    host: str = "login",
+    carrier: str = "paramiko",
+    slurm: Any = None,
+    tunnels: Any = None,
+    **settings: Any,
 ) -> AsyncIterator[Laptop]:
     (folder / "sites").mkdir(exist_ok=True)
-    profile = [f'[login]\nhost = "{host}"\nssh_config = "{site.ssh_config}"\ncarrier = "{carrier}"\n', "[slurm]\n"]
-    profile += [f"{name} = {json.dumps(value)}\n" for name, value in (slurm or {}).items()]
+    profile = [f'[login]\nhost = "{host}"\nssh_config = "{site.ssh_config}"\ncarrier = "{carrier}"\n']
+    for table, said in (("slurm", slurm), ("tunnels", tunnels)):
+        profile += [f"[{table}]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in (said or {}).items())]
     (folder / "sites" / f"{NAME}.toml").write_text("".join(profile))
     runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short: Unix sockets live there
     places = {"job_root": str(folder / "jobs"), "state_dir": str(folder / "state"), "runtime_dir": runtime}
