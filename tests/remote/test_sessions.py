@@ -49,14 +49,16 @@ async def until(laptop: Laptop, key: str, wanted: str) -> dict[str, Any]:
     return told
 
 
-async def launched(laptop: Laptop, user_python: tuple[list[str], dict[str, str]]) -> dict[str, Any]:
-    """Launch a session; return what is told of it when it is ready."""
+async def launched(
+    laptop: Laptop, user_python: tuple[list[str], dict[str, str]], name: str = "mine", wanted: str = "ready"
+) -> dict[str, Any]:
+    """Launch a session on the first node; return what is told of it when it is ready."""
     (python,), _ = user_python
     env = {} if python == sys.executable else {"PYTHONPATH": sysconfig.get_path("purelib")}
-    asked = {**laptop.submission("#!"), "python": python, "context": {"env": env}, "idle": 3600.0, "name": "mine"}
+    asked = {**laptop.submission("#!", "--nodelist=node1"), "python": python, "context": {"env": env}}
     del asked["kind"], asked["text"]
-    await laptop.core.sessions.launch(NAME, asked)
-    return await until(laptop, asked["key"], "ready")
+    await laptop.core.sessions.launch(NAME, {**asked, "idle": 3600.0, "name": name})
+    return await until(laptop, asked["key"], wanted)
 
 
 async def test_a_session_outlives_a_link_that_is_cut(
@@ -94,8 +96,8 @@ async def test_a_node_without_ssh_and_steps_lets_its_person_in_and_nobody_else(
     site: Site, tmp_path: Path, at_laptop: Callable[..., Any], user_python: tuple[list[str], dict[str, str]]
 ) -> None:
     """From the login node, over the network of the site, to a port of its range."""
-    first, last = 27_100, 27_199
-    ways = {"ways": ["ssh", "nested", "direct"], "node_ports": [first, last]}
+    port = 27_100
+    ways = {"ways": ["ssh", "nested", "direct"], "node_ports": [port, port]}
     for node in site.nodes.values():
         node.stop()
     try:
@@ -111,7 +113,7 @@ async def test_a_node_without_ssh_and_steps_lets_its_person_in_and_nobody_else(
 
             node = site.nodes[told["nodes"]]
             listening = node.run("ss", "-Hltn").stdout.split()[3::5]
-            (port,) = {int(one.rpartition(":")[2]) for one in listening} & set(range(first, last + 1))
+            assert f"*:{port}" in listening
             assert f"127.0.0.1:{told['session']['port']}" in listening, "Jupyter itself is on the loopback"
             url = f"{node.address}:{port}{told['session']['path']}api"
             for scheme in ("http", "https"):
@@ -119,8 +121,12 @@ async def test_a_node_without_ssh_and_steps_lets_its_person_in_and_nobody_else(
                 visit = site.logins["login1"].run(*argv, user="nobody", check=False)
                 assert (visit.returncode, visit.stdout) == (1, ""), visit.stderr
             assert all(Path(told["folder"], name).stat().st_mode & 0o77 == 0 for name in ("door.pem", "served.json"))
-            await laptop.core.sessions.end(NAME, "mine")
-            await ended(told["folder"])
+            other = await launched(laptop, user_python, "other", "unreachable")
+            why = f"node1 opens no port for this session: all ports from {port} to {port} are taken"
+            assert other["session"]["message"] == why
+            for one in (told, other):
+                await laptop.core.sessions.end(NAME, one["key"])
+                await ended(one["folder"])
     finally:
         for node in site.nodes.values():
             node.start()
