@@ -16,6 +16,7 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.ssh.shell import NO_COMMAND
 from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp, look_at_prelude, look_at_shell
 
 __all__ = ["Visit"]
@@ -124,8 +125,7 @@ class Visit:
             self._warn(
                 "shell",
                 f"the login shell ran no command in {seen.seconds:.0f} s{said}",
-                "Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they "
-                "are slow, `patience` under [shell] in the profile says for how many seconds they are waited for.",
+                NO_COMMAND,
             )
             return
         self._ok("shell", f"{seen.shell} runs a command after {seen.seconds:.1f} s")

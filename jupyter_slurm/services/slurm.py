@@ -326,8 +326,9 @@ def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
     if _NOWHERE.search(done.stderr):
         return ConfigError(
             f"Slurm is not found: {said.splitlines()[-1]}.",
-            hint="Set SLURM_CONF to the path of the cluster's slurm.conf, on a machine on which Slurm is set up; "
-            "from a laptop: `jupyter slurm init` in a terminal, then `%slurm use CLUSTER` in a notebook.",
+            hint="Set SLURM_CONF to the path of the cluster's slurm.conf, on a machine on which Slurm is set up; over "
+            "SSH that is `conf` under [slurm] in the profile, if its host is a login node. From a laptop without a "
+            "profile: `jupyter slurm init` in a terminal, then `%slurm use CLUSTER` in a notebook.",
             **details,
         )
     if is_silence(done.stderr, argv):

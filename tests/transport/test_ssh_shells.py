@@ -125,9 +125,11 @@ async def test_a_prelude_that_ends_the_shell_is_named(login_node, connect, prelu
 
 async def test_start_up_files_that_end_the_login_shell_are_named(ssh_host, new_user, connect):
     user = new_user(files={".bashrc": "echo 'no quota left' >&2; exit 1"})
-    host = ssh_host(name="ending", users=[user])
-    with pytest.raises(TransportError, match=r"login shell ended.*no quota left"):
-        await connect(host).transport.run(["true"])
+    closed = new_user(shell="/usr/sbin/nologin")
+    host = ssh_host(name="ending", users=[user, closed])
+    for who, said in ((user, "no quota left"), (closed, "This account is currently not available")):
+        with pytest.raises(TransportError, match=f"login shell ended.*{said}"):
+            await connect(host, user=who).transport.run(["true"])
 
 
 GREETING = "#%Module\nprepend-path PATH /opt/slurm/bin\nputs stderr {loading slurm}\n"

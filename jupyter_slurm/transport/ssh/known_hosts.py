@@ -262,7 +262,8 @@ def add(host: Host, blob: bytes) -> str:
             os.close(descriptor)
     except OSError as error:
         raise HostKeyError(
-            f"the key of {host.label} cannot be written to {path}: {error.strerror}", hint="Check the permissions."
+            f"the key of {host.label} cannot be written to {path}: {error.strerror}",
+            hint="Make that file one that you can write to, or name another in ~/.ssh/config (UserKnownHostsFile).",
         ) from None
     return path
 

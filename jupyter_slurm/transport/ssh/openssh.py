@@ -270,6 +270,7 @@ class Master:
         self._watch, self._path = None, ""
 
     def _start_pulse(self) -> None:
+        self._stop_pulse()
         session = Channel(Control(self._path, _ANSWER), self)
         try:
             self._pulse = Pulse(session)

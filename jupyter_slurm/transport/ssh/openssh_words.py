@@ -153,7 +153,7 @@ def _host_key(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
     unknown = re.search(r"No (\S+) host key is known for (\S+) and you", said)
     line = next((match[0] for match in (revoked, changed, unknown) if match), "")
     host = _named(line, way) or _shown_by(log, way)
-    shown = re.findall(r"^debug1: Server host key: (\S+) (\S+)", log, re.MULTILINE)
+    shown = re.findall(r"^debug1: Server host (?:key|certificate): (\S+) ([^\s,]+)", log, re.MULTILINE)
     kind, fingerprint = shown[-1] if shown else ("", "")
     kind = kind.removeprefix("ssh-").partition("-")[0].upper()
     facts = {"host": host.name, "fingerprint": fingerprint, "key_type": kind}

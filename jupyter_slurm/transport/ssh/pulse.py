@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 
@@ -32,7 +33,8 @@ class Pulse:
         self._answers = self.has_ended = False
         self._out = b""
         session.exec_command("exec cat")
-        self._send()  # the answer is there when it is wanted for the first time, unless start-up files are slow
+        with contextlib.suppress(ConnectionError):  # a shell that has ended already: seen at the first beat
+            self._send()  # the answer is there when it is wanted for the first time, unless start-up files are slow
 
     def beat(self) -> None:
         """Wait for an echo; :meth:`close` ends the wait. Until it has answered once, it is not waited for.
@@ -61,7 +63,11 @@ class Pulse:
         self._beats += 1
         mark = f"{self._name}.{self._beats}\n".encode()
         self._session.settimeout(_PATIENCE)
-        self._session.sendall(mark)
+        try:
+            self._session.sendall(mark)
+        except ConnectionError:
+            self.has_ended = True
+            raise
         return mark
 
     def close(self) -> None:

@@ -27,8 +27,9 @@ from jupyter_slurm.transport.ssh import starting
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
 from jupyter_slurm.transport.ssh.prelude import PreludeEnd, prelude_text
+from jupyter_slurm.transport.ssh.prompts import printable
 
-__all__ = ["Answer", "Shell", "context_words", "line_of", "number"]
+__all__ = ["NO_COMMAND", "Answer", "Shell", "context_words", "line_of", "number"]
 
 _NOISE: Final = 1 << 20  # bytes that start-up files may print
 _SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
@@ -49,6 +50,14 @@ _LOGIN: Final = (
     ' *) exec "$SHELL" -l -c "echo {ready}; exec /bin/sh -s" ;;'
     " esac"
 )
+
+
+NO_COMMAND: Final = (
+    "What does `ssh` to it say in a terminal? A password that has expired is changed there. Do its start-up files "
+    "(.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they are slow, `patience` under [shell] "
+    "in the profile says for how many seconds they are waited for."
+)
+"""What to do where a login shell runs no command."""
 
 
 @dataclass(frozen=True)
@@ -275,11 +284,11 @@ class Shell:
         return self._silent(what) if transport.is_active() else LinkLost("the connection broke")
 
     def _silent(self, what: str) -> TransportError:
-        said = self._own(self._err)[-400:].decode("utf-8", "replace").strip()
+        said = next(
+            (text for each in (self._own(self._err), self._out) if (text := printable(bytes(each[-400:])).strip())), ""
+        )
         return TransportError(
-            f"the login shell {what} before it ran a command" + (f": {said}" if said else ""),
-            hint="Do its start-up files (.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they "
-            "are slow, `patience` under [shell] in the profile says for how many seconds they are waited for.",
+            f"the login shell {what} before it ran a command" + (f": {said}" if said else ""), hint=NO_COMMAND
         )
 
     def _own(self, err: bytes | bytearray) -> bytes:
