@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -184,7 +185,8 @@ class Visit:
             said = text_of(await client.ask(["sbatch", "--version"])).strip()
         except CommandMissing as error:
             raise CommandMissing("sbatch is not on the PATH there", hint=await self._remedy()) from error
-        self._ok("Slurm", said)
+        version = re.search(r"^slurm\S* \d.*$", said, re.MULTILINE)  # a wrapper of the site's may say more
+        self._ok("Slurm", version[0] if version else said)
 
     async def _remedy(self) -> str:
         """Find out what would put Slurm on the PATH."""

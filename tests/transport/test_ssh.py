@@ -17,6 +17,7 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh import kept as kept_module
+from jupyter_slurm.transport.ssh import pool
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
@@ -83,7 +84,7 @@ async def test_the_connection_and_its_shells_are_shared(login_node, connect):
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
-async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_folder, sessions):
+async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_folder, monkeypatch, sessions):
     host = ssh_host(name=f"small{sessions}", shared=[common], options={"MaxSessions": sessions}, sftp=False)
     folder = new_folder(host.user)
     transport = connect(host).transport
@@ -111,6 +112,9 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
             await asyncio.sleep(0.05)
     await asyncio.gather(*(transport.run(["sleep", "0.1"]) for _ in range(4)))
     assert transport._pool.limit == sessions
+    # One that was used up still counts there when the next one is opened.
+    monkeypatch.setattr(pool, "_close", lambda shell, close=pool._close: (time.sleep(0.3), close(shell)))
+    assert [(await transport.run(["cat"], stdin=b"in")).stdout for _ in range(3)] == [b"in"] * 3
 
 
 async def test_sessions_that_all_hang_are_freed(ssh_host, connect):

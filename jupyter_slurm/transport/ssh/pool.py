@@ -14,6 +14,7 @@ import paramiko
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.kept import KeptLink
+from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.shell import Shell
 
 __all__ = ["Pool"]
@@ -21,6 +22,8 @@ __all__ = ["Pool"]
 log = logging.getLogger(__name__)
 
 _SLOW: float = 10.0  # seconds after which a person is told what is waited for
+_ROOM: float = 2.0  # seconds within which the server knows that a session was closed
+_BREATH: float = 0.1  # seconds
 
 
 class Pool:
@@ -54,6 +57,7 @@ class Pool:
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and being opened
         self._generation = 0
+        self._freed_at = -_ROOM
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alive: set[Shell] = set()
         self._dying: set[Shell] = set()
@@ -196,7 +200,7 @@ class Pool:
             self._forget(shell)
 
     async def _open(self, deadline: float | None) -> Shell | None:
-        """Open one more; None: the server allows no more than there are."""
+        """Open one more; None: the server allows no more than there are, or perhaps none just now."""
         generation = self._generation
         self._count += 1
         shell: Shell | None = None
@@ -220,7 +224,10 @@ class Pool:
             self._uncount(generation)
             if shell is not None:
                 self._drop(shell)
-            self._learn(error)
+            if time.monotonic() - self._freed_at < _ROOM:  # that one may still count there
+                await asyncio.sleep(_BREATH)
+            else:
+                self._learn(error)
             return None
         except BaseException:
             self._ghosts += ghosts
@@ -237,7 +244,7 @@ class Pool:
     def _learn(self, error: paramiko.ChannelException) -> None:
         if self._count == 0:
             raise TransportError(
-                f"{self._link.name} allows no session: {error}",
+                f"{self._link.name} allows no session: {printable(error.text or '', 200)}",
                 hint="MaxSessions of its sshd is too low, or its administrators forbid commands.",
             ) from error
         log.info("%s allows %d sessions for commands", self._link.name, self._count)
@@ -275,6 +282,7 @@ class Pool:
         self.holding.pop(shell, None)
         self._alive.discard(shell)
         self._dying.discard(shell)
+        self._freed_at = time.monotonic()
         self._uncount(shell.generation)
 
     def _uncount(self, generation: int) -> None:

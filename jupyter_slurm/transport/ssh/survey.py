@@ -175,7 +175,7 @@ async def _open(link: KeptLink) -> Session:
 
 def _full(link: KeptLink, error: paramiko.ChannelException) -> TransportError:
     return TransportError(
-        f"{link.name} allows no further session: {error}",
+        f"{link.name} allows no further session: {printable(error.text or '', 200)}",
         hint="Does a command before it not end? MaxSessions of its sshd is low.",
     )
 
