@@ -148,6 +148,7 @@ def test_a_name_that_the_gateway_does_not_know(doctor: Callable[..., Said], ssh_
     assert said.code == 1
     (failed,) = said.lines("failed")
     assert failed.startswith("ghost.invalid, reached: ")
+    assert failed.endswith("cannot be reached: Connect failed"), "in the words of the host before it"
     assert "may gateway forward connections" in said.todo("ghost.invalid")
     assert any(line.startswith("gateway, log-in: ") for line in said.lines("ok"))
 

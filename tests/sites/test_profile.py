@@ -15,7 +15,7 @@ FULL = b"""
 title = "Arandu"
 [login]
 host = "arandu"
-jump = ["gateway", "me@second:2222"]
+jump = ["gateway", "me@second:2222", "me@[fd00::1]:22"]
 user = "ana"
 port = 2200
 ssh_config = "~/.ssh/arandu"
@@ -40,7 +40,7 @@ def test_every_key_arrives():
     assert parse_profile("arandu", FULL, "x.toml") == Profile(
         "arandu",
         "arandu",
-        ("gateway", "me@second:2222"),
+        ("gateway", "me@second:2222", "me@[fd00::1]:22"),
         "ana",
         2200,
         os.path.expanduser("~/.ssh/arandu"),

@@ -276,7 +276,8 @@ def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _said(error: Exception) -> str:
-    return printable(str(error), 500) or (
+    text = error.text if isinstance(error, paramiko.ChannelException) else str(error)
+    return printable(text or "", 500) or (
         "it closed the connection" if isinstance(error, EOFError) else type(error).__name__
     )
 
