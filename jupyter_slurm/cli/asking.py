@@ -30,6 +30,7 @@ def asked(question: str, default: str = "", *, check: Callable[[str], bool] = la
 
 
 def yes(question: str, *, default: bool) -> bool:
-    """Ask for a yes or a no."""
-    answer = asked(f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said in ("yes", "no"))
-    return answer == "yes"
+    """Ask for a yes or a no; y and n will do."""
+    words = ("yes", "y", "no", "n")
+    answer = asked(f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said.lower() in words)
+    return answer.lower() in words[:2]

@@ -119,7 +119,7 @@ def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
 
     # Once more: it is there, but others may write to it, so that sshd does not take it.
     keys.chmod(0o666)
-    again: Script = [("Write it anew.*no\\]", "yes"), ("Is that right.*yes\\]", ""), *passwords]
+    again: Script = [("Write it anew.*no\\]", "Y"), ("Is that right.*yes\\]", "y"), *passwords]
     again += [("Have gateway let", "no"), offers[1]]
     said = laptop.slurm("init", "far", "--host", "login", dialogue=again)
     assert "login knows it, and does not take it" in said.text

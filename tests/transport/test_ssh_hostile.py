@@ -233,6 +233,9 @@ async def test_who_waits_for_a_shell_is_told_that_the_connection_was_closed(logi
     assert time.monotonic() - begin < 5
     assert all(isinstance(error, LinkLost) for error in errors)
     assert ["was closed" in str(error) for error in errors[1:]] == [True] * 3
+    with pytest.raises(LinkLost, match="was closed") as refused:
+        await one.transport.read("/etc/hostname")
+    assert "jupyter slurm connect" in refused.value.hint
 
 
 # What is not true ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ no (code 1: it forbids this; 2: nobody listens there; 4: no more sessions), and 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Stream
@@ -17,6 +17,14 @@ __all__ = ["Connection", "Hop", "LinkLost", "Session", "Wire"]
 
 class LinkLost(TransportError):
     """The connection broke, or there is none: what was asked may or may not have happened."""
+
+    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
+        super().__init__(message, hint=hint or self.usual_hint, **details)
+
+    usual_hint: ClassVar[str] = (
+        "It is made again by itself, and by `jupyter slurm connect CLUSTER` where somebody has ended it. Look at what "
+        "was done before you repeat it."
+    )
 
 
 class Wire(Protocol):

@@ -97,7 +97,8 @@ class SshTransport:
         except CommandTimeout as error:
             raise CommandTimeout(f"{argv[0]} gave no answer within {timeout:g} s", argv=list(argv)) from error
         except LinkLost as error:
-            hint = error.hint or "Whether it ran is not known: have a look before you repeat it."
+            is_usual = error.hint == LinkLost.usual_hint
+            hint = "Whether it ran is not known: have a look before you repeat it." if is_usual else error.hint
             raise LinkLost(f"{argv[0]}: {error.message}", hint=hint, argv=list(argv)) from error
         _judge(answer, argv, context)
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
