@@ -112,9 +112,8 @@ def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
         whole = next((row for row in found if "." not in row["JobID"]), {})
     if not (whole or steps):
         return None
-    used = [parse_tres(row["TRESUsageInTot"]) for row in steps]
     clocks = [_clock(match[1]) for row in steps if (match := re.search(r"(?:^|,)cpu=([^,]*)", row["TRESUsageInTot"]))]
-    peaks = [tres["mem"] for tres in used if tres.get("mem")]  # 0: it was never looked at
+    peaks = [peak for row in steps if (peak := _memory(row["TRESUsageInTot"]))]  # 0: it was never looked at
     limit = parse_count(whole.get("TimelimitRaw", ""))
     return Usage(
         cpu=_clock(whole["TotalCPU"]) if whole else sum(clock or 0.0 for clock in clocks),
@@ -124,6 +123,14 @@ def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
         cpus=parse_count(whole.get("AllocCPUS", "")),
         tres=whole.get("AllocTRES", ""),
     )
+
+
+def _memory(usage: str) -> int | None:
+    """Return the bytes of memory that were used: a plain number with ``--noconvert``; in what is asked that is MiB."""
+    match = re.search(r"(?:^|,)(mem=(\d+)?[^,]*)", usage, re.ASCII)
+    if match is None:
+        return None
+    return int(match[2]) if match[1] == f"mem={match[2]}" else parse_tres(match[1]).get("mem")
 
 
 def _clock(text: str) -> float | None:

@@ -102,7 +102,8 @@ class Process:
         self._running: str | None = None
         self._pid = os.getpid()
         self._stopped = ""  # what was to be interrupted
-        self._left: dict[int, tuple[str, int]] = {}  # the files of the cell before, and how long they were at its end
+        self._between = place.folder
+        self._left: list[tuple[int, str, int]] = []  # files, and how long they were at the end of the cell before
         self._is_over = self._is_silent = False
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
@@ -241,14 +242,30 @@ class Process:
         with self._lock:
             self._running = None
         self._memory.note()
+        self._leave(folder)
         self._end(folder, code & 0xFF, is_interrupted=code == 130)
-        files = {1: os.path.join(folder, "stdout"), 2: os.path.join(folder, "stderr")}
-        self._left = {number: (path, os.fstat(number).st_size) for number, path in files.items()}
         return True
 
+    def _leave(self, folder: str) -> None:
+        """Have threads print elsewhere: whether who waits for the cell saw what its files get later is not known.
+
+        Programs that the cell has started keep them.
+        """
+        self._left = []
+        with contextlib.suppress(OSError):  # then they print on where they did
+            left = self._lengths(self._between)
+            self._step.redirect(self._between)
+            self._left = [*self._lengths(folder), *left]
+
+    @staticmethod
+    def _lengths(folder: str) -> list[tuple[int, str, int]]:
+        """Return the files for what is printed, with their descriptors, and how long they are."""
+        paths = ((number, os.path.join(folder, name)) for number, name in ((1, "stdout"), (2, "stderr")))
+        return [(number, path, os.path.getsize(path) if os.path.exists(path) else 0) for number, path in paths]
+
     def _bring_late(self) -> None:
-        """Put out first what threads have printed since the cell before: who waited for that does not see it."""
-        for number, (path, seen) in self._left.items():
+        """Put out first what was printed since the cell before: nobody has waited for that."""
+        for number, path, seen in self._left:
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 file.seek(max(seen, os.fstat(file.fileno()).st_size - _LATE))
                 os.write(number, file.read(_LATE))
@@ -306,7 +323,7 @@ class Process:
 
 
 def serve(cell: Any, step: Any, place: Any) -> int:
-    """Be the process: what the cells say goes to their own directories, what is said between them to the last one."""
+    """Be the process: what cells say goes to their own directories, what is said between them to the process's."""
     requests, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

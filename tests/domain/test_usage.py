@@ -20,7 +20,8 @@ WHOLE = {"JobID": "7", "TotalCPU": "00:05.000", "ElapsedRaw": "6", "AllocCPUS": 
 
 def test_the_peak_is_that_of_the_largest_step() -> None:
     steps = [
-        {"JobID": f"7.{step}", "TRESUsageInTot": f"cpu=00:00:05,mem={peak}K"} for step, peak in (("batch", 5), ("0", 7))
+        {"JobID": f"7.{step}", "TRESUsageInTot": f"cpu=00:00:05,mem={peak},vmem=1G"}
+        for step, peak in (("batch", "5K"), ("0", "7168"), ("1", "900"))  # plain numbers are bytes
     ]
     found = parse_usage(answer(WHOLE, *steps), MARK)
     assert found is not None

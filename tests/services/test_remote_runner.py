@@ -110,7 +110,14 @@ def test_what_one_cell_leaves_the_next_one_finds(process: Process) -> None:
     assert (updated["type"], updated["data"]["text/plain"]) == ("update", "'b'")
     first, second = process.shown("k" + str(int(key[1:]) - 1))
     assert (first["id"], second["data"]["text/html"]) == (updated["id"], "<b>1</b>")
-    assert os.readlink(f"/proc/{process.running.pid}/fd/1") == str(process.root / key / "stdout")
+    over = process.root / "over"
+    waits = f"\n    while not os.path.exists({str(over)!r}): time.sleep(0.01)\n    print('late')"
+    late = process.begin(f"import os, threading, time\ndef late():{waits}\nthreading.Thread(target=late).start()")
+    assert process.end(late) == 0
+    over.touch()
+    _until(lambda: "late" in (process.root / "process" / "stdout").read_text())
+    assert process.ran("1") == "late\n1\n"
+    assert process.text(late) == "", "who waited for that cell may not have seen it, or has: the next cell tells it"
     open_files = os.listdir(f"/proc/{process.running.pid}/fd")
     process.ran("display(Html())")
     process.ran("display(Html())")
