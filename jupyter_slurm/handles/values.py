@@ -24,6 +24,8 @@ __all__ = ["Outputs", "Parcel", "parcel", "read_outputs"]
 
 _Item = tuple[dict[str, Any], list[Any]]
 _CELL = re.compile("ipykernel|ipython-input")  # in what IPython calls the source of a cell
+_LAMBDA = "<lambda>"
+_MAKE_CLASSES = frozenset({"namedtuple", "NamedTuple", "make_dataclass", "Enum", "IntEnum", "Flag", "IntFlag"})
 _SHELLS = frozenset({"get_ipython", "display", "exit", "quit", "In", "Out", "_", "__", "___"})
 
 
@@ -99,9 +101,7 @@ class _Packer:
             self._define_what_is_needed(name)
         pickles = [item for name in self._names for item in self._pickled(name)]
         if self._troubles:
-            raise UsageError(
-                "Not submitted: " + "\n".join(dict.fromkeys(self._troubles)), hint="in= takes names, with commas."
-            )
+            raise UsageError("Not submitted: " + "\n".join(dict.fromkeys(self._troubles)))
         return [*self._imports.values(), *self._sources.values(), *self._aliases.values(), *pickles]
 
     def _define_what_is_needed(self, name: str) -> None:
@@ -131,15 +131,17 @@ class _Packer:
 
     def _define(self, name: str, value: Any) -> None:
         """Send a function or class as its source, with what it uses."""
-        own = value.__name__
+        own = value.__name__ if value.__name__ != _LAMBDA else name
         if name != own:
             alias = {"kind": "source", "name": name, "source": f"{name} = {own}", "filename": f"<{name}>"}
             self._aliases[name] = (alias, [])
         if own in self._sources:
             return
-        found = _source(value, self._namespace)
+        found = _source(value, own, self._namespace)
         if found is None:
-            self._troubles.append(f"{name} cannot travel: its source is not known (a lambda, or made by other code)")
+            self._troubles.append(
+                f"{name} cannot travel: its source is not known; def or class at the left of a cell would do"
+            )
             return
         source, filename = found
         item = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
@@ -178,8 +180,8 @@ def _home(name: str, value: Any) -> str | None:
     return next(found, None) if homes[0] != "__main__" else None
 
 
-def _source(value: Any, namespace: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the source of a function or class of the notebook, and the name of its cell."""
+def _source(value: Any, name: str, namespace: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the source of a function or class of the notebook, by its name, and the name of its cell."""
     inner = inspect.unwrap(value)
     is_whole = inner.__qualname__ == inner.__name__ and not hasattr(value, "registry")  # singledispatch has parts
     if not is_whole or (inner is not value and namespace.get(value.__name__) is not value):
@@ -187,20 +189,32 @@ def _source(value: Any, namespace: Mapping[str, Any]) -> tuple[str, str] | None:
     code = getattr(inner, "__code__", None)
     for filename in [code.co_filename] if code else _cells(inner, namespace):
         lines = linecache.getlines(filename)
-        for first, last, is_decorated in _definitions(lines, inner.__name__, is_class=code is None):
+        for first, source, is_decorated in _definitions(lines, name, is_class=code is None):
             if (code is None or code.co_firstlineno == first) and (is_decorated or inner is value):
-                return "".join(lines[first - 1 : last]), os.path.basename(filename)
+                return source, os.path.basename(filename)
     return None
 
 
-def _definitions(lines: list[str], name: str, *, is_class: bool) -> Iterator[tuple[int, int | None, bool]]:
-    """Find what is defined under a name, the last one first: its lines, and whether it is decorated."""
+def _definitions(lines: list[str], name: str, *, is_class: bool) -> Iterator[tuple[int, str, bool]]:
+    """Find what is defined under a name, the last one first: its first line, its source, whether it is decorated."""
     wanted = (ast.ClassDef,) if is_class else (ast.FunctionDef, ast.AsyncFunctionDef)
+    text = "".join(lines)
     with contextlib.suppress(SyntaxError, ValueError):
-        for node in reversed(ast.parse("".join(lines)).body):
+        for node in reversed(ast.parse(text).body):
             if isinstance(node, wanted) and node.name == name:
                 first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-                yield first, node.end_lineno, bool(node.decorator_list)
+                yield first, "".join(lines[first - 1 : node.end_lineno]), bool(node.decorator_list)
+            elif isinstance(node, ast.Assign) and _defines(node, name, is_class=is_class):
+                yield node.lineno, (ast.get_source_segment(text, node) or "") + "\n", False
+
+
+def _defines(node: ast.Assign, name: str, *, is_class: bool) -> bool:
+    """Tell whether ``name = …`` is as good as a definition: of a lambda, or of a namedtuple and the like."""
+    if [ast.unparse(target) for target in node.targets] != [name]:
+        return False
+    if not is_class:
+        return isinstance(node.value, ast.Lambda)
+    return isinstance(node.value, ast.Call) and ast.unparse(node.value.func).rpartition(".")[2] in _MAKE_CLASSES
 
 
 def _cells(kind: type, namespace: Mapping[str, Any]) -> list[str]:

@@ -37,17 +37,18 @@ def test_functions_and_classes_travel_as_source_with_what_they_use(kernel: Any) 
         "@twice\ndef decorated(x):\n    return x\n\nclass Base:\n    factor = 3\n\nclass Model(Base):\n    def run(self, x):\n        return helper(x) * self.factor + (even(x) if x else 0)"
     )
     kernel.ok("def even(n): return True if n == 0 else odd(n - 1)\ndef odd(n): return False if n == 0 else even(n - 1)")
-    kernel.ok("model = Model()")
+    kernel.ok("model = Model()\nhalf = lambda x: helper(x) / 2")
     # The other Python has neither cloudpickle nor IPython: bytecode would not do.
     kernel.ok(
-        f"%%sbatch in=model,Model out=got as=travelled {PLAIN}\ngot = (model.run(4), Model().run(0), type(model) is Model)"
+        f"%%sbatch in=model,Model,half out=got as=travelled {PLAIN}\n"
+        "got = (model.run(4), Model().run(0), type(model) is Model, half(4))"
     )
-    assert kernel.value("travelled.result()") == "(19, 6, True)"
+    assert kernel.value("travelled.result()") == "(19, 6, True, 3.0)"
 
 
 def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> None:
     kernel.ok(
-        "import threading\nlock, fine, table = threading.Lock(), 1, [1]\ndef uses(): return table\nsmall = lambda: 1"
+        "import threading\nlock, fine, table = threading.Lock(), 1, [1]\ndef uses(): return table\nsmall = [lambda: 1][0]"
     )
     before = kernel.value("len(__import__('jupyter_slurm').jobs())")
     ran = kernel.run("%%sbatch in=lock,fine,fin,uses,small\nfine")

@@ -211,6 +211,8 @@ BOTH = pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
 @pytest.mark.parametrize(
     ("cells", "names", "expression", "told"),
     [
+        (["n = 1; f = lambda x: (x,\n  g(x)); other = f", "g = lambda x: -x"], "f", "f(3)", "(3, -3)"),
+        (["import enum\nfrom collections import namedtuple", "Pair = namedtuple('Pair', 'a b'); Color = enum.Enum('Color', 'RED')", "x = Pair(1, Color.RED)\ndef f(p: Pair): return p.a"], "x,f,Color", "f(x), type(x) is Pair, x.b is Color.RED", "(1, True, True)"),
         (["from dataclasses import dataclass", "@dataclass\nclass P:\n    x: int = 3", "p = P(4)"], "P,p", "p, P() == P(3), type(p) is P", "(P(x=4), True, True)"),
         (["import enum", "class Color(enum.Enum):\n    RED = 1", "red = Color.RED"], "red", "red is Color.RED", "True"),
         (["from enum import IntFlag, auto", "class Mode(IntFlag):\n    R = auto()\n    W = auto()", "m = Mode.R | Mode.W"], "Mode,m", "m == Mode(3)", "True"),
@@ -224,7 +226,7 @@ BOTH = pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
         (["from pathlib import Path\nfrom os.path import join\nimport os.path as place", "def f(): return Path(join('a', 'b')).name + place.basename('x/y')"], "f", "f()", "by"),
         (["e, helper, x, N = [1], [2], [3], [4]", "def f(x):\n    try: return x / 0\n    except ZeroDivisionError as e: return str(e)", "def g(v):\n    def helper(y): return y\n    return helper(v)", "def h(v):\n    import os.path as helper\n    return helper.basename(v)", "class K:\n    N = 5\n    def get(self): return [x for x in range(self.N)]"], "f,g,h,K", "f(1), g(2), h('a/b'), K().get()", "('division by zero', 2, 'b', [0, 1, 2, 3, 4])"),
     ],
-    ids=["dataclass", "enum", "flag", "namedtuple", "contextmanager", "lru_cache", "wraps", "base", "again", "last", "imports", "own names"],
+    ids=["lambda", "made", "dataclass", "enum", "flag", "namedtuple", "contextmanager", "lru_cache", "wraps", "base", "again", "last", "imports", "own names"],
 )  # fmt: skip
 def test_what_a_notebook_defines_travels_as_it_stands_there(
     notebook: Notebook, python: str, cells: list[str], names: str, expression: str, told: str
@@ -241,10 +243,11 @@ def test_what_a_notebook_defines_travels_as_it_stands_there(
         ("def make(n):\n    def g(): return n\n    return g\ng = make(1)\ndef other(): return 1", "g cannot travel: its source"),
         ("import functools\n@functools.singledispatch\ndef g(x): return 0\n@g.register\ndef _(x: int): return 1", "g cannot travel"),
         ("from collections import namedtuple\ng = namedtuple('Pair', 'a b')\nx = g(1, 2)", "Pair cannot travel"),
+        ("f = lambda: 1\ng = f", "g cannot travel: its source"),
         ("lock = []\ndef g():\n    def inner(): return lock\n    return inner", "g uses lock, which does not travel"),
         ("class A: pass\na = A()\ndef g(): return a", "g uses a, which does not travel"),
     ],
-    ids=["wrapped later", "closure", "singledispatch", "by a call", "from within", "value of a class"],
+    ids=["wrapped later", "closure", "singledispatch", "by a call", "lambda of another name", "from within", "value of a class"],
 )  # fmt: skip
 def test_what_would_arrive_as_something_else_is_refused_once(notebook: Notebook, cell: str, told: str) -> None:
     notebook.run(cell)
