@@ -242,11 +242,11 @@ class Process:
         with self._lock:
             self._running = None
         self._memory.note()
-        self._leave(folder)
+        self._leave_files(folder)
         self._end(folder, code & 0xFF, is_interrupted=code == 130)
         return True
 
-    def _leave(self, folder: str) -> None:
+    def _leave_files(self, folder: str) -> None:
         """Have threads print elsewhere: whether who waits for the cell saw what its files get later is not known.
 
         Programs that the cell has started keep them.

@@ -16,10 +16,12 @@ import types
 import warnings
 from typing import Any
 
+from IPython.core.autocall import ExitAutocall
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from traitlets import default
 from traitlets.config import Config
 
 _PICTURES_EVERY = 0.25  # seconds
@@ -153,6 +155,15 @@ class Compiler(CachingCompiler):  # type: ignore[misc, unused-ignore]
         return name or str(super().get_code_name(raw_code, transformed_code, number))
 
 
+class Exit(ExitAutocall):  # type: ignore[misc, unused-ignore]
+    """``exit`` and ``quit``, alone or called, with an exit code as those of Python."""
+
+    def __call__(self, code: Any = None) -> None:
+        """End the cell."""
+        shell: Any = self._ip
+        shell.ask_exit(code)
+
+
 class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
     """IPython as a kernel has it, with a file for a front end."""
 
@@ -176,9 +187,14 @@ class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
     def enable_gui(self, gui: str | None = None) -> None:
         """Start no event loop: a node has no screen. ``%matplotlib inline`` asks for one, too."""
 
-    def ask_exit(self) -> None:
+    @default("exiter")
+    def _exiter_default(self) -> Any:
+        exiter: Any = Exit
+        return exiter(self)
+
+    def ask_exit(self, code: Any = None) -> None:
         """End the cell: ``exit`` and ``quit``."""
-        raise SystemExit
+        raise SystemExit(code)
 
 
 def _new_folder(record: Any) -> str:

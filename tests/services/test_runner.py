@@ -76,10 +76,11 @@ def test_traceback_shows_the_cells_own_lines_only(run):
 
 
 @pytest.mark.parametrize(
-    ("source", "code"), [("raise SystemExit", 0), ("import sys; sys.exit(5)", 5), ("raise SystemExit('no')", 1)]
+    ("source", "code"), [("exit()", 0), ("exit(4)", 4), ("import sys; sys.exit(5)", 5), ("raise SystemExit('no')", 1)]
 )
 def test_exit_codes_are_the_cells(run, source, code):
-    assert run(source).returncode == code
+    site = "import site; site.setquit()\n" if run.is_plain else ""
+    assert run(site + source).returncode == code
 
 
 def test_second_job_with_the_same_directory_does_nothing(run):
