@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -84,7 +85,7 @@ def _batch_magic(shell: Any) -> _Magic:
 
         if cell is None:
             return submit_file(shell, line, local_ns or {})
-        return submit_cell(shell, line, cell, local_ns or {})
+        return submit_cell(shell, line, cell, _callers_names(shell))
 
     return _dress(sbatch, "sbatch")
 
@@ -95,7 +96,7 @@ def _run_magic(shell: Any) -> _Magic:
 
         if cell is None:
             return run_command(shell, line, local_ns or {})
-        return run_cell(shell, line, cell, local_ns or {})
+        return run_cell(shell, line, cell, _callers_names(shell))
 
     return _dress(srun, "srun")
 
@@ -106,9 +107,18 @@ def _remote_magic(shell: Any) -> _Magic:
 
         if cell is None:
             return run_line(shell, line, local_ns or {})
-        return run_cell(shell, line, cell, local_ns or {})
+        return run_cell(shell, line, cell, _callers_names(shell))
 
     return _dress(remote, "remote")
+
+
+def _callers_names(shell: Any) -> Mapping[str, Any]:
+    """Return the variables of the function that called run_cell_magic(): IPython tells them to line magics only."""
+    frame, runs = sys._getframe(1), type(shell).run_cell_magic.__code__
+    while frame.f_code is not runs and frame.f_back is not None:
+        frame = frame.f_back
+    caller = frame.f_back
+    return {} if caller is None or caller.f_locals is shell.user_ns else caller.f_locals
 
 
 def _allocation_magic(shell: Any) -> _Magic:

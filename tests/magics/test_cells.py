@@ -395,6 +395,9 @@ def test_a_job_that_nobody_shows_is_mentioned(kernel: Any) -> None:
     for shown in ("%%sbatch\n#!/bin/sh\ntrue", "%sbatch --wrap true"):
         assert kernel.ok(shown).stdout == ""
     assert kernel.ok("1 + 1").stdout == ""
+    line = "show -J {given} in=given,code"  # in a function its variables count, as they do for line magics
+    kernel.ok(f"code = 1\ndef cell(given): return get_ipython().run_cell_magic('sbatch', {line!r}, 'print(given)')")
+    assert " -J 7 " in kernel.ok("cell(7)").result["text/plain"]
 
 
 def test_the_cell_as_it_was_typed(kernel: Any) -> None:
