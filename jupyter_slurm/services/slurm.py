@@ -354,6 +354,8 @@ def next_step(command: str, said: str) -> str:
     """Return what a person can do about a refusal of a command."""
     low = said.lower()
     help_of = "`%%sbatch?`" if command == "sbatch" else f"`%{command} --help`"
+    if re.search(r"(?:unknown arguments|unrecognized option)[^|>]*(?:\||>)(?:\s|$)", low):
+        return f"| and > are a shell's, and none reads this line: `x = %{command} …` keeps what it says."
     rules = [
         (
             "invalid job id",

@@ -70,6 +70,7 @@ def test_names_of_a_function_are_seen(kernel: Any, waiting: Any) -> None:
         ("%sacct", "CommandError", "disabled", "jobs()"),
         ("%squeue -o 'open", "UsageError", "not closed", "Close it"),
         ("%squeue -j {nothing}", "UsageError", "nothing is None", "value"),
+        ("%squeue --me | head", "CommandError", "Unrecognized option: |", "are a shell's"),
         ("%squeue -i 1", "UsageError", "never ends", "jobs()"),
         ("%scontrol", "UsageError", "nobody can answer", "%scontrol show job"),
     ],
