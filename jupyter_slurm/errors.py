@@ -298,9 +298,9 @@ class PromptGone(AgentError):
 
 
 class JobError(SlurmError):
-    """Something about one job."""
+    """Something about one job: its state does not allow what was asked for."""
 
-    code = "job"
+    code, status = "job", 409
 
 
 class JobNotFound(JobError):

@@ -309,8 +309,9 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
             return bool((await core.job("far", job["key"]))["finished"])
 
         await until(is_over)
-        with pytest.raises(JobError, match="does not run"):
+        with pytest.raises(JobError, match="does not run") as refused:
             await core.open_tunnel("far", {"job": job["key"], "port": port})
+        assert refused.value.status == 409, "nothing that the agent would have to log"
 
 
 async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_site: RealSite) -> None:
