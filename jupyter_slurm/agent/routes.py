@@ -370,8 +370,10 @@ class Routes:
         return Reply(self._core.sessions.told(call.path["cluster"], active=call.query["state"] == "active"))
 
     async def _launch_session(self, call: Call) -> Reply:
-        asked = {"options": [], "args": [], "python": None, "context": {}, **call.body}
-        return Reply(await self._core.sessions.launch(call.path["cluster"], asked), status=201)
+        asked = {"options": [], "args": [], "python": None, "dry_run": False, "context": {}, **call.body}
+        asked["dry_run"] |= asked.get("test_only", False)
+        answer = await self._core.sessions.launch(call.path["cluster"], asked)
+        return Reply(answer, status=200 if asked["dry_run"] else 201)
 
     async def _get_session(self, call: Call) -> Reply:
         return Reply(await self._core.sessions.one(call.path["cluster"], call.path["session"]))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 from http.client import responses
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
@@ -20,7 +21,10 @@ from jupyter_slurm.agent.app import MAX_BODY
 from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.server.access import AgentAccess
-from jupyter_slurm.server.addresses import Address, find_address, fits_sessions
+from jupyter_slurm.server.addresses import Address, find_address
+
+if TYPE_CHECKING:
+    from jupyter_slurm.agent.client import AgentClient
 
 __all__ = ["AgentHandler"]
 
@@ -141,6 +145,8 @@ class AgentHandler(APIHandler):
         if operation is not None and operation.operation_id == "listClusters":
             await self._access.register()
         client = await self._access.client()
+        if operation is not None and operation.operation_id == "launchSession":
+            body = await self._completed(client, address, body)
         query = address.query(method, self.request.query_arguments)
         headers = dict(self.request.headers)
         async with client.forward(method, address.path, query=query, headers=headers, body=body) as answer:
@@ -160,10 +166,16 @@ class AgentHandler(APIHandler):
             raise web.HTTPError(413, f"The request body is larger than {MAX_BODY} bytes.")
         if operation.body_schema is None:
             return b""
-        asked = operation.read_body(bytes(self._body))
-        if operation.operation_id == "launchSession" and not asked.get("prefix") and fits_sessions(self.base_url):
-            return json.dumps({**asked, "prefix": self.base_url}).encode("ascii")  # so that it can be shown here
+        operation.read_body(bytes(self._body))
         return bytes(self._body)
+
+    async def _completed(self, client: AgentClient, address: Address, body: bytes) -> bytes:
+        """Return a launch with what a browser cannot say; it is then shown below the address of this server."""
+        from jupyter_slurm.server.launching import completed  # what a notebook needs, a server that shows jobs does not
+
+        cluster, folder = unquote(address.path.split("/")[3]), self.settings.get("server_root_dir") or "."
+        asked = await completed(client, cluster, json.loads(body), base_url=self.base_url, folder=folder)
+        return json.dumps(asked).encode("ascii")
 
     def _tell(self, error: SlurmError) -> None:
         """Answer with an error of ours; an answer that is under way is broken off, or half of it would pass for all."""

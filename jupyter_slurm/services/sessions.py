@@ -90,7 +90,7 @@ class Sessions:
     # -- what a person asks for
 
     async def launch(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Submit the job of a session, once for one key.
+        """Submit the job of a session, once for one key; ``dry_run``: show what would be submitted.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Sessions:
             if cluster.where.node_ports:
                 session["node_ports"] = list(cluster.where.node_ports)
             body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
-            body |= {"kind": "session", "text": "", "label": chosen, "session": session, "dry_run": False}
+            body |= {"kind": "session", "text": "", "label": chosen, "session": session}
             return await cluster.submit(body)
 
     def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:

@@ -43,6 +43,8 @@ class PlumbingSessions:
         return {**self._job(cluster, "1"), "kind": "session", "label": "jupyter-1", "session": session}
 
     async def launch(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["dry_run"]:
+            return {"argv": ["sbatch", *asked["options"]], "script": "#!/bin/sh\n"}
         return {**self._one(name), "key": asked["key"]}
 
     def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:

@@ -206,6 +206,9 @@ def test_a_preview_is_no_job(http: httpx.Client) -> None:
     response = http.post(JOBS, json={**SUBMISSION, "options": ["-n1"], "dry_run": True})
     assert response.status_code == 200
     assert response.json() == {"argv": ["sbatch", "-n1"], "script": "#!/bin/sh\n"}
+    launch = {"key": KEY, "idle": 60, "options": ["-n1"], "test_only": True}
+    response = http.post("/v1/clusters/local/sessions", json=launch)
+    assert (response.status_code, response.json()["argv"]) == (200, ["sbatch", "-n1"])
 
 
 def test_of_what_has_finished_the_newest_are_told(

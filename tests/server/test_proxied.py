@@ -55,7 +55,8 @@ class Owner:
         context = {"cwd": str(self.server.home), "env": env, "umask": 0o22, "limits": {}}
         key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
         asked = {"key": key, "idle": 86_400.0, "options": list(options), "python": sys.executable, "context": context}
-        answer = self.http.post(self.address(), json={**asked, **more})
+        given = {name: value for name, value in {**asked, **more}.items() if value is not None}
+        answer = self.http.post(self.address(), json=given)
         assert answer.status_code == 201, answer.text
         told: dict[str, Any] = answer.json()
         return told
@@ -86,8 +87,10 @@ def owner(hub_server: Any) -> Iterator[Owner]:
 
 @pytest.fixture(scope="module")
 def session(owner: Owner, wait_for: Callable[..., Any]) -> Iterator[dict[str, Any]]:
-    """One that is ready, launched through that server."""
-    key = owner.launch("-p", "arandu", "-t", "10")["key"]
+    """One that is ready, launched through that server as a browser does: Python, folder and environment are the server's."""
+    told = owner.launch("-p", "arandu", "-t", "10", python=None, context=None)
+    assert (told["work_dir"], told["session"]["path"][:10]) == (str(owner.server.home), "/user/ana/")
+    key = told["key"]
     yield wait_for(lambda: owner.is_ready(key), "the session")
     owner.stop(key)
 

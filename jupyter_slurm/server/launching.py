@@ -1,0 +1,56 @@
+"""What a browser cannot say when it launches a session: whose Jupyter server it is, and where that works."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from jupyter_slurm.handles.cluster import Cluster, context
+from jupyter_slurm.handles.submitting import python_named
+from jupyter_slurm.server.addresses import fits_sessions
+
+if TYPE_CHECKING:
+    from jupyter_slurm.agent.client import AgentClient
+
+__all__ = ["completed"]
+
+
+async def completed(
+    client: AgentClient, cluster: str, asked: Mapping[str, Any], *, base_url: str, folder: str
+) -> dict[str, Any]:
+    """Return a launch with what was left open, as a notebook of this server would say it.
+
+    Parameters
+    ----------
+    client : AgentClient
+        The way to the agent.
+    cluster : str
+        Where to.
+    asked : mapping
+        The API's ``Launch``.
+    base_url, folder : str
+        Of this server: the session is shown below the one, and begins in the other unless its cluster is behind SSH.
+    """
+    told = dict(asked)
+    if not told.get("prefix") and fits_sessions(base_url):
+        told["prefix"] = base_url
+    if "context" in told and (told.get("python") or told.get("default_python")):
+        return told
+    known = await client.aget(f"/v1/clusters/{quote(cluster, safe='')}")
+    is_remote = known.get("connection") is not None
+    there = Cluster(client, cluster, is_remote=is_remote, python=str(known.get("python") or "python3"))
+    if "context" not in told:
+        told["context"] = _context(there, folder)
+    if not told.get("python") and not told.get("default_python"):
+        told["default_python" if told.get("env") else "python"] = python_named(None, there)
+    return told
+
+
+def _context(there: Cluster, folder: str) -> dict[str, Any]:
+    """Return the circumstances of a notebook that lies in the server's own folder, written as Jupyter writes that."""
+    around, path = context(there), os.path.abspath(os.path.expanduser(folder))
+    if not there.is_remote and os.path.isdir(path):
+        around["cwd"] = path
+    return around
