@@ -20,6 +20,8 @@ export const CommandIDs = {
   /** With the id of a cluster as the argument `cluster`, as the next one. */
   connect: "jupyter-slurm:connect",
   disconnect: "jupyter-slurm:disconnect",
+  /** With the id of a cluster as the argument `cluster`, and the key of a session that is to be shown as `session`. */
+  launch: "jupyter-slurm:launch",
 } as const;
 
 /** Cancel a job after the person said so: a cancelled job's work is gone. */

@@ -1,6 +1,6 @@
 /**
- * The plugins: the model, the panel with its commands, the dialogs of log-ins, and the item in the status bar. Each can be
- * switched off alone.
+ * The plugins: the models, the pages that launch sessions, the panel with its commands, the dialogs of log-ins, and the item
+ * in the status bar. Each can be switched off alone.
  */
 import {
   ILayoutRestorer,
@@ -9,18 +9,22 @@ import {
 } from "@jupyterlab/application";
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { ILauncher } from "@jupyterlab/launcher";
+import { IStateDB } from "@jupyterlab/statedb";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { listIcon } from "@jupyterlab/ui-components";
 
 import { addConnecting, cancelJob, CommandIDs, disconnect } from "./commands";
+import type { LaunchPanel } from "./components/launcher";
 import { JobsPanel } from "./components/panel";
 import { StatusItem } from "./components/status";
+import { addLaunching, launchPage, memoryIn, stopSession } from "./launching";
 import { Leftovers } from "./leftovers";
 import { JobsModel } from "./model";
 import { PromptDialogs } from "./prompts";
 import { AgentApi } from "./request";
-import { IJobsModel } from "./tokens";
+import { ISessionsModel, SessionsModel, type SessionJob } from "./sessions";
+import { IJobsModel, type ICluster, type IJob } from "./tokens";
 
 const DOMAIN = "jupyter_slurm";
 
@@ -39,12 +43,74 @@ const modelPlugin: JupyterFrontEndPlugin<IJobsModel> = {
   },
 };
 
+const sessionsPlugin: JupyterFrontEndPlugin<ISessionsModel> = {
+  id: "jupyter-slurm:sessions",
+  description: "The person's sessions: Jupyters that Slurm jobs run.",
+  provides: ISessionsModel,
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [IStateDB],
+  activate: (app: JupyterFrontEnd, jobs: IJobsModel, state: IStateDB | null): ISessionsModel =>
+    new SessionsModel(new AgentApi(app.serviceManager.serverSettings), jobs, memoryIn(state)),
+};
+
+const launchPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:launch",
+  description:
+    "Cards in the launcher that start a Jupyter on a node, and the page of each session.",
+  autoStart: true,
+  requires: [IJobsModel, ISessionsModel],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher],
+  activate: (
+    app: JupyterFrontEnd,
+    jobs: IJobsModel,
+    model: ISessionsModel,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null,
+    launcher: ILauncher | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const tracker = new WidgetTracker<MainAreaWidget<LaunchPanel>>({
+      namespace: "jupyter-slurm-launch",
+    });
+    const create = (cluster: string, session: string | null): MainAreaWidget<LaunchPanel> =>
+      launchPage(
+        model,
+        trans,
+        {
+          connect: (wanted: ICluster) => void jobs.connect(wanted),
+          stop: (job: SessionJob) => void stopSession(trans, model, job),
+        },
+        [cluster, session],
+        (page) => void tracker.save(page),
+      );
+    addLaunching(app.commands, palette, launcher, jobs, trans, async (cluster, session) => {
+      const isShown = ({ content }: MainAreaWidget<LaunchPanel>): boolean =>
+        content.cluster === cluster && content.session === session;
+      const widget = tracker.find(isShown) ?? create(cluster, session);
+      if (!tracker.has(widget)) {
+        await tracker.add(widget);
+        app.shell.add(widget, "main");
+      }
+      app.shell.activateById(widget.id);
+    });
+    if (restorer !== null) {
+      void restorer.restore(tracker, {
+        command: CommandIDs.launch,
+        args: ({ content: { cluster, session } }) => ({ cluster, session }),
+        name: ({ content: { cluster, session } }) => `${cluster}:${session ?? ""}`,
+      });
+    }
+  },
+};
+
 const panelPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:panel",
   description: "The table of the person's Slurm jobs, and the commands that open and refresh it.",
   autoStart: true,
   requires: [IJobsModel],
-  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher, ISessionsModel],
   activate: (
     app: JupyterFrontEnd,
     model: IJobsModel,
@@ -52,15 +118,23 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null,
     launcher: ILauncher | null,
+    sessions: ISessionsModel | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const above = sessions && {
+      model: sessions,
+      stop: (job: SessionJob) => void stopSession(trans, sessions, job),
+      show: ({ cluster, key }: SessionJob) =>
+        void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
+    };
     const tracker = new WidgetTracker<MainAreaWidget<JobsPanel>>({ namespace: "jupyter-slurm" });
     const create = (): MainAreaWidget<JobsPanel> => {
-      const content = new JobsPanel(model, trans, {
-        cancel: (job) => void cancelJob(trans, model, job),
-        connect: (cluster) => void model.connect(cluster),
-        disconnect: (cluster) => void disconnect(trans, model, cluster),
-      });
+      const acts = {
+        cancel: (job: IJob) => void cancelJob(trans, model, job),
+        connect: (cluster: ICluster) => void model.connect(cluster),
+        disconnect: (cluster: ICluster) => void disconnect(trans, model, cluster),
+      };
+      const content = new JobsPanel(model, trans, acts, above);
       const widget = new MainAreaWidget({ content });
       widget.id = "jupyter-slurm-panel";
       widget.toolbar.hide(); // an empty one would be a stripe above the table
@@ -99,7 +173,12 @@ const panelPlugin: JupyterFrontEndPlugin<void> = {
     for (const command of [CommandIDs.open, CommandIDs.refresh]) {
       palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
     }
-    launcher?.add({ command: CommandIDs.open, category: "Other", args: { isCard: true } });
+    launcher?.add({
+      command: CommandIDs.open,
+      category: "Slurm",
+      rank: 100,
+      args: { isCard: true },
+    });
     if (restorer !== null) {
       void restorer.restore(tracker, { command: CommandIDs.open, name: () => "jobs" });
     }
@@ -137,5 +216,13 @@ const promptsPlugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
+export { ISessionsModel } from "./sessions";
 export { IJobsModel } from "./tokens";
-export default [modelPlugin, panelPlugin, promptsPlugin, statusPlugin];
+export default [
+  modelPlugin,
+  sessionsPlugin,
+  launchPlugin,
+  panelPlugin,
+  promptsPlugin,
+  statusPlugin,
+];

@@ -4,9 +4,12 @@ import { ServerConnection } from "@jupyterlab/services";
 
 import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
+import type { IChoice, ILaunch, IPreview, ISessionsApi } from "./sessions";
 import type { IAgentApi, ICluster, IJob, IProblem, IPrompt, IServerEvent } from "./tokens";
 
 const API = "jupyter-slurm/api/v1";
+/** Bytes of a log that are asked for: its end. */
+const LOG = 16_384;
 
 async function problemOf(response: Response): Promise<IProblem> {
   const fallback = { status: response.status, title: `${response.status} ${response.statusText}` };
@@ -36,7 +39,7 @@ async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string
 }
 
 /** The agent's API as this server extension exposes it. */
-export class AgentApi implements IAgentApi {
+export class AgentApi implements IAgentApi, ISessionsApi {
   private _offset = 0;
 
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -88,6 +91,46 @@ export class AgentApi implements IAgentApi {
       throw new RequestError({ detail: "The event stream has no content." });
     }
     return parseEvents(decoded(response.body));
+  }
+
+  async names(cluster: string, kind: string, partition: string, wait: number): Promise<IChoice[]> {
+    const query = `?wait=${wait}&partition=${encodeURIComponent(partition)}`;
+    const told = (await this._json(["clusters", cluster, "names", kind], query)) as {
+      names: IChoice[];
+    };
+    return told.names;
+  }
+
+  async preview(cluster: string, launch: ILaunch, estimate: boolean): Promise<IPreview> {
+    const asked = { ...launch, dry_run: true, test_only: estimate };
+    return (await this._post(["clusters", cluster, "sessions"], asked)) as IPreview;
+  }
+
+  async launch(cluster: string, launch: ILaunch): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "sessions"], launch)) as IJob;
+  }
+
+  async session(cluster: string, session: string): Promise<IJob> {
+    return (await this._json(["clusters", cluster, "sessions", session])) as IJob;
+  }
+
+  async reach(cluster: string, session: string): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "sessions", session, "open"], {})) as IJob;
+  }
+
+  async stop(cluster: string, session: string): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "sessions", session, "stop"], {})) as IJob;
+  }
+
+  async log(cluster: string, session: string): Promise<string> {
+    const path = ["clusters", cluster, "jobs", session, "output"];
+    const response = await this._send(path, `?stream=stderr&offset=-${LOG}`, {});
+    return response.text();
+  }
+
+  address(path: string): string | null {
+    const base = new URL(this._settings.baseUrl);
+    return path.startsWith(`${base.pathname}jupyter-slurm/`) ? new URL(path, base).href : null;
   }
 
   private async _json(path: string[], query = "", init: RequestInit = {}): Promise<unknown> {

@@ -40,6 +40,28 @@ export interface IJob {
   readonly released?: "asked" | "forgotten" | null;
   /** Seconds. */
   readonly time_limit?: number | null;
+  readonly estimated_start?: number | null;
+  /** Of a session that has begun. */
+  readonly gpus?: number | null;
+  readonly error?: IProblem | null;
+  /** Of a job that runs a Jupyter, or another server: how far it is. */
+  readonly session?: ISession | null;
+}
+
+/** A Jupyter, or another server, in a job. Its name is the label of the job. */
+export interface ISession {
+  /** `submitted`, `pending`, `starting`, `ready`, `reconnecting`, `unreachable`, `ending`, `ended`; others may come. */
+  readonly state: string;
+  /** Why it is not reached; while it starts, how far it is. */
+  readonly message: string;
+  /** Its path for life, on the Jupyter server that it was launched through. */
+  readonly path: string;
+  /** How far it has come, and when. */
+  readonly steps: readonly { readonly state: string; readonly time: number }[];
+  /** Seconds without use after which it ends. */
+  readonly idle: number;
+  /** Which Jupyter it is, with its version. */
+  readonly server?: string | null;
 }
 
 /** How the log-in to a cluster stands. Times are seconds since the epoch, on the clock of the agent. */

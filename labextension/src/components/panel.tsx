@@ -4,6 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { isCancellable, isFinished, isReleased, stateKind } from "../states";
+import type { ISessionsModel, SessionJob } from "../sessions";
 import type { ICluster, IJob, IJobsModel } from "../tokens";
 import {
   connectionText,
@@ -16,11 +17,11 @@ import {
   silentCluster,
 } from "../words";
 import { Clusters } from "./clusters";
+import { Sessions } from "./session";
+import { useTick } from "./tick";
 
 /** A browser draws no more rows than this at ease. */
 const ROWS = 1_000;
-/** How often running times are drawn again, in milliseconds. */
-const TICK = 10_000;
 
 interface IRowProps {
   readonly job: IJob;
@@ -84,8 +85,16 @@ export interface IActs {
   readonly disconnect: (cluster: ICluster) => void;
 }
 
+/** The sessions above the jobs, and what a person can do with one. */
+export interface IWithSessions {
+  readonly model: ISessionsModel;
+  readonly stop: (job: SessionJob) => void;
+  readonly show: (job: SessionJob) => void;
+}
+
 interface IPanelProps {
   readonly model: IJobsModel;
+  readonly sessions: IWithSessions | null;
   readonly trans: TranslationBundle;
   readonly acts: IActs;
 }
@@ -100,13 +109,7 @@ interface ITableProps {
 }
 
 function Table({ model, trans, cancel, jobs, older }: ITableProps): React.ReactElement {
-  const [, tick] = React.useReducer((count: number) => count + 1, 0);
-  React.useEffect(() => {
-    const timer = setInterval(tick, TICK);
-    return () => {
-      clearInterval(timer);
-    };
-  }, []);
+  useTick();
   if (jobs.length === 0) {
     return <p className="jp-Slurm-empty">{trans.__("No jobs.")}</p>;
   }
@@ -148,7 +151,7 @@ function Table({ model, trans, cancel, jobs, older }: ITableProps): React.ReactE
   );
 }
 
-function Panel({ model, trans, acts }: IPanelProps): React.ReactElement {
+function Panel({ model, sessions, trans, acts }: IPanelProps): React.ReactElement {
   const [hidden, setHidden] = React.useState(false);
   const going = model.jobs.filter(({ state }) => !isFinished(state));
   const finished = model.jobs.length - going.length;
@@ -185,6 +188,7 @@ function Panel({ model, trans, acts }: IPanelProps): React.ReactElement {
         {connectionText(trans, model)}
       </p>
       <Clusters {...{ model, trans }} connect={acts.connect} disconnect={acts.disconnect} />
+      {sessions !== null && <Sessions {...sessions} trans={trans} />}
       <Table
         {...{ model, trans }}
         cancel={acts.cancel}
@@ -200,16 +204,20 @@ export class JobsPanel extends ReactWidget {
     private readonly _model: IJobsModel,
     private readonly _trans: TranslationBundle,
     private readonly _acts: IActs,
+    private readonly _sessions: IWithSessions | null = null,
   ) {
     super();
     this.addClass("jp-Slurm-panel");
   }
 
   protected override render(): React.ReactElement {
-    return (
-      <UseSignal signal={this._model.changed}>
-        {() => <Panel model={this._model} trans={this._trans} acts={this._acts} />}
-      </UseSignal>
+    const panel = (): React.ReactElement => (
+      <Panel model={this._model} sessions={this._sessions} trans={this._trans} acts={this._acts} />
+    );
+    return this._sessions === null ? (
+      <UseSignal signal={this._model.changed}>{panel}</UseSignal>
+    ) : (
+      <UseSignal signal={this._sessions.model.changed}>{panel}</UseSignal>
     );
   }
 }

@@ -1,0 +1,112 @@
+/** The form that launches a session: what stands in it at first, what of it is wrong, and what it asks for. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import type { ILaunch } from "./sessions";
+
+/** What is typed, as it is typed. Empty: Slurm, or the agent, decides. */
+export interface IForm {
+  readonly partition: string;
+  readonly gpus: string;
+  readonly gpuType: string;
+  readonly cpus: string;
+  readonly memory: string;
+  readonly time: string;
+  readonly account: string;
+  readonly qos: string;
+  readonly env: string;
+  readonly dir: string;
+  readonly name: string;
+  /** Minutes. */
+  readonly idle: string;
+}
+
+export type Field = keyof IForm;
+
+/** A person may have forgotten the GPU after an hour, and is told of it. */
+const FIRST: IForm = {
+  partition: "",
+  gpus: "1",
+  gpuType: "",
+  cpus: "4",
+  memory: "16G",
+  time: "4:00:00",
+  account: "",
+  qos: "",
+  env: "",
+  dir: "",
+  name: "",
+  idle: "60",
+};
+
+/** Options of sbatch that are a field as it is typed. */
+const OPTIONS: Partial<Record<Field, string>> = {
+  partition: "--partition",
+  cpus: "--cpus-per-task",
+  memory: "--mem",
+  time: "--time",
+  account: "--account",
+  qos: "--qos",
+};
+
+/** Return what stands in a form at first: what was launched last, but its name, which is taken as long as that goes on. */
+export function firstForm(last: unknown): IForm {
+  const known = typeof last === "object" && last !== null ? Object.entries(last) : [];
+  const kept = known.filter(
+    ([field, value]) => Object.hasOwn(FIRST, field) && typeof value === "string",
+  );
+  return { ...FIRST, ...Object.fromEntries(kept), name: "" };
+}
+
+/** Return what is wrong with a form that nobody has to be asked about, by field. */
+export function formProblems(
+  trans: TranslationBundle,
+  form: IForm,
+): Partial<Record<Field, string>> {
+  const found: Partial<Record<Field, string>> = {};
+  if (!/^\d{0,4}$/.test(form.gpus.trim())) {
+    found.gpus = trans.__("A number: 0, 1, 2 …");
+  }
+  if (!/^([1-9]\d{0,4})?$/.test(form.cpus.trim())) {
+    found.cpus = trans.__("A number: 1, 2, 4 …");
+  }
+  if (!/^(\d+(\.\d+)?[KMGT]?)?$/i.test(form.memory.trim())) {
+    found.memory = trans.__("A size, as 16G or 500M.");
+  }
+  if (!/^[1-9]\d{0,5}$/.test(form.idle.trim())) {
+    found.idle = trans.__("Minutes, at least one.");
+  }
+  if (!/^([A-Za-z][A-Za-z0-9_.-]{0,62})?$/.test(form.name.trim())) {
+    found.name = trans.__("A letter, then letters, digits, dots, dashes and underscores.");
+  }
+  return found;
+}
+
+/** Return the request for what a form asks for: one node, since a session is a Jupyter on it. */
+export function launchOf(form: IForm, key: string): ILaunch {
+  const options = ["--nodes=1"];
+  for (const [field, option] of Object.entries(OPTIONS)) {
+    const value = form[field as Field].trim();
+    if (value !== "") {
+      options.push(`${option}=${value}`);
+    }
+  }
+  const gpus = Number(form.gpus.trim());
+  if (gpus > 0) {
+    options.push(`--gpus=${form.gpuType === "" ? "" : `${form.gpuType}:`}${gpus}`);
+  }
+  const asked: Record<string, string> = {};
+  for (const field of ["name", "dir", "env"] as const) {
+    if (form[field].trim() !== "") {
+      asked[field] = form[field].trim();
+    }
+  }
+  return { key, idle: Number(form.idle) * 60, options, ...asked };
+}
+
+/** Return what makes a launch safe to repeat: the date, the time (UTC) and random digits. */
+export function newKey(): string {
+  const [date, time] = new Date().toISOString().replace(/[-:]/g, "").slice(0, 15).split("T");
+  const random = crypto.getRandomValues(new Uint8Array(8));
+  const digits = [...random].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${date ?? ""}-${time ?? ""}-${digits}`;
+}

@@ -1,0 +1,158 @@
+/** The launcher's cards and the palette's commands that open the form of a session, and what asks before one is stopped. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import { Dialog, MainAreaWidget, showDialog, type ICommandPalette } from "@jupyterlab/apputils";
+import type { ILauncher } from "@jupyterlab/launcher";
+import type { IStateDB } from "@jupyterlab/statedb";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import { LabIcon } from "@jupyterlab/ui-components";
+import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
+import type { IDisposable } from "@lumino/disposable";
+
+import { CommandIDs } from "./commands";
+import { LaunchPanel, type ILaunchActs } from "./components/launcher";
+import type { IMemory, ISessionsModel, SessionJob } from "./sessions";
+import { stopBody, stopTitle } from "./session-words";
+import type { ICluster, IJobsModel } from "./tokens";
+import { clusterName, jobName } from "./words";
+
+const PINS = [7, 11, 15].flatMap((at) => [
+  `M${at} 1h2v3h-2z`,
+  `M${at} 20h2v3h-2z`,
+  `M1 ${at}h3v2h-3z`,
+  `M20 ${at}h3v2h-3z`,
+]);
+
+/** A processor, as a GPU may look. */
+export const gpuIcon = new LabIcon({
+  name: "jupyter-slurm:gpu",
+  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
+    <path class="jp-icon3 jp-icon-selectable" fill="#616161" fill-rule="evenodd"
+      d="M5 5h14v14h-14z M8 8v8h8v-8z M10 10h4v4h-4z ${PINS.join(" ")}"/></svg>`,
+});
+
+/** Remember in the state database of JupyterLab; without one, as long as the page is there. */
+export function memoryIn(state: IStateDB | null): IMemory {
+  const here = new Map<string, unknown>();
+  const name = (cluster: string): string => `jupyter-slurm-launch:${cluster}`;
+  return {
+    load: async (cluster) =>
+      here.get(cluster) ?? (state === null ? null : await state.fetch(name(cluster))),
+    save: async (cluster, form) => {
+      here.set(cluster, form);
+      await state?.save(name(cluster), { ...form });
+    },
+  };
+}
+
+/** Stop a session after the person said so. */
+export async function stopSession(
+  trans: TranslationBundle,
+  model: ISessionsModel,
+  job: SessionJob,
+): Promise<void> {
+  const result = await showDialog({
+    title: stopTitle(trans, job),
+    body: stopBody(trans, job),
+    defaultButton: 0, // the one that Enter chooses
+    buttons: [
+      Dialog.cancelButton({ label: trans.__("Keep it") }),
+      Dialog.warnButton({ label: trans.__("Stop the session") }),
+    ],
+  });
+  if (result.button.accept) {
+    await model.stop(job);
+  }
+}
+
+/**
+ * Return the page of a session: the form, or one that is there already, whose name it then has.
+ *
+ * @param changed - Is told when it shows another session.
+ */
+export function launchPage(
+  model: ISessionsModel,
+  trans: TranslationBundle,
+  acts: ILaunchActs,
+  [cluster, session]: [string, string | null],
+  changed: (page: MainAreaWidget<LaunchPanel>) => void,
+): MainAreaWidget<LaunchPanel> {
+  const content = new LaunchPanel(model, trans, acts, cluster, session);
+  const page = new MainAreaWidget({ content });
+  page.toolbar.hide(); // an empty one would be a stripe above the form
+  page.title.icon = gpuIcon;
+  page.title.closable = true;
+  const title = (): void => {
+    const job = content.session === null ? null : model.find(cluster, content.session);
+    page.title.label = job === null ? trans.__("GPU notebook") : jobName(job);
+  };
+  title();
+  model.changed.connect(title);
+  page.disposed.connect(() => model.changed.disconnect(title));
+  content.chosen.connect(() => {
+    title();
+    changed(page);
+  });
+  return page;
+}
+
+/** What a command of ours is told: the id of a cluster, and the key of a session that is there already. */
+function meant({ cluster, session }: ReadonlyPartialJSONObject): {
+  cluster: string;
+  session: string | null;
+} {
+  return {
+    cluster: typeof cluster === "string" ? cluster : "",
+    session: typeof session === "string" ? session : null,
+  };
+}
+
+/** The command that opens the form, with a card and an entry of the palette for each cluster, also for those that come later. */
+export function addLaunching(
+  commands: JupyterFrontEnd["commands"],
+  palette: ICommandPalette | null,
+  launcher: ILauncher | null,
+  model: IJobsModel,
+  trans: TranslationBundle,
+  open: (cluster: string, session: string | null) => Promise<void>,
+): void {
+  const name = (id: string): string => {
+    const cluster = model.clusters.find((each) => each.id === id);
+    return cluster ? clusterName(cluster) : id;
+  };
+  commands.addCommand(CommandIDs.launch, {
+    label: (args) => {
+      const { cluster } = meant(args);
+      return args["isPalette"]
+        ? trans.__("New GPU Notebook on %1", name(cluster))
+        : trans.__("GPU notebook on %1", name(cluster));
+    },
+    caption: trans.__("Start a Jupyter on a node of the cluster"),
+    icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
+    execute: async (args) => {
+      const { cluster, session } = meant(args);
+      if (cluster !== "") {
+        await open(cluster, session);
+      }
+    },
+  });
+  const listed = new Map<string, { title: string; items: IDisposable[] }>();
+  const list = (cluster: ICluster, rank: number): void => {
+    const { id: command, title } = { id: CommandIDs.launch, title: clusterName(cluster) };
+    const known = listed.get(cluster.id);
+    if (known?.title === title) {
+      return;
+    }
+    known?.items.forEach((item) => {
+      item.dispose(); // its name was not known before the controller had answered
+    });
+    const args = { cluster: cluster.id };
+    const items = [
+      launcher?.add({ command, category: "Slurm", rank, args }),
+      palette?.addItem({ command, category: "Slurm", args: { ...args, isPalette: true } }),
+    ];
+    listed.set(cluster.id, { title, items: items.filter((item) => item !== undefined) });
+  };
+  model.changed.connect(() => {
+    model.clusters.forEach(list);
+  });
+}

@@ -1,0 +1,111 @@
+"""A Jupyter on a GPU node, from the click on its card to a cell that ran there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slurm]
+
+expect.set_options(timeout=30_000)
+
+SAVED_LAYOUT = """async () => {
+    const { values } = await window.jupyterapp.serviceManager.workspaces.list();
+    return JSON.stringify(values.map(({ data }) => data['layout-restorer:data']?.main));
+}"""
+FOCUSED = "document.activeElement.closest('[data-field]')?.dataset.field ?? document.activeElement.textContent"
+
+
+def _run_a_cell(inner: Page, code: str) -> Locator:
+    inner.set_default_timeout(60_000)
+    inner.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
+    expect(inner.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=60_000)
+    cell = inner.locator(".jp-Notebook .jp-Cell .cm-content").first
+    cell.fill(code)
+    cell.press("Shift+Enter")
+    return inner.locator(".jp-OutputArea-output").first
+
+
+def _tab_to(page: Page, field: str) -> None:
+    for _ in range(20):
+        if page.evaluate(FOCUSED) == field:
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"Tab does not come to {field}")
+
+
+@pytest.mark.timeout(300)
+def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
+    page: Page, lab: Any, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
+) -> None:
+    page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
+    card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text="GPU notebook on arandu")
+    card.scroll_into_view_if_needed()
+    screenshot(page, "launcher-slurm")
+    card.click()
+    form = page.get_by_role("form", name="GPU notebook on arandu")
+    partition = form.get_by_label("Partition")
+    expect(partition).to_be_focused()
+    expect(partition).to_contain_text("arandu (1 node, 8 a100 a node, no time limit)")
+    screenshot(page, "launch-form")
+
+    # From here on by the keyboard alone. What is wrong is said as it is typed, and in sbatch's words when it is launched.
+    page.keyboard.type("arandu")
+    _tab_to(page, "gpus")
+    page.keyboard.type("9")
+    expect(form.get_by_role("status")).to_contain_text("--gpus=9")
+    page.keyboard.press("Enter")
+    refusal = form.get_by_role("alert")
+    expect(refusal).to_contain_text("Requested node configuration is not available")
+    expect(refusal).to_contain_text("there are 8")
+    screenshot(page, "launch-refused")
+    page.keyboard.type("1")
+    _tab_to(page, "gpuType")
+    page.keyboard.type("a100")
+    expect(refusal).to_have_count(0)
+    _tab_to(page, "name")
+    page.keyboard.type("training")
+    page.keyboard.press("Enter")
+    session = page.locator(".jp-Slurm-session")
+    expect(session.get_by_role("heading")).to_have_text("training")
+    expect(session).to_have_attribute("data-session", "ready", timeout=90_000)
+    expect(session.locator("[data-reached=true]")).to_have_count(4)
+    expect(session).to_contain_text("on dgx01 · 1 GPU · jupyterlab")
+    found = re.search(r"job (\d+)", session.inner_text())
+    assert found
+    wait_for(lambda: "jupyter-slurm-launch:" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
+
+    page.reload()
+    expect(session).to_have_attribute("data-session", "ready")
+    session.get_by_role("button", name="Log").click()
+    expect(session.locator("pre")).to_contain_text("Jupyter Server")
+    screenshot(page, "session-ready")
+    with page.context.expect_page() as opened:
+        session.get_by_role("link", name="Open session training in a new tab").press("Enter")
+    printed = _run_a_cell(opened.value, "import os; print('job', os.environ['SLURM_JOB_ID'])")
+    expect(printed).to_have_text(f"job {found[1]}", timeout=60_000)
+    opened.value.close()
+
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
+    row = page.get_by_role("list", name="Sessions").get_by_role("listitem")
+    expect(row).to_have_text(re.compile("trainingready · dgx01.*Open.*Stop"))
+    screenshot(page, "panel-sessions")
+    row.get_by_role("button", name="Show session training").click()
+    stop = session.get_by_role("button", name="Stop session training")
+    stop.click()
+    expect(page.locator(".jp-Dialog-header")).to_have_text("Stop session training?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".jp-Dialog")).to_have_count(0)
+    expect(session).to_have_attribute("data-session", "ready")
+    stop.click()
+    page.get_by_role("button", name="Stop the session").click()
+    expect(session).to_have_attribute("data-session", "ended", timeout=60_000)
+    expect(session).to_contain_text("stopped")
+    screenshot(page, "session-stopped")
+    session.get_by_role("button", name="Launch another").click()
+    expect(form.get_by_label("Type of GPU")).to_have_value("a100")  # as the last one
+    expect(form.get_by_label("Name", exact=True)).to_have_value("")
