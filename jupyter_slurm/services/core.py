@@ -138,7 +138,9 @@ class Core:
             )
         async with self._registering:
             cluster = await self._known(slurm_conf, path)
-        await cluster.identify()
+        if not cluster.name:
+            await cluster.identify()
+            self.bus.publish("cluster", cluster.as_dict())  # who listens has heard of it before it had a name
         return cluster.as_dict()
 
     async def connect(self, cluster: str) -> dict[str, Any]:

@@ -74,32 +74,27 @@ const launchPlugin: JupyterFrontEndPlugin<void> = {
     const tracker = new WidgetTracker<MainAreaWidget<LaunchPanel>>({
       namespace: "jupyter-slurm-launch",
     });
-    const create = (cluster: string, session: string | null): MainAreaWidget<LaunchPanel> =>
-      launchPage(
-        model,
-        trans,
-        {
-          connect: (wanted: ICluster) => void jobs.connect(wanted),
-          stop: (job: SessionJob) => void stopSession(trans, model, job),
-        },
-        [cluster, session],
-        (page) => void tracker.save(page),
-      );
-    addLaunching(app.commands, palette, launcher, jobs, trans, async (cluster, session) => {
+    const acts = {
+      connect: (cluster: ICluster) => void jobs.connect(cluster),
+      stop: (job: SessionJob) => void stopSession(trans, model, job),
+    };
+    addLaunching(app.commands, palette, launcher, jobs, trans, async (place) => {
       const isShown = ({ content }: MainAreaWidget<LaunchPanel>): boolean =>
-        content.cluster === cluster && content.session === session;
-      const widget = tracker.find(isShown) ?? create(cluster, session);
-      if (!tracker.has(widget)) {
-        await tracker.add(widget);
-        app.shell.add(widget, "main");
+        content.place.cluster === place.cluster && content.place.session === place.session;
+      const page =
+        tracker.find(isShown) ??
+        launchPage(model, trans, acts, place, (changed) => void tracker.save(changed));
+      if (!tracker.has(page)) {
+        await tracker.add(page);
+        app.shell.add(page, "main");
       }
-      app.shell.activateById(widget.id);
+      app.shell.activateById(page.id);
     });
     if (restorer !== null) {
       void restorer.restore(tracker, {
         command: CommandIDs.launch,
-        args: ({ content: { cluster, session } }) => ({ cluster, session }),
-        name: ({ content: { cluster, session } }) => `${cluster}:${session ?? ""}`,
+        args: ({ content }) => ({ ...content.place }),
+        name: ({ content }) => content.place.page,
       });
     }
   },

@@ -5,11 +5,10 @@ import type { ILauncher } from "@jupyterlab/launcher";
 import type { IStateDB } from "@jupyterlab/statedb";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { LabIcon } from "@jupyterlab/ui-components";
-import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 
 import { CommandIDs } from "./commands";
-import { LaunchPanel, type ILaunchActs } from "./components/launcher";
+import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./components/launcher";
 import type { IMemory, ISessionsModel, SessionJob } from "./sessions";
 import { stopBody, stopTitle } from "./session-words";
 import type { ICluster, IJobsModel } from "./tokens";
@@ -33,7 +32,7 @@ export const gpuIcon = new LabIcon({
 /** Remember in the state database of JupyterLab; without one, as long as the page is there. */
 export function memoryIn(state: IStateDB | null): IMemory {
   const here = new Map<string, unknown>();
-  const name = (cluster: string): string => `jupyter-slurm-launch:${cluster}`;
+  const name = (cluster: string): string => `jupyter-slurm-last-launch:${cluster}`;
   return {
     load: async (cluster) =>
       here.get(cluster) ?? (state === null ? null : await state.fetch(name(cluster))),
@@ -73,16 +72,17 @@ export function launchPage(
   model: ISessionsModel,
   trans: TranslationBundle,
   acts: ILaunchActs,
-  [cluster, session]: [string, string | null],
+  place: IPlace,
   changed: (page: MainAreaWidget<LaunchPanel>) => void,
 ): MainAreaWidget<LaunchPanel> {
-  const content = new LaunchPanel(model, trans, acts, cluster, session);
+  const content = new LaunchPanel(model, trans, acts, place);
   const page = new MainAreaWidget({ content });
   page.toolbar.hide(); // an empty one would be a stripe above the form
   page.title.icon = gpuIcon;
   page.title.closable = true;
   const title = (): void => {
-    const job = content.session === null ? null : model.find(cluster, content.session);
+    const { cluster, session } = content.place;
+    const job = session === null ? null : model.find(cluster, session);
     page.title.label = job === null ? trans.__("GPU notebook") : jobName(job);
   };
   title();
@@ -95,17 +95,6 @@ export function launchPage(
   return page;
 }
 
-/** What a command of ours is told: the id of a cluster, and the key of a session that is there already. */
-function meant({ cluster, session }: ReadonlyPartialJSONObject): {
-  cluster: string;
-  session: string | null;
-} {
-  return {
-    cluster: typeof cluster === "string" ? cluster : "",
-    session: typeof session === "string" ? session : null,
-  };
-}
-
 /** The command that opens the form, with a card and an entry of the palette for each cluster, also for those that come later. */
 export function addLaunching(
   commands: JupyterFrontEnd["commands"],
@@ -113,7 +102,7 @@ export function addLaunching(
   launcher: ILauncher | null,
   model: IJobsModel,
   trans: TranslationBundle,
-  open: (cluster: string, session: string | null) => Promise<void>,
+  open: (place: IPlace) => Promise<void>,
 ): void {
   const name = (id: string): string => {
     const cluster = model.clusters.find((each) => each.id === id);
@@ -121,7 +110,7 @@ export function addLaunching(
   };
   commands.addCommand(CommandIDs.launch, {
     label: (args) => {
-      const { cluster } = meant(args);
+      const { cluster } = placeOf(args);
       return args["isPalette"]
         ? trans.__("New GPU Notebook on %1", name(cluster))
         : trans.__("GPU notebook on %1", name(cluster));
@@ -129,9 +118,9 @@ export function addLaunching(
     caption: trans.__("Start a Jupyter on a node of the cluster"),
     icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
     execute: async (args) => {
-      const { cluster, session } = meant(args);
-      if (cluster !== "") {
-        await open(cluster, session);
+      const place = placeOf(args);
+      if (place.cluster !== "") {
+        await open(place);
       }
     },
   });

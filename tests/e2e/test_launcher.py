@@ -13,9 +13,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 expect.set_options(timeout=30_000)
 
-SAVED_LAYOUT = """async () => {
+SAVED = """async () => {
     const { values } = await window.jupyterapp.serviceManager.workspaces.list();
-    return JSON.stringify(values.map(({ data }) => data['layout-restorer:data']?.main));
+    return values.some(({ data }) => Object.entries(data).some(([name, page]) => name.startsWith('jupyter-slurm-launch:')
+        && page.data?.session && JSON.stringify(data['layout-restorer:data']?.main ?? '').includes(name)));
 }"""
 FOCUSED = "document.activeElement.closest('[data-field]')?.dataset.field ?? document.activeElement.textContent"
 
@@ -61,8 +62,9 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     page.keyboard.press("Enter")
     refusal = form.get_by_role("alert")
     expect(refusal).to_contain_text("Requested node configuration is not available")
-    expect(refusal).to_contain_text("there are 8")
+    expect(refusal).to_contain_text("all nodes in partition arandu have: 8 GPUs")
     screenshot(page, "launch-refused")
+    page.keyboard.press("ControlOrMeta+A")
     page.keyboard.type("1")
     _tab_to(page, "gpuType")
     page.keyboard.type("a100")
@@ -77,7 +79,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(session).to_contain_text("on dgx01 · 1 GPU · jupyterlab")
     found = re.search(r"job (\d+)", session.inner_text())
     assert found
-    wait_for(lambda: "jupyter-slurm-launch:" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
+    wait_for(lambda: page.evaluate(SAVED), "the page is saved")
 
     page.reload()
     expect(session).to_have_attribute("data-session", "ready")

@@ -35,9 +35,15 @@ export interface IFormProps {
   readonly launched: (job: SessionJob) => void;
 }
 
+/** The partition of whoever names none. */
+function defaultPartition({ partition }: Choices): string {
+  return partition.find(({ about }) => about.startsWith("default"))?.name ?? "";
+}
+
 /** What there is to choose from in a partition; asked anew when another one is chosen. */
-function useChoices(model: ISessionsModel, cluster: string, partition: string): Choices {
+function useChoices(model: ISessionsModel, cluster: string, chosen: string): Choices {
   const [choices, setChoices] = React.useState(NONE);
+  const partition = chosen || defaultPartition(choices);
   React.useEffect(() => {
     let isCurrent = true;
     model.choices(cluster, partition).then(
@@ -113,7 +119,7 @@ function Fields(props: {
     problem: problems[field],
   });
   const types = choices["gpu-of-node"].filter(({ name }) => /^[^\d:][^:]*$/.test(name));
-  const byDefault = choices.partition.find(({ about }) => about.startsWith("default"))?.name;
+  const byDefault = defaultPartition(choices);
   const ofSlurm = trans.__("as Slurm chooses");
   return (
     <>

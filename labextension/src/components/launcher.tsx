@@ -1,6 +1,7 @@
 /** The page of a session in the main area: its form, and once it is launched its card. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
+import { UUID, type ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import { Signal, type ISignal } from "@lumino/signaling";
 import * as React from "react";
 
@@ -100,16 +101,32 @@ function Page(props: IPageProps): React.ReactElement {
   );
 }
 
+/** What a page shows, as the argument of the command that opens it. */
+export interface IPlace {
+  readonly cluster: string;
+  /** The key of a session; null: the form. */
+  readonly session: string | null;
+  /** Of the page, for life: the layout knows it by this, whatever it shows. */
+  readonly page: string;
+}
+
+/** Return what the arguments of a command mean. */
+export function placeOf({ cluster, session, page }: ReadonlyPartialJSONObject): IPlace {
+  return {
+    cluster: typeof cluster === "string" ? cluster : "",
+    session: typeof session === "string" ? session : null,
+    page: typeof page === "string" ? page : UUID.uuid4(),
+  };
+}
+
 export class LaunchPanel extends ReactWidget {
   private readonly _chosen = new Signal<this, void>(this);
 
-  /** @param session - Its key; null shows the form. */
   constructor(
     private readonly _model: ISessionsModel,
     private readonly _trans: TranslationBundle,
     private readonly _acts: ILaunchActs,
-    readonly cluster: string,
-    private _session: string | null,
+    private _place: IPlace,
   ) {
     super();
     this.addClass("jp-Slurm-panel");
@@ -121,8 +138,8 @@ export class LaunchPanel extends ReactWidget {
     return this._chosen;
   }
 
-  get session(): string | null {
-    return this._session;
+  get place(): IPlace {
+    return this._place;
   }
 
   override dispose(): void {
@@ -132,14 +149,20 @@ export class LaunchPanel extends ReactWidget {
 
   protected override render(): React.ReactElement {
     const choose = (session: string | null): void => {
-      this._session = session;
+      this._place = { ...this._place, session };
       this._chosen.emit();
       this.update();
     };
-    const { _model: model, _trans: trans, _acts: acts, cluster } = this;
+    const { _model: model, _trans: trans, _acts: acts } = this;
     return (
       <UseSignal signal={model.changed}>
-        {() => <Page {...{ model, trans, acts, cluster, choose }} session={this._session} />}
+        {() => (
+          <Page
+            {...{ model, trans, acts, choose }}
+            cluster={this._place.cluster}
+            session={this._place.session}
+          />
+        )}
       </UseSignal>
     );
   }
