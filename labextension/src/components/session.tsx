@@ -71,6 +71,7 @@ function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactEle
   const hasFailed = isOver(job) && !["CANCELLED", "COMPLETED"].includes(job.state);
   const [asked, setAsked] = React.useState<boolean | null>(null);
   const [text, setText] = React.useState<string | null>(null);
+  const end = React.useRef<HTMLPreElement>(null);
   const wanted = asked ?? hasFailed;
   const { state, message } = job.session;
   React.useEffect(() => {
@@ -90,6 +91,11 @@ function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactEle
       isCurrent = false;
     };
   }, [wanted, model, job.key, state, message]);
+  React.useEffect(() => {
+    if (end.current !== null) {
+      end.current.scrollTop = end.current.scrollHeight;
+    }
+  }, [text]);
   return (
     <>
       <button
@@ -103,7 +109,7 @@ function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactEle
         {trans.__("Log")}
       </button>
       {wanted && (
-        <pre className="jp-Slurm-log" tabIndex={0} aria-label={trans.__("Log")}>
+        <pre ref={end} className="jp-Slurm-log" tabIndex={0} aria-label={trans.__("Log")}>
           {text === "" ? trans.__("Nothing yet.") : text}
         </pre>
       )}
