@@ -44,6 +44,8 @@ export interface IJob {
   /** Of a session that has begun. */
   readonly gpus?: number | null;
   readonly error?: IProblem | null;
+  /** What sbatch, or the agent, had to say when it was submitted. */
+  readonly warnings?: readonly string[];
   /** Of a job that runs a Jupyter, or another server: how far it is. */
   readonly session?: ISession | null;
 }

@@ -22,7 +22,6 @@ FOCUSED = "document.activeElement.closest('[data-field]')?.dataset.field ?? docu
 
 
 def _run_a_cell(inner: Page, code: str) -> Locator:
-    inner.set_default_timeout(60_000)
     inner.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
     expect(inner.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=60_000)
     cell = inner.locator(".jp-Notebook .jp-Cell .cm-content").first
@@ -46,7 +45,6 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
     card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text="GPU notebook on arandu")
     card.scroll_into_view_if_needed()
-    screenshot(page, "launcher-slurm")
     card.click()
     form = page.get_by_role("form", name="GPU notebook on arandu")
     partition = form.get_by_label("Partition")
@@ -69,11 +67,15 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     _tab_to(page, "gpuType")
     page.keyboard.type("a100")
     expect(refusal).to_have_count(0)
+    form.get_by_role("button", name="When would it start?").press("Enter")
+    expect(form.get_by_role("status")).to_contain_text("Earliest start")
+    form.get_by_label("Type of GPU").focus()
     _tab_to(page, "name")
     page.keyboard.type("training")
     page.keyboard.press("Enter")
     session = page.locator(".jp-Slurm-session")
     expect(session.get_by_role("heading")).to_have_text("training")
+    expect(session).to_be_focused()
     expect(session).to_have_attribute("data-session", "ready", timeout=90_000)
     expect(session.locator("[data-reached=true]")).to_have_count(4)
     expect(session).to_contain_text("on dgx01 · 1 GPU · jupyterlab")
@@ -88,9 +90,17 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     screenshot(page, "session-ready")
     with page.context.expect_page() as opened:
         session.get_by_role("link", name="Open session training in a new tab").press("Enter")
-    printed = _run_a_cell(opened.value, "import os; print('job', os.environ['SLURM_JOB_ID'])")
+    inner, asked_for = opened.value, list[str]()
+    inner.set_default_timeout(60_000)
+    inner.on("request", lambda request: asked_for.append(request.url))
+    printed = _run_a_cell(inner, "import os; print('job', os.environ['SLURM_JOB_ID'])")
     expect(printed).to_have_text(f"job {found[1]}", timeout=60_000)
-    opened.value.close()
+    (file,) = lab.home.rglob("serving/token")
+    token = file.read_text()
+    assert token not in inner.content() + inner.evaluate("document.cookie") + str(inner.context.cookies())
+    assert asked_for
+    assert not [url for url in asked_for if token in url or not url.startswith((lab.url, "data:", "blob:"))]
+    inner.close()
 
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
     row = page.get_by_role("list", name="Sessions").get_by_role("listitem")
@@ -107,7 +117,6 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     page.get_by_role("button", name="Stop the session").click()
     expect(session).to_have_attribute("data-session", "ended", timeout=60_000)
     expect(session).to_contain_text("stopped")
-    screenshot(page, "session-stopped")
     session.get_by_role("button", name="Launch another").click()
     expect(form.get_by_label("Type of GPU")).to_have_value("a100")  # as the last one
     expect(form.get_by_label("Name", exact=True)).to_have_value("")

