@@ -81,7 +81,9 @@ describe("the page of a session", () => {
     ]);
     expect(field("qos")).toBeNull(); // there is none to choose
     expect(field("account")).toBeTruthy();
-    expect(desk.api.names).toHaveBeenCalledWith("local", "gpu-of-node", "devwork", 8);
+    await vi.waitFor(() => {
+      expect(desk.api.names).toHaveBeenCalledWith("local", "gpu-of-node", "devwork", 8);
+    });
   });
 
   it("says in place what is wrong, and launches nothing", async () => {
@@ -106,7 +108,7 @@ describe("the page of a session", () => {
     await vi.waitFor(() => {
       const said = [...node.querySelectorAll("[role=status] p")].map((p) => p.textContent);
       expect(said).toEqual([HOSTILE, "No such folder."]);
-    });
+    }, 10_000); // it waits for a pause in the typing
     expect(node.querySelector("img")).toBeNull();
     desk.api.preview.mockResolvedValue({ estimate: { start: null, said: "in an hour" } });
     button("When would it start?").click();
