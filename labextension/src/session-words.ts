@@ -80,12 +80,12 @@ export function sessionSteps(trans: TranslationBundle, job: SessionJob): IStep[]
 }
 
 /** Return why a session is where it is, and what comes next: a line each. */
-export function sessionReason(trans: TranslationBundle, job: SessionJob): string[] {
+export function sessionReason(trans: TranslationBundle, job: SessionJob, now: number): string[] {
   const { session, error } = job;
   const lines: string[] = [];
   if (session.state === "pending") {
     lines.push(job.reason_text || job.reason, job.next_step);
-    if (job.estimated_start) {
+    if (job.estimated_start && job.estimated_start > now) {
       const start = new Date(job.estimated_start * 1000).toLocaleString();
       lines.push(trans.__("Earliest start, as Slurm sees it now: %1.", start));
     }
@@ -95,6 +95,14 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob): string
     lines.push(job.reason_text || job.reason, job.next_step);
   }
   lines.push(session.message);
+  if (session.ends) {
+    const left = formatDuration(session.ends - now);
+    lines.unshift(
+      session.resume
+        ? trans.__("In %1 it begins anew, and what its kernels have in memory is lost.", left)
+        : trans.__("It ends in %1, with all that runs in it.", left),
+    );
+  }
   if (!job.known && job.unknown_since !== null) {
     const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
     lines.unshift(trans.__("Not known since %1.", since));

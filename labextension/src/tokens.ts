@@ -62,6 +62,10 @@ export interface ISession {
   readonly steps: readonly { readonly state: string; readonly time: number }[];
   /** Seconds without use after which it ends. */
   readonly idle: number;
+  /** How often it begins anew at most. */
+  readonly resume?: number | null;
+  /** When its time limit ends it, once that is near. */
+  readonly ends?: number | null;
   /** Which Jupyter it is, with its version. */
   readonly server?: string | null;
 }

@@ -98,21 +98,30 @@ describe("SessionsModel", () => {
 describe("the words of a session", () => {
   it("tell why it waits and when it may begin", () => {
     const why = { reason_text: "Others come first.", estimated_start: 1_800_000_000 };
-    const lines = sessionReason(trans, session("pending", why));
+    const lines = sessionReason(trans, session("pending", why), 200);
     expect(lines[0]).toBe("Others come first.");
     expect(lines[1]).toContain("Earliest start");
+    expect(sessionReason(trans, session("pending", why), 1_800_000_001)).toHaveLength(1);
   });
 
   it("tell how far it is while it starts, and why it ended", () => {
-    expect(sessionReason(trans, session("starting", {}, "pulling the image"))).toEqual([
+    expect(sessionReason(trans, session("starting", {}, "pulling the image"), 200)).toEqual([
       "pulling the image",
     ]);
     const error = { detail: "There is no Jupyter.", hint: "Install one." };
     const ended = session("ended", { error, reason_text: "Exit code 1." });
-    expect(sessionReason(trans, ended)).toEqual(["There is no Jupyter.", "Install one."]);
+    expect(sessionReason(trans, ended, 200)).toEqual(["There is no Jupyter.", "Install one."]);
     expect(sessionState(trans, ended)).toBe("ended (FAILED)");
     expect(sessionState(trans, session("ended", { state: "CANCELLED" }))).toBe("stopped");
     expect(sessionState(trans, session("new state"))).toBe("new state");
+  });
+
+  it("warn when its time limit is near", () => {
+    const ready = session("ready");
+    const near = { ...ready, session: { ...ready.session, ends: 500 } };
+    expect(sessionReason(trans, near, 200)).toEqual(["It ends in 5:00, with all that runs in it."]);
+    const again = { ...near, session: { ...near.session, resume: 3 } };
+    expect(sessionReason(trans, again, 200)[0]).toContain("In 5:00 it begins anew");
   });
 
   it("tell the steps with their times, and those to come", () => {

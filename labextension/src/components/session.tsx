@@ -148,7 +148,7 @@ export function SessionCard(
             .join(" · ")}
         </span>
       </p>
-      {sessionReason(trans, job).map((line, index) => (
+      {sessionReason(trans, job, model.jobs.now).map((line, index) => (
         <p key={line} className={index > 0 ? "jp-Slurm-aside" : "jp-Slurm-why"}>
           {line}
         </p>
