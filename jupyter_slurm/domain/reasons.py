@@ -135,6 +135,8 @@ KNOWN_REASONS: Final = {
     ),
 }
 
+_REFUSED: Final = 1  # in the place of a signal, of what sbatch would not take: slurmctld shows it for a while
+
 #: Why a job that is over never started, in place of how it ended.
 _NEVER_STARTED: Final = {
     "BadConstraints": (
@@ -210,7 +212,8 @@ def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
     """
     text = reason.strip().removeprefix("(").removesuffix(")").strip()
     if record is not None and record.state.is_finished:
-        never_ran = record.state.name in ("CANCELLED", "FAILED") and not (record.exit_code or record.signal)
+        signal = record.signal if record.nodes else record.signal and record.signal != _REFUSED
+        never_ran = record.state.name in ("CANCELLED", "FAILED") and not (record.exit_code or signal)
         return (_NEVER_STARTED.get(text) if never_ran else None) or explain_end(record)
     if text in ("", "None", "null"):
         return "", ""

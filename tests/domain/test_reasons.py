@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,7 +150,9 @@ def test_what_never_started_is_told_by_its_reason(state: str, reason: str, words
     assert words in said
     assert "never started" in said
     assert "output" not in todo
+    assert explain(reason, job(state, exit_code=0, signal=1)) == (said, todo)  # so is one that sbatch has refused
     assert explain(reason, job("FAILED", exit_code=3))[0] == "The job ended with exit code 3."
+    assert explain(reason, replace(job("FAILED", signal=1), nodes="n1"))[0] == "The job was ended by SIGHUP."
 
 
 @given(
