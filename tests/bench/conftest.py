@@ -78,6 +78,7 @@ def peers_python(pytestconfig: pytest.Config) -> str:
         # Compiled by pip already; a first import as well, so that no run pays for a cold disk.
         subprocess.run([str(python), "-c", "import slurm_magic, simple_slurm, submitit"], check=True, timeout=120)
         stamp.write_text(wanted_text)
+        os.sync()  # nor for a disk that is still writing what was installed
     return str(python)
 
 
