@@ -99,6 +99,8 @@ async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[st
             if not dry_run:
                 await transport.remove(path)
             removed.append(path)
-    except (FileNotFoundError, TransportError) as error:
+    except FileNotFoundError:
+        pass  # nothing was submitted yet, or somebody else tidies up
+    except TransportError as error:
         log.warning("what was left of submissions stays: %s", error)
     return removed

@@ -295,12 +295,12 @@ async def test_old_jobs_are_cleaned_away_by_themselves(cluster, open_desk, tmp_p
         old, held = await desk.submit("print(1)"), await desk.submit("#!/bin/sh\ntrue\n", "--hold")
         assert (await desk.finished(old["key"]))["finished"]
         assert os.path.isdir(old["folder"])
-    async with open_desk(cluster, tmp_path, retention_days=1e-6) as desk, asyncio.timeout(60):
+    async with open_desk(cluster, tmp_path, retention_days=1e-9) as desk, asyncio.timeout(60):
         while os.path.exists(old["folder"]):
             await asyncio.sleep(0.05)
         assert [job["id"] for job in await desk.core.jobs(desk.id, active=False) if job["key"]] == [held["id"]]
     monkeypatch.setattr(core, "_DAY", 0.2)
-    async with open_desk(cluster, tmp_path, retention_days=1e-6) as desk, asyncio.timeout(60):
+    async with open_desk(cluster, tmp_path, retention_days=1e-9) as desk, asyncio.timeout(60):
         assert os.path.isdir(held["folder"])
         await desk.core.cancel(desk.id, held["key"])
         while os.path.exists(held["folder"]):
