@@ -129,7 +129,8 @@ export function useAsking(
     }
   };
   const ask = async (): Promise<void> => {
-    const told = await model.check(id, form, true).then(
+    const asked = latest.current;
+    const told = await model.check(id, asked, true).then(
       ({ estimate, doubts = [] }): ISaid => {
         const start = estimate?.start ? new Date(estimate.start * 1000).toLocaleString() : null;
         const when =
@@ -138,8 +139,10 @@ export function useAsking(
       },
       (error: unknown): ISaid => ({ ...NOTHING, problem: toProblem(error, "") }),
     );
-    if (latest.current === form) {
+    if (latest.current === asked) {
       say(told);
+    } else {
+      await ask(); // the answer is to what does not stand there any more
     }
   };
   return { said, isBusy, launch, ask };
