@@ -26,6 +26,24 @@ from jupyter_slurm.embedded import EmbeddedCluster
 PEERS = ("slurm-magic==0.1.0", "simple_slurm==0.3.6", "submitit==1.5.4")
 SHELL = ("ipykernel", "ipython")
 
+# Held: what is measured is the submission, and no job that starts meanwhile.
+SCRIPT = "#!/bin/sh\n#SBATCH --hold --job-name=bench\nexec true\n"
+
+BARE = f"""
+import subprocess, time
+SCRIPT = {SCRIPT!r}
+with open("bench.sh", "w") as file:
+    file.write(SCRIPT)
+
+def timed(work):
+    began = time.perf_counter()
+    work()
+    print("\\nmilliseconds", (time.perf_counter() - began) * 1000)
+
+def bare():
+    subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True)
+"""
+
 
 class _OneSpec(KernelSpecManager):
     """The kernel of one interpreter, whatever is installed for Jupyter on this machine."""
@@ -54,6 +72,14 @@ class Kernel:
         reply = self.client.execute_interactive(code, timeout=timeout, output_hook=messages.append)
         assert reply["content"]["status"] == "ok", "\n".join(reply["content"].get("traceback", []))
         return "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream")
+
+    def prepare(self, code: str) -> None:
+        """Define the script to be submitted, bare sbatch of it, and what else is to be measured beside that."""
+        self.run(BARE + code)
+
+    def milliseconds(self, work: str) -> float:
+        """Return how long a function that is defined there keeps the kernel."""
+        return float(self.run(f"timed({work})").rsplit("milliseconds", 1)[1].split()[0])
 
     def stop(self) -> None:
         if not self.manager.has_kernel:
@@ -113,6 +139,12 @@ def kernel_env(cluster: EmbeddedCluster, home: Path) -> Iterator[dict[str, str]]
 
 
 _FOLDERS = {"job_root": "jobs", "runtime_dir": "run", "state_dir": "state"}
+
+
+@pytest.fixture
+def script() -> str:
+    """The script that every measurement submits, with ``#!`` and held."""
+    return SCRIPT
 
 
 @pytest.fixture

@@ -18,23 +18,8 @@ pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mar
 RUNS = 15
 AT_MOST = 2.0
 
-# Held: what is measured is the submission, and no job that starts meanwhile.
-SCRIPT = "#!/bin/sh\n#SBATCH --hold --job-name=bench\nexec true\n"
-
-CELL = f"""
+OURS = """
 %load_ext jupyter_slurm
-import subprocess, time
-SCRIPT = {SCRIPT!r}
-with open("bench.sh", "w") as file:
-    file.write(SCRIPT)
-
-def timed(work):
-    began = time.perf_counter()
-    work()
-    print("\\nmilliseconds", (time.perf_counter() - began) * 1000)
-
-def bare():
-    subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True)
 
 def ours():
     job = get_ipython().run_cell_magic("sbatch", "", SCRIPT)
@@ -72,12 +57,12 @@ def test_a_cell_over_ssh_costs_at_most_twice_what_sbatch_costs(
 ) -> None:
     """The magic itself, as it blocks the kernel, against sbatch as that kernel starts it on the login node."""
     kernel = start_kernel()
-    kernel.run(CELL)
+    kernel.prepare(OURS)
     rows = [("bare sbatch, no SSH", "bare"), ("%%sbatch over SSH", "ours")]
     for _, work in rows * 3:  # the first one logs in, the second one starts what is kept over there
-        kernel.run(f"timed({work})")
+        kernel.milliseconds(work)
     table = new_table(f"Submission of a script over SSH ({request.node.callspec.params['far']})")
     for _ in range(RUNS):
         for row, work in rows:
-            table.add(row, float(kernel.run(f"timed({work})").rsplit("milliseconds", 1)[1].split()[0]))
+            table.add(row, kernel.milliseconds(work))
     assert table.ratio("%%sbatch over SSH", "bare sbatch, no SSH") <= AT_MOST, table.lines()

@@ -13,23 +13,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.timeout(600)]
 RUNS = 15
 AT_MOST = 1.5
 
-# Held: what is measured is the submission, and no job that starts meanwhile.
-SCRIPT = "#!/bin/sh\n#SBATCH --hold --job-name=bench\nexec true\n"
-
-COMMON = f"""
-import subprocess, time
-SCRIPT = {SCRIPT!r}
-with open("bench.sh", "w") as file:
-    file.write(SCRIPT)
-
-def timed(work):
-    began = time.perf_counter()
-    work()
-    print("\\nmilliseconds", (time.perf_counter() - began) * 1000)
-
-def bare():
-    subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True)
-
+SHOWN = """
 def shown():
     from IPython.display import HTML, display
     done = subprocess.run(["sbatch", "bench.sh"], check=True, capture_output=True, text=True)
@@ -63,10 +47,6 @@ def with_submitit():
 """
 
 
-def _milliseconds(kernel: Any, work: str) -> float:
-    return float(kernel.run(f"timed({work})").rsplit("milliseconds", 1)[1].split()[0])
-
-
 def _cell(kernel: Any, code: str) -> float:
     """Return how long a front end waits for a cell, its display included."""
     began = time.perf_counter()
@@ -79,8 +59,8 @@ def test_a_cell_costs_little_more_than_sbatch(
 ) -> None:
     """The magic itself, as it blocks the kernel: at most half as much again as sbatch alone."""
     our, their = start_kernel(), start_kernel(peers_python)
-    our.run(COMMON + OURS)
-    their.run(COMMON + THEIRS)
+    our.prepare(OURS)
+    their.prepare(THEIRS)
     rows = [
         ("bare sbatch", our, "bare"),
         ("%%sbatch of jupyter_slurm", our, "ours"),
@@ -90,27 +70,27 @@ def test_a_cell_costs_little_more_than_sbatch(
         ("submitit", their, "with_submitit"),
     ]
     for _, kernel, work in rows:  # the first one finds or starts an agent, imports what it needs
-        _milliseconds(kernel, work)
+        kernel.milliseconds(work)
     table = new_table("Submission of a script")
     for _ in range(RUNS):
         for row, kernel, work in rows:
-            table.add(row, _milliseconds(kernel, work))
+            table.add(row, kernel.milliseconds(work))
     assert table.ratio("%%sbatch of jupyter_slurm", "bare sbatch") <= AT_MOST, table.lines()
 
 
 def test_a_cell_with_its_display_keeps_the_kernel_no_longer(
-    start_kernel: Callable[..., Any], new_table: Callable[[str], Any]
+    start_kernel: Callable[..., Any], new_table: Callable[[str], Any], script: str
 ) -> None:
     """What the front end waits for: the job is submitted, drawn, and the kernel is idle again.
 
     Beside it a cell that displays what sbatch says, because IPython takes its time for any display.
     """
     kernel = start_kernel()
-    kernel.run(COMMON + OURS)
+    kernel.prepare(SHOWN + OURS)
     rows = [
         ("bare sbatch, displayed", "shown()"),
         ("bare sbatch, silent", "bare()"),
-        ("a %%sbatch cell", f"%%sbatch\n{SCRIPT}"),
+        ("a %%sbatch cell", f"%%sbatch\n{script}"),
     ]
     for _, code in rows:
         _cell(kernel, code)

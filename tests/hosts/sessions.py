@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import psutil
@@ -26,6 +26,7 @@ from jupyter_slurm.errors import JobNotFound
 from jupyter_slurm.services.watcher import Watcher
 
 __all__ = [
+    "Address",
     "Page",
     "ended",
     "hurried",
@@ -84,19 +85,26 @@ class Page:
         return self.fields["token"]
 
 
-async def run_a_cell(page: Page, code: str) -> str:
+class Address(NamedTuple):
+    """Where a Jupyter answers, and what it asks for, to whom the page says nothing."""
+
+    url: str
+    token: str
+
+
+async def run_a_cell(page: Page | Address, code: str) -> str:
     """Start a kernel, run a cell in it, and return what it prints."""
     return await run_in(page, await start_kernel(page), code)
 
 
-async def start_kernel(page: Page) -> str:
+async def start_kernel(page: Page | Address) -> str:
     """Start a kernel; return its id."""
     headers = {"Authorization": f"token {page.token}"}
     async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
         return str((await http.post(f"{page.url}api/kernels", json={})).json()["id"])
 
 
-async def run_in(page: Page, kernel: str, code: str) -> str:
+async def run_in(page: Page | Address, kernel: str, code: str) -> str:
     """Run a cell in a kernel over its WebSocket, and return what it prints."""
     headers = {"Authorization": f"token {page.token}"}
     url = f"{page.url}api/kernels/{kernel}/channels".replace("http", "ws", 1)

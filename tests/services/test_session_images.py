@@ -4,56 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import shutil
-import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from containers import Docker
 from registry import Registry
-from tornado.httpclient import HTTPRequest
-from tornado.websocket import websocket_connect
+from sessions import Address, run_a_cell
 
 HERE = "what a node does is the same; tests/magics/test_containers.py has a session in a container over SSH"
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.here_only(HERE)]
-
-
-async def cell(url: str, token: str, code: str) -> str:
-    """Run a cell in a new kernel of a Jupyter, over its WebSocket; return what it prints."""
-    headers = {"Authorization": f"token {token}"}
-    async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
-        kernel = (await http.post(f"{url}api/kernels", json={})).json()["id"]
-    channel = await websocket_connect(
-        HTTPRequest(f"{url}api/kernels/{kernel}/channels".replace("http", "ws", 1), headers=headers)
-    )
-    header = {
-        "msg_id": uuid.uuid4().hex,
-        "msg_type": "execute_request",
-        "username": "",
-        "session": "s",
-        "version": "5.3",
-    }
-    content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
-    asked = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
-    await channel.write_message(json.dumps(asked))
-    printed = ""
-    async with asyncio.timeout(60):
-        while (text := await channel.read_message()) is not None:
-            told = json.loads(text)
-            if told["parent_header"].get("msg_id") != header["msg_id"]:
-                continue
-            if told["msg_type"] == "stream":
-                printed += told["content"]["text"]
-            if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
-                break
-    channel.close()
-    return printed
 
 
 class Launcher:
@@ -79,7 +43,7 @@ class Launcher:
 
     async def run(self, told: dict[str, Any], code: str) -> str:
         token = (Path(told["folder"]) / "serving" / "token").read_text()
-        return await cell(told["session"]["url"], token, code)
+        return await run_a_cell(Address(told["session"]["url"], token), code)
 
     async def over(self, key: str) -> str:
         """Wait for the end of one that cannot begin; return why."""
