@@ -24,22 +24,26 @@ export const CommandIDs = {
   launch: "jupyter-slurm:launch",
 } as const;
 
+/** Ask before something is ended; what Enter chooses keeps it. */
+export async function confirmed(
+  title: string,
+  body: string,
+  keep: string,
+  end: string,
+): Promise<boolean> {
+  const buttons = [Dialog.cancelButton({ label: keep }), Dialog.warnButton({ label: end })];
+  const result = await showDialog({ title, body, defaultButton: 0, buttons });
+  return result.button.accept;
+}
+
 /** Cancel a job after the person said so: a cancelled job's work is gone. */
 export async function cancelJob(
   trans: TranslationBundle,
   model: IJobsModel,
   job: IJob,
 ): Promise<void> {
-  const result = await showDialog({
-    title: cancelTitle(trans, job),
-    body: cancelBody(trans, job),
-    defaultButton: 0, // the one that Enter chooses
-    buttons: [
-      Dialog.cancelButton({ label: trans.__("Keep it") }),
-      Dialog.warnButton({ label: trans.__("Cancel the job") }),
-    ],
-  });
-  if (result.button.accept) {
+  const [title, body] = [cancelTitle(trans, job), cancelBody(trans, job)];
+  if (await confirmed(title, body, trans.__("Keep it"), trans.__("Cancel the job"))) {
     await model.cancel(job);
   }
 }
@@ -52,16 +56,8 @@ export async function disconnect(
 ): Promise<void> {
   const users = usersText(trans, cluster);
   if (users !== "") {
-    const result = await showDialog({
-      title: disconnectTitle(trans, cluster),
-      body: disconnectBody(trans, cluster),
-      defaultButton: 0,
-      buttons: [
-        Dialog.cancelButton({ label: trans.__("Stay connected") }),
-        Dialog.warnButton({ label: trans.__("Disconnect") }),
-      ],
-    });
-    if (!result.button.accept) {
+    const [title, body] = [disconnectTitle(trans, cluster), disconnectBody(trans, cluster)];
+    if (!(await confirmed(title, body, trans.__("Stay connected"), trans.__("Disconnect")))) {
       return;
     }
   }

@@ -1,13 +1,13 @@
 /** The launcher's cards and the palette's commands that open the form of a session, and what asks before one is stopped. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import { Dialog, MainAreaWidget, showDialog, type ICommandPalette } from "@jupyterlab/apputils";
+import { MainAreaWidget, type ICommandPalette } from "@jupyterlab/apputils";
 import type { ILauncher } from "@jupyterlab/launcher";
 import type { IStateDB } from "@jupyterlab/statedb";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { LabIcon } from "@jupyterlab/ui-components";
 import type { IDisposable } from "@lumino/disposable";
 
-import { CommandIDs } from "./commands";
+import { CommandIDs, confirmed } from "./commands";
 import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./components/launcher";
 import type { IMemory, ISessionsModel, SessionJob } from "./sessions";
 import { stopBody, stopTitle } from "./session-words";
@@ -49,16 +49,8 @@ export async function stopSession(
   model: ISessionsModel,
   job: SessionJob,
 ): Promise<void> {
-  const result = await showDialog({
-    title: stopTitle(trans, job),
-    body: stopBody(trans, job),
-    defaultButton: 0, // the one that Enter chooses
-    buttons: [
-      Dialog.cancelButton({ label: trans.__("Keep it") }),
-      Dialog.warnButton({ label: trans.__("Stop the session") }),
-    ],
-  });
-  if (result.button.accept) {
+  const [title, body] = [stopTitle(trans, job), stopBody(trans, job)];
+  if (await confirmed(title, body, trans.__("Keep it"), trans.__("Stop the session"))) {
     await model.stop(job);
   }
 }
