@@ -5,6 +5,9 @@ import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
+/** Whose translations are ours. */
+export const DOMAIN = "jupyter_slurm";
+
 /** An RFC 9457 problem document, as the agent and the server extension send it. */
 export interface IProblem {
   readonly type?: string;
