@@ -7,7 +7,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.states import JobState
@@ -95,8 +95,8 @@ class Task(Job):
 class ArrayJob(Job):
     """An array of tasks, or a sweep, as one job.
 
-    ``len(job)``, ``job[3]`` (the task with that index), ``for task in job``. What is asked of all tasks at once is one
-    question to the agent and none to Slurm, however many there are.
+    ``len(job)``, ``job[3]`` (the task with that index), ``job[-1]`` (the last), ``job[2:5]``, ``for task in job``. What
+    is asked of all tasks at once is one question to the agent and none to Slurm, however many there are.
     """
 
     @functools.cached_property
@@ -125,22 +125,46 @@ class ArrayJob(Job):
         known = self._range()
         return known.count() if known is not None else len(_Rows(self._cluster, self._reference).rows)
 
-    def __getitem__(self, index: int) -> Task:
-        """Return one task.
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> TaskList: ...
+    def __getitem__(self, index: int | slice) -> Task | TaskList:
+        """Return one task by its index, or counted from the last; of a slice, those that a list of all would give.
 
         Raises
         ------
         JobNotFound
             The array has no such task; the hint names those that it has.
+        UsageError
+            A slice of an array whose tasks are not 0, 1, 2 …: it could mean their indices, or their places.
         """
+        if isinstance(index, slice):
+            return self._slice(index)
         if isinstance(index, bool) or not isinstance(index, int):
             raise TypeError(f"a task of an array has a number, for example job[3]; not {index!r}")
         if self.id is None:
             raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
         if index < 0:
-            raise JobNotFound(f"job {self.id} has no task {index}", hint="The last one is list(job)[-1].")
+            return self._from_the_end(index)
         data = self._cluster.client.get(self._cluster.path("jobs", f"{self.id}_{index}"))
         return Task(self._cluster, data, index, from_start=self._from_start, array=self)
+
+    def _from_the_end(self, index: int) -> Task:
+        tasks = self.tasks()
+        if -index > len(tasks):
+            raise JobNotFound(f"job {self.id} has no task {index}", hint=f"It has {len(tasks)}; job[-1] is the last.")
+        return tasks[index]
+
+    def _slice(self, places: slice) -> TaskList:
+        tasks = self.tasks()
+        if any(task.index != place for place, task in enumerate(tasks)):
+            raise UsageError(
+                f"The tasks of job {self.id} are {TaskRange.of(task.index for task in tasks)}: a slice could mean "
+                f"their indices, or their places.",
+                hint="list(job)[:2] takes the first two; [job[n] for n in …] takes indices.",
+            )
+        return TaskList(self, tasks[places])
 
     def __iter__(self) -> Iterator[Task]:
         """Give all tasks, as they are now."""
@@ -192,7 +216,7 @@ class ArrayJob(Job):
             given, got = rows.parameters.get(task, {}), results.get(task, {})
             facts = [row["state"], row["exit_code"], _elapsed(row)]
             body.append([task, *map(given.get, names), *facts, *map(got.get, outputs)])
-        return Table(["task", *names, "state", "exit_code", "elapsed", *outputs], body)
+        return Table(["task", *names, "state", "exit_code", "elapsed", *outputs], body, with_none=names)
 
     def _results(self) -> dict[int, dict[str, Any]]:
         """Return what tasks left for the notebook; a file of values that cannot be read is left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, overload
 
 from jupyter_slurm.handles.terminal import printable
@@ -38,10 +38,15 @@ class Table(Sequence[dict[str, Any]]):
         As many values a row as there are columns.
     title : str
         What stands above it, in a report.
+    with_none : collection of str
+        Columns in which None is a value as others, and is shown; elsewhere it stands for what is not known.
     """
 
-    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "") -> None:
+    def __init__(
+        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "", with_none: Collection[str] = ()
+    ) -> None:
         self.title = title
+        self._with_none = frozenset(with_none)
         self.columns = list(columns)
         self.rows = [list(row) for row in rows]
 
@@ -60,7 +65,7 @@ class Table(Sequence[dict[str, Any]]):
     def __getitem__(self, key: int | slice | str) -> dict[str, Any] | Table | list[Any]:
         """Return a column by its name, a row by its number, or a part of the table."""
         if isinstance(key, slice):
-            return Table(self.columns, self.rows[key], title=self.title)
+            return Table(self.columns, self.rows[key], title=self.title, with_none=self._with_none)
         if isinstance(key, int):
             return dict(zip(self.columns, self.rows[key], strict=True))
         if key not in self.columns:
@@ -119,7 +124,9 @@ class Table(Sequence[dict[str, Any]]):
     def _shown(self) -> tuple[list[list[str]], int, list[list[str]]]:
         left_out = max(0, len(self.rows) - 2 * _SHOWN)
         head, tail = (self.rows[:_SHOWN], self.rows[-_SHOWN:]) if left_out else (self.rows, [])
-        return [list(map(_text, row)) for row in head], left_out, [list(map(_text, row)) for row in tail]
+        nothing = ["None" if name in self._with_none else "" for name in self.columns]
+        head, tail = ([list(map(_text, row, nothing)) for row in rows] for rows in (head, tail))
+        return head, left_out, tail
 
 
 _BOX = "overflow:auto;max-height:32em;max-width:100%"
@@ -136,11 +143,11 @@ def _html_rows(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _text(value: Any) -> str:
-    """Return a value as text; nothing is shown of None, and not all of a long one."""
+def _text(value: Any, nothing: str) -> str:
+    """Return a value as text: ``nothing`` stands for None; not all is shown of a long one."""
     if isinstance(value, str):
         return value
-    text = "" if value is None else repr(value)
+    text = nothing if value is None else repr(value)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 

@@ -46,6 +46,12 @@ def test_a_sweep_of_a_python_cell_is_one_array_with_a_table(done: Any) -> None:
     assert done.value("sweep[2].stdout") == "2 0.001 adam\n"
     assert done.value("sweep[3].parameters") == "{'lr': 0.001, 'opt': True}"
     assert done.value("sweep[0].result()") == "0.001"
+    assert done.value("[task.index for task in sweep[1:3]], len(sweep[2:]), type(sweep[:1]).__name__") == (
+        "[1, 2] 2 TaskList"
+    )
+    assert done.value("sweep[-1].stdout, sweep[-4].index, [task.index for task in sweep[::-2]]") == (
+        "3 0.001 True\n 0 [3, 1]"
+    )
     assert done.value("[(task.index, task.state) for task in sweep]") == str([(i, "COMPLETED") for i in range(4)])
     assert done.value("sweep.table().columns") == str(["task", "lr", "opt", "state", "exit_code", "elapsed", "loss"])
     assert done.value("sweep.table()['opt'], sweep.table()[1]['state']") == "['adam', True, 'adam', True] COMPLETED"
@@ -69,6 +75,8 @@ def test_a_sweep_of_a_script_sets_variables(done: Any) -> None:
     assert done.value("script.table()['a'] == [row['a'] for row in grid], script.table()['exit_code']") == (
         "True [0, 1, 0]"
     )
+    shown = done.value("script.table()[2:]").splitlines()[-1].split()
+    assert shown[:4] == ["2", "'", "None", "COMPLETED"]
     assert done.value("script.source.startswith('#!/bin/bash'), script.name") == "True named"
     assert "JobFailed" in done.run("script[1].wait()").traceback
     failed = done.run("script.wait()")
@@ -101,13 +109,16 @@ def test_a_task_that_waits_is_cancelled_at_once_and_once_for_all(
     assert done.value("[task.state for task in held], held[1].state, held.table()['state'][1:3]") == (
         f"{told} CANCELLED {told[1:3]}"
     )
-    ran = done.run("held[-1]")
-    assert (ran.error, "list(job)[-1]" in ran.traceback) == ("JobNotFound", True)
+    ran = done.run("held[-6]")
+    assert (ran.error, "job[-1] is the last" in ran.traceback) == ("JobNotFound", True)
 
 
 def test_the_index_of_an_array_is_in_the_cell(done: Any) -> None:
     assert done.value("len(plain), [(task.index, task.stdout) for task in plain]") == "2 [(3, '4\\n'), (5, '6\\n')]"
-    assert done.value("plain[3].parameters") == "{}"
+    assert done.value("plain[3].parameters, plain[-1].index") == "{} 5"
+    ran = done.run("plain[0:2]")
+    assert ran.error == "UsageError"
+    assert "are 3,5: a slice could mean their indices, or their places" in ran.traceback
     assert "of one task: job[3].parameters; of all, with what came of them: job.table()" in (
         done.run("plain.parameters").traceback
     )
