@@ -140,7 +140,7 @@ class Step(_Unrepeatable):
         self.cancel("INT")
         return self
 
-    def _wait(self, timeout: float | None, *, check: bool, echo: bool) -> Job:
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_asked: bool = False) -> Job:
         follower = self._follow()
         try:
             waiting.wait_here(self, follower, timeout, echo=echo, on_interrupt=lambda _: self._interrupted(follower))
@@ -148,7 +148,7 @@ class Step(_Unrepeatable):
             for shown in self._views:
                 shown.finish()
             raise
-        return self._over(follower, check)
+        return self._over(follower, check, echo=echo, is_asked=is_asked)
 
     def _interrupted(self, follower: Follower) -> WaitInterrupted:
         """Interrupt the step; a second interrupt ends it."""

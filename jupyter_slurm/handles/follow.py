@@ -20,6 +20,7 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.handles import background
 from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.handles.terminal import plain
 from jupyter_slurm.handles.timeline import DISPLAY, STREAMS, Timeline
 
 __all__ = ["Follower"]
@@ -97,6 +98,11 @@ class Follower:
         """Stop calling a listener."""
         with self.lock:
             self._listeners = [known for known in self._listeners if known[0] != listener]
+
+    def printed(self, stream: str) -> str:
+        """Return what is kept of a stream, without colours."""
+        with self.lock:
+            return plain("".join(text for name, text in self.timeline.texts() if name == stream))
 
     async def _run(self) -> None:
         pause = _SHORTEST

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.errors import JobOutputMissing, SlurmError, UsageError
+from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageError
 from jupyter_slurm.handles import view, waiting
 from jupyter_slurm.handles.again import Recorded
 from jupyter_slurm.handles.card import headline, is_finished, title
@@ -218,10 +218,11 @@ class Job(Recorded):
         """
         return self._wait(timeout, check=check, echo=False)
 
-    def _wait(self, timeout: float | None, *, check: bool, echo: bool) -> Job:
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_asked: bool = False) -> Job:
+        """Wait; with ``is_asked``, for the values, of which one that is missing is then told as an error."""
         follower = self._follow()
         waiting.wait_here(self, follower, timeout, echo=echo)
-        return self._over(follower, check)
+        return self._over(follower, check, echo=echo, is_asked=is_asked)
 
     def __await__(self) -> Generator[Any, None, Job]:
         """Wait in a coroutine; JobFailed when it did not end well."""
@@ -305,9 +306,8 @@ class Job(Recorded):
         JobError
             The value did not come back; the message says why.
         """
-        outputs = self.wait(timeout).outputs
-        names = [*outputs, *outputs.errors]
-        return outputs[names[0]] if len(names) == 1 else outputs
+        outputs = self._wait(timeout, check=True, echo=False, is_asked=True).outputs
+        return outputs[next(iter([*outputs, *outputs.errors]))] if outputs.is_one else outputs
 
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the job is over and did not end well."""
@@ -363,21 +363,31 @@ class Job(Recorded):
             self._follower.start()
         return self._follower
 
-    def _over(self, follower: Follower, check: bool) -> Job:
+    def _over(self, follower: Follower, check: bool, *, echo: bool = False, is_asked: bool = False) -> Job:
         if follower.error is not None:
             raise follower.error
         self._data = follower.data
         for shown in self._views:
             shown.finish()
-        self._bring_back()
-        return self.raise_for_state() if check else self
+        heard = follower.printed("stderr") if echo or view.is_here(self._views) else ""
+        try:
+            if check:
+                self.raise_for_state()
+        except JobFailed as error:
+            heard += str(error.details["log"])
+            raise
+        finally:
+            self._bring_back(heard, is_asked=is_asked)
+        return self
 
-    def _bring_back(self, heard: str = "") -> None:
+    def _bring_back(self, heard: str, *, is_asked: bool = False) -> None:
         """Hand over the variables that came back, once, and say which did not, unless it was heard; not of arrays."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None and not self._data.get("tasks"):
             with contextlib.suppress(JobOutputMissing):
                 wanted(dict(self.outputs))
+                if is_asked and self.outputs.is_one:
+                    return  # who asks for the one value is told why it is missing
                 for said in self.outputs.troubles(heard):
                     sys.stderr.write(printable(said) + "\n")
 

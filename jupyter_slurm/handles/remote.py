@@ -17,7 +17,7 @@ from jupyter_slurm.handles.follow import Follower
 from jupyter_slurm.handles.printing import Printer
 from jupyter_slurm.handles.report import format_size
 from jupyter_slurm.handles.submitting import Submission
-from jupyter_slurm.handles.terminal import plain, printable
+from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = [
@@ -140,7 +140,7 @@ def run_here(cell: RemoteCell, shell: Any) -> None:
     if follower.error is not None:
         raise follower.error
     cell._data = follower.data
-    log = plain("".join(text for stream, text in follower.timeline.texts() if stream == "stderr")).rstrip()
+    log = follower.printed("stderr").rstrip()
     cell._bring_back(log)
     if cell._data["state"] != "COMPLETED":
         raise _failure(cell, log)

@@ -254,6 +254,11 @@ class Outputs(dict[str, Any]):
             raise JobError(f"{name} did not come back: {self.errors[name]}", hint="job.stderr may tell more.")
         raise KeyError(name)
 
+    @property
+    def is_one(self) -> bool:
+        """Whether one name was asked for."""
+        return len(self) + len(self.errors) == 1
+
     def troubles(self, heard: str) -> list[str]:
         """Return what is to be said of those that did not come back, beside what the job has printed about them."""
         return [

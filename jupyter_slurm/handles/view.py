@@ -12,7 +12,7 @@ import contextvars
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jupyter_slurm.handles import background
@@ -23,7 +23,7 @@ from jupyter_slurm.handles.held import is_released
 from jupyter_slurm.handles.serving import hides_log
 from jupyter_slurm.handles.timeline import Panes, not_shown
 
-__all__ = ["View", "bundle", "cell_of", "notebook"]
+__all__ = ["View", "bundle", "cell_of", "is_here", "notebook"]
 
 _SHORTEST = 0.25  # seconds between two drawings
 _BYTES_PER_SECOND = 256 * 1024  # a large output is drawn less often
@@ -44,6 +44,12 @@ def cell_of(shell: Any) -> str:
     """Return something that names the cell being run."""
     header = getattr(shell.display_pub, "parent_header", None) or {}
     return str(header.get("msg_id") or shell.execution_count)
+
+
+def is_here(views: Iterable[View]) -> bool:
+    """Tell whether one of the places is under the cell being run."""
+    shell = notebook()
+    return shell is not None and any(shown.cell == cell_of(shell) for shown in views)
 
 
 def bundle(data: Mapping[str, Any], panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:

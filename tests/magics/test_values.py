@@ -82,6 +82,20 @@ def test_one_bad_value_does_not_lose_the_rest(kernel: Any) -> None:
     assert "bad does not come back to the notebook" in kernel.value("mixed.stderr")
 
 
+def test_that_a_value_is_missing_is_said_once(kernel: Any) -> None:
+    ran = kernel.ok(f"%%sbatch wait out=good,gone {HERE}\ngood = 1")
+    assert "gone does not come back to the notebook" in kernel.drawn(ran.display)[-1]["text/plain"]
+    assert "gone did not come back" not in ran.stderr
+    kernel.ok(f"%%sbatch out=gone as=failing {HERE}\n1 / 0")
+    ran = kernel.run("failing.wait()")
+    assert "gone does not come back to the notebook" in ran.traceback
+    assert "gone did not come back" not in ran.stderr
+    kernel.ok(f"%%sbatch out=gone as=asked {HERE}\n1")
+    ran = kernel.run("asked.result()")
+    assert "JobError: gone did not come back: the cell ended without it" in ran.traceback
+    assert "gone" not in ran.stderr
+
+
 def test_a_module_that_is_missing_over_there_is_named(kernel: Any) -> None:
     kernel.ok("import numpy as np\nvector, number = np.zeros(3), 5")
     ran = kernel.run(f"%%sbatch wait in=vector,number {PLAIN}\nnumber")
