@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import format_time_limit
 
-__all__ = ["SIGNALS", "explain_end", "is_near"]
+__all__ = ["SIGNALS", "exit_code_of", "explain_end", "is_near"]
 
 _WARNING: Final = 600.0  # seconds before the time limit, or a part of it where that is less
 _SHARE: Final = 0.1
@@ -138,6 +139,14 @@ def _explain_signal(signal: int, who: str) -> tuple[str, str]:
     name = SIGNALS.get(signal, f"signal {signal}")
     step = _SIGNAL_STEPS.get(signal, "The last lines of its output may say why.")
     return f"{who} was ended by {name}.", step
+
+
+def exit_code_of(state: JobState, exit_code: int | None, signal: int | None) -> int | None:
+    """Return the exit code with which a job itself ended, if it did.
+
+    Slurm has an exit code 0 for what a signal ended (``0:15``), and for what it ended before that began (``0:0``).
+    """
+    return None if signal or (exit_code == 0 and state.name != "COMPLETED") else exit_code
 
 
 def is_near(left: float, limit: float) -> bool:

@@ -131,7 +131,7 @@ class Job(Recorded):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code."""
+        """The exit code; None where a signal ended it, or Slurm did: cancelled, at its time limit, …"""
         return self.data.get("exit_code")
 
     @property

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jupyter_slurm.domain.endings import exit_code_of
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
@@ -80,8 +81,9 @@ def _row(entry: Entry, task: int, waiting: JobRecord | None = None) -> list[Any]
     has_ended = record.state.is_finished
     begun = record.start_time if not record.state.is_pending else None
     end = record.end_time if has_ended else None
-    code = [record.exit_code, record.signal or None] if has_ended else [None, None]
-    return [task, record.state.name, *code, begun, end, record.nodes, record.reason]
+    signal = (record.signal or None) if has_ended else None
+    code = exit_code_of(record.state, record.exit_code, signal) if has_ended else None
+    return [task, record.state.name, code, signal, begun, end, record.nodes, record.reason]
 
 
 def cancelled(entry: Entry, task: int, now: float) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from jupyter_slurm.domain.endings import exit_code_of
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.processes import process_of
@@ -70,7 +71,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "start_time": entry.start_time,
         "estimated_start": latest.start_time if latest and entry.state.is_pending else None,
         "end_time": entry.end_time,
-        "exit_code": entry.exit_code,
+        "exit_code": exit_code_of(entry.state, entry.exit_code, entry.signal),
         "signal": entry.signal,
         "tasks": _tally(entry),
         "components": entry.components(),

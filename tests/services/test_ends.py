@@ -76,7 +76,7 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
     try:
         for text, (state, code, signal, words, step) in ENDS.items():
             ended = await desk.finished(failed[text]["key"])
-            assert (ended["state"], ended["exit_code"] or None, ended["signal"]) == (state, code, signal), text
+            assert (ended["state"], ended["exit_code"], ended["signal"]) == (state, code, signal), text
             assert is_said(ended, words, step), ended
         ended = await desk.finished(lost["key"])
         assert (ended["state"], is_said(ended, "A node of the job failed.", "--exclude=NODE")) == ("NODE_FAIL", True)
@@ -86,11 +86,12 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
         cluster.start_node("c4aiscw2")
         cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume")
     ended = await desk.finished(victim["key"])
-    assert ended["state"] == "PREEMPTED"
+    assert (ended["state"], ended["exit_code"]) == ("PREEMPTED", None)
     assert is_said(ended, "A job of higher priority took the nodes.", "with `resume`")
     ended = await desk.finished(blind["key"])
     assert is_said(ended, "output file could not be opened", "Create the folder of --output"), ended
-    assert (await desk.finished(cancelled["key"]))["reason_text"] == "The job was cancelled."
+    ended = await desk.finished(cancelled["key"])
+    assert (ended["reason_text"], ended["exit_code"]) == ("The job was cancelled.", None)
     ended = await desk.finished(late["key"])
     assert (ended["state"], is_said(ended, "at its deadline", "a later --deadline")) == ("DEADLINE", True), ended
     assert (await desk.finished(taker["key"]))["state"] == "COMPLETED"

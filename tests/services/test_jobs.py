@@ -57,7 +57,7 @@ async def test_output_by_parts_and_from_the_end(desk):
 async def test_cancelled_pending_job_is_told_at_once(desk):
     job = await desk.submit("#!/bin/sh\nsleep 600\n", "--hold")
     ended = await desk.core.cancel(desk.id, job["id"])
-    assert ended["state"] == "CANCELLED"
+    assert (ended["state"], ended["exit_code"], ended["signal"]) == ("CANCELLED", None, None)
     assert ended["finished"]
 
 
@@ -147,7 +147,7 @@ async def test_cancelled_running_job(desk):
     await desk.until(job["key"], lambda j: j["state"] == "RUNNING")
     await desk.core.cancel(desk.id, job["key"])
     ended = await desk.finished(job["key"])
-    assert ended["state"] == "CANCELLED"
+    assert (ended["state"], ended["exit_code"], ended["signal"]) == ("CANCELLED", None, 15)
 
 
 async def test_any_job_of_the_user_is_adopted(desk):
