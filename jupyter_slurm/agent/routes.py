@@ -37,6 +37,7 @@ CAPABILITIES = (
     "names",
     "processes",
     "sessions",
+    "acts",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -91,6 +92,7 @@ class CoreLike(Protocol):
     async def jobs(self, cluster: str, *, active: bool) -> list[Json]: ...  # noqa: D102
     async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
+    async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[Json]: ...  # noqa: D102
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> Json: ...  # noqa: D102
     async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102
     async def start_step(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
@@ -167,6 +169,7 @@ class Routes:
             "submitJob": self._submit_job,
             "getJob": self._get_job,
             "cancelJob": self._cancel_job,
+            "actOnJobs": self._act_on_jobs,
             "listTasks": self._list_tasks,
             "getValues": self._get_values,
             "listSteps": self._list_steps,
@@ -279,6 +282,9 @@ class Routes:
 
     async def _cancel_job(self, call: Call) -> Reply:
         return Reply(await self._core.cancel(call.path["cluster"], call.path["job"], call.body.get("signal")))
+
+    async def _act_on_jobs(self, call: Call) -> Reply:
+        return Reply(await self._core.act(call.path["cluster"], call.body["act"], call.body["jobs"]))
 
     async def _list_tasks(self, call: Call) -> Reply:
         cluster, job = call.path["cluster"], call.path["job"]

@@ -1,4 +1,4 @@
-"""``jupyter slurm jobs|show|cancel``."""
+"""``jupyter slurm jobs|show|report|cancel|hold|release|requeue``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _TIMES = ("submit_time", "start_time", "end_time", "estimated_start", "state_since", "unknown_since")
+_ACTS = {
+    "hold": "keep jobs that wait from starting",
+    "release": "let held jobs start",
+    "requeue": "put jobs back into the queue: they begin anew",
+}
 _COLUMNS = ("JOB", "STATE", "TASKS", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
 
 
@@ -39,7 +44,10 @@ def add_parser(subparsers: Any) -> None:
     cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
     for parser in (show, report, cancel):
         parser.add_argument("job", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
-    for parser in (jobs, show, report, cancel):
+    several = [subparsers.add_parser(act, help=about) for act, about in _ACTS.items()]
+    for parser in several:
+        parser.add_argument("jobs", metavar="JOB", nargs="+", help="Slurm id (12, 12_3) or key of a submission")
+    for parser in (jobs, show, report, cancel, *several):
         parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
 
 
@@ -48,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
     from jupyter_slurm.handles.cluster import current, use
 
     cluster = use(args.cluster) if args.cluster else current()
+    if args.command in _ACTS:
+        return _act(cluster, args)
     return {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel}[args.command](cluster, args)
 
 
@@ -125,6 +135,23 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
     done = f"{args.signal} was sent to" if args.signal else "Cancelled"
     print(f"{done} {job['id'] or job['key']}: {job['state']}")
     return 0
+
+
+def _act(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.domain.acts import DONE
+    from jupyter_slurm.errors import from_problem
+    from jupyter_slurm.handles.acting import act
+    from jupyter_slurm.handles.terminal import printable
+
+    failed = 0
+    for answer in act(cluster, args.command, args.jobs):
+        if answer["error"] is None:
+            print(f"{answer['job']} was {DONE[args.command]}: {answer['now']['state']}")
+            continue
+        failed += 1
+        sys.stdout.flush()
+        print(for_terminal(printable(f"{answer['job']}: {from_problem(answer['error'])}")), file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _as_text(name: str, value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageError
 from jupyter_slurm.handles import view, waiting
+from jupyter_slurm.handles.acting import Acting
 from jupyter_slurm.handles.again import Recorded
 from jupyter_slurm.handles.card import headline, is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, settings
@@ -29,7 +30,7 @@ __all__ = ["Job"]
 _FRESH = 1.0  # seconds for which an answer of the agent is used again
 
 
-class Job(Recorded):
+class Job(Recorded, Acting):
     """One job of a cluster; of an array, see :class:`jupyter_slurm.ArrayJob`.
 
     It comes from ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the

@@ -16,6 +16,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, JobNotFound, JobOutputMissing, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services import output, sweeping, tasks
+from jupyter_slurm.services.acting import Acts
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.facts import FactsKeeper
@@ -89,6 +90,8 @@ class Cluster:
         self.shelf = Shelf(self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry))
         self.steps = Steps(self.client, self.tracker, self.shelf, settings.submit_timeout)
         self.releases = Releases(self.tracker, self.cancel)
+        known = (self.client, self.tracker, self.settler, self.releases, self.watcher)
+        self.acts = Acts(*known, find=self.entry, cancel=self.cancel)
         self.signs = Signs(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
         self._facts = FactsKeeper(self.client, where.user, clock)
         self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)

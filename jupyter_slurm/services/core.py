@@ -232,6 +232,10 @@ class Core:
         """See :meth:`Cluster.cancel`."""
         return await self._cluster(cluster).cancel(ref, signal)
 
+    async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[dict[str, Any]]:
+        """See :meth:`Acts.act`."""
+        return await self._cluster(cluster).acts.act(act, refs)
+
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> dict[str, Any]:
         """Return the tasks of an array; see :func:`jupyter_slurm.services.tasks.told`."""
         where = self._cluster(cluster)

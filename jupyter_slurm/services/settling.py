@@ -152,6 +152,22 @@ class Settler:
             self._tracker.save_soon(entry)
         self._after_settling(entry)
 
+    async def check_number(self, entry: Entry) -> None:
+        """See that the number of a job is still its own: the queue has shown it, or sbatch has just given it.
+
+        Raises
+        ------
+        SlurmError
+            That is not known. Of a job that turns out to be over, nothing is said.
+        """
+        if entry.submitted is not None or not entry.known:
+            await self._watcher.fresh()
+        if not entry.is_finished and (not entry.known or self._tracker.find(str(entry.id)) is not entry):
+            raise ControllerError(
+                f"job {entry.id} is left alone: whether that is still the number of this job is not known yet",
+                hint="Try again in a minute; `%squeue --me` shows what has the number now.",
+            )
+
     async def scancel(self, entry: Entry, target: str, signal: str | None = None) -> None:
         """Cancel a job, once the queue has shown that its number is still its own.
 
@@ -160,15 +176,9 @@ class Settler:
         SlurmError
             It was not cancelled.
         """
-        if entry.submitted is not None or not entry.known:  # else sbatch has just given it the number
-            await self._watcher.fresh()
+        await self.check_number(entry)
         if entry.is_finished:
             return
-        if not entry.known or self._tracker.find(str(entry.id)) is not entry:
-            raise ControllerError(
-                f"job {entry.id} was not cancelled: whether that is still the number of this job is not known yet",
-                hint="Try again in a minute; `%squeue --me` shows what has the number now.",
-            )
         argv = ["scancel", *(["--signal", signal] if signal else []), target]
         try:
             # With a signal it waits for a job to begin, a minute and longer.

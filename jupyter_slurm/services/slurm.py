@@ -128,6 +128,21 @@ class SlurmClient:
         done = await self.transport.run(argv, context=context, timeout=self._timeout)
         return self.judge(argv, done).stdout
 
+    async def act(self, argv: Sequence[str]) -> Completed:
+        """Have something done; of which jobs it is refused is for the caller to read.
+
+        Raises
+        ------
+        ControllerError, ConfigError
+            Slurm does not answer, or is not found: what was done is not known.
+        """
+        await self._check_configuration(self._env)
+        context = Context(cwd="/", env=question_environment(self._env))
+        done = await self.transport.run(argv, context=context, timeout=self._timeout)
+        if (error := unanswered(argv, done)) is not None:
+            raise error
+        return done
+
     async def _check_configuration(self, env: Mapping[str, str]) -> None:
         """Say at once that slurm.conf is missing: a command of Slurm would wait a minute for it."""
         path = env.get("SLURM_CONF")

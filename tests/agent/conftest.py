@@ -159,6 +159,10 @@ class PlumbingCore:
     async def job(self, cluster: str, ref: str) -> dict[str, Any]:
         return self._job(cluster, ref)
 
+    async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[dict[str, Any]]:
+        self.calls.append(("act", cluster, act, *refs))
+        return [{"job": ref, "error": None, "now": self._job(cluster, ref)} for ref in refs]
+
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> dict[str, Any]:
         self.calls.append(("cancel", cluster, ref, signal))
         return self._job(cluster, ref)

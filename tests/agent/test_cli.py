@@ -174,6 +174,9 @@ def test_jobs_on_a_real_cluster(
     assert (told["id"], told["state"], told["cpus"] >= 1) == (number, "RUNNING", True)
     nobody = cli("report", "999999", env=env)
     assert (nobody.returncode, nobody.stdout, "999999" in nobody.stderr) == (1, "", True)
+    refused = cli("release", number, "999999", env=env)
+    assert (refused.returncode, refused.stdout) == (1, f"{number} was released: RUNNING\n"), refused
+    assert refused.stderr.startswith("999999: you have no job 999999")
     cancelled = cli("cancel", number, env=env)
     assert (cancelled.returncode, number in cancelled.stdout) == (0, True), cancelled.stderr
     over = f"{number} was over already: CANCELLED\n"

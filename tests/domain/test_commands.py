@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from jupyter_slurm.domain.acts import refusals
 from jupyter_slurm.domain.commands import check_ends, is_repeatable
 from jupyter_slurm.errors import UsageError
 
@@ -71,3 +72,18 @@ def test_what_only_asks_may_be_asked_again():
     assert not is_repeatable(["sbatch", "job.sh"])
     assert not is_repeatable(["sbatch", "--wrap", "--help"])
     assert not is_repeatable(["scontrol", "hold", "1"])
+
+
+def test_what_was_refused_is_read_for_each_job():
+    ids = ["12", "13", "14_3", "15", "99"]
+    said = (
+        "Job is pending execution for job 12\n13_[0-2]: Job has already finished\n13_3: No error\n"
+        "Invalid job id specified for job 99\nslurm_suspend error: No error\n"
+    )
+    refused = {"12": "Job is pending execution", "13": "Job has already finished", "99": "Invalid job id specified"}
+    assert refusals("requeue", ids, said) == refused
+    said = (
+        "scancel: Terminating job 12\nscancel: error: Kill job error on job id 14_3: Access/permission denied\n"
+        "scancel: error: Kill job error on job id 15: Job/step already completing or completed\n"
+    )
+    assert refusals("cancel", ids, said) == {"14_3": "Access/permission denied"}

@@ -142,6 +142,50 @@ async def test_commands_are_found_on_a_mended_path(cluster, open_desk, tmp_path)
         await desk.core.cancel(desk.id, job["key"])
 
 
+@pytest.mark.here_only("commands like any other, which are tried there")
+async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypatch):
+    sleep, later = "#!/bin/sh\nsleep 600\n", "--begin=now+1hour"
+    running = (await desk.submit("import time\ntime.sleep(600)"))["id"]
+    over = (await desk.submit("pass"))["id"]
+    waiting = (await desk.submit(sleep, later))["id"]
+    array = (await desk.submit(sleep, later, "--array=0-3"))["id"]
+    await desk.until(running, lambda j: j["state"] == "RUNNING")
+    await desk.finished(over)
+    client = desk.core._cluster(desk.id).client
+    run, commands = client.act, []
+
+    async def counted(argv):
+        commands.append(argv[0])
+        return await run(argv)
+
+    monkeypatch.setattr(client, "act", counted)
+
+    async def act(what, *jobs):
+        answers = {each["job"]: each for each in await desk.core.act(desk.id, what, jobs)}
+        assert tuple(answers) == jobs
+        said = {job: each["error"] and each["error"]["detail"] for job, each in answers.items()}
+        return said, {job: each["now"] for job, each in answers.items()}
+
+    said, now = await act("hold", waiting, array, over, "999999")
+    assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} is over: COMPLETED.")
+    assert said["999999"].startswith("you have no job 999999")
+    assert {now[job]["reason"] for job in (waiting, array)} < {"JobHeldUser", "JobHeldAdmin"}
+    said, now = await act("release", waiting, array)
+    assert set(said.values()) == {None}
+    assert "Held" not in now[waiting]["reason"] + now[array]["reason"]
+    said, now = await act("requeue", running, waiting, over)  # Slurm itself refuses one of them
+    assert said == {running: None, waiting: f"Job {waiting} was not requeued: Job is pending execution.", over: None}
+    assert now[over]["state"] == "PENDING"
+    said, now = await act("cancel", f"{array}_3")
+    assert (said, now[f"{array}_3"]["state"]) == ({f"{array}_3": None}, "CANCELLED")
+    said, now = await act("cancel", running, waiting, array, over)
+    assert set(said.values()) == {None}
+    assert commands == ["scontrol", "scontrol", "scontrol", "scancel", "scancel"]
+    argv = ["squeue", "-h", "--states=all", "--jobs", ",".join(now), "-o", "%T"]
+    states = subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout.split()
+    assert set(states) <= {"CANCELLED", "COMPLETING"}
+
+
 async def test_cancelled_running_job(desk):
     job = await desk.submit("import time\ntime.sleep(600)")
     await desk.until(job["key"], lambda j: j["state"] == "RUNNING")

@@ -1,0 +1,59 @@
+"""What else can be done with a job that is in the queue: hold, release, requeue."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from jupyter_slurm.errors import from_problem
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.cluster import Cluster
+    from jupyter_slurm.handles.follow import Follower
+
+__all__ = ["Acting", "act"]
+
+
+def act(cluster: Cluster, what: str, jobs: list[str]) -> list[dict[str, Any]]:
+    """Do the same with some jobs; each has an answer of its own (``actOnJobs`` of the API)."""
+    answers: list[dict[str, Any]] = cluster.client.post(cluster.path("acts"), json={"act": what, "jobs": jobs})
+    return answers
+
+
+class Acting:
+    """The part of a job that is about its place in the queue."""
+
+    _cluster: Cluster
+    _data: dict[str, Any]
+    _asked: float
+    _follower: Follower | None
+
+    if TYPE_CHECKING:
+
+        @property
+        def _reference(self) -> str: ...
+
+    def hold(self) -> Self:
+        """Keep the job from starting, until :meth:`release`."""
+        return self._act("hold")
+
+    def release(self) -> Self:
+        """Let a job start that was held."""
+        return self._act("release")
+
+    def requeue(self) -> Self:
+        """End a job and put it back into the queue, where it begins anew; one that is over as long as Slurm knows it.
+
+        What it has not written by then is lost, and its output begins anew as well, unless it was submitted with
+        ``--open-mode=append``.
+        """
+        return self._act("requeue")
+
+    def _act(self, what: str) -> Self:
+        (answer,) = act(self._cluster, what, [self._reference])
+        if answer["error"] is not None:
+            raise from_problem(answer["error"])
+        self._data, self._asked = answer["now"], time.monotonic()
+        if self._follower is not None:
+            self._follower.know(self._data)
+        return self
