@@ -78,6 +78,9 @@ class Settings(Configurable):
     container = Dict(
         help="What holds for containers of jobs on this machine's Slurm, as [container] of a profile: runtime, bind …"
     ).tag(config=True)
+    cost = Dict(
+        help="What an hour costs on this machine's Slurm, as [cost] of a profile: unit, gpu_hour, cpu_hour."
+    ).tag(config=True)
     allocation_lease = Float(
         1800.0,
         min=60.0,

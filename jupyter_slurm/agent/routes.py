@@ -38,6 +38,7 @@ CAPABILITIES = (
     "processes",
     "sessions",
     "acts",
+    "resources",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -106,6 +107,7 @@ class CoreLike(Protocol):
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
     async def options(self, cluster: str, command: str) -> Json: ...  # noqa: D102
     async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> Json: ...  # noqa: D102
+    async def resources(self, cluster: str, *, wait: float, is_newer: bool, has_nodes: bool) -> Json: ...  # noqa: D102
     def list_tunnels(self, cluster: str) -> list[Json]: ...  # noqa: D102
     async def open_tunnel(self, cluster: str, wanted: Json) -> Json: ...  # noqa: D102
     async def close_tunnel(self, cluster: str, tunnel: str) -> Json: ...  # noqa: D102
@@ -184,6 +186,7 @@ class Routes:
             "runCommand": self._run_command,
             "listOptions": self._list_options,
             "listNames": self._list_names,
+            "getResources": self._get_resources,
             "listTunnels": self._list_tunnels,
             "openTunnel": self._open_tunnel,
             "closeTunnel": self._close_tunnel,
@@ -362,6 +365,10 @@ class Routes:
     async def _list_names(self, call: Call) -> Reply:
         query = call.query
         return Reply(await self._core.names(call.path["cluster"], call.path["kind"], query["wait"], query["partition"]))
+
+    async def _get_resources(self, call: Call) -> Reply:
+        asked = {"wait": call.query["wait"], "is_newer": call.query["newer"], "has_nodes": call.query["nodes"]}
+        return Reply(await self._core.resources(call.path["cluster"], **asked))
 
     async def _list_tunnels(self, call: Call) -> Reply:
         return Reply(self._core.list_tunnels(call.path["cluster"]))

@@ -6,11 +6,11 @@ Sources: sacctmgr(1), scontrol(1) ``show reservation``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from jupyter_slurm.domain.marks import decode
-from jupyter_slurm.domain.values import parse_epoch, present, read_time_limit
+from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_tres, present, read_time_limit
 
 __all__ = [
     "Association",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _ASSOCIATION = ("defaultaccount", "cluster", "account", "partition", "qos", "defaultqos", "maxwall")
-_QOS = ("name", "maxwall", "flags")
+_QOS = ("name", "maxwall", "flags", "maxtrespu", "maxjobspu")
 _SACCTMGR = ["sacctmgr", "--noheader", "--parsable2", "show"]
 
 
@@ -61,11 +61,13 @@ class Association:
 
 @dataclass(frozen=True)
 class Qos:
-    """A quality of service; ``max_wall`` in seconds, ``flags`` in lower case."""
+    """A quality of service; ``max_wall`` in seconds, ``flags`` in lower case; and what each person may have in it."""
 
     name: str
     max_wall: int | None = None
     flags: tuple[str, ...] = ()
+    tres_of_user: Mapping[str, int] = field(default_factory=dict)
+    jobs_of_user: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,14 @@ def qos_argv() -> list[str]:
 def parse_qos(output: bytes) -> list[Qos]:
     """Read the answer to :func:`qos_argv`."""
     return [
-        Qos(name, read_time_limit(wall) if wall else None, tuple(filter(None, flags.lower().split(","))))
-        for name, wall, flags in _rows(output, len(_QOS))
+        Qos(
+            name,
+            read_time_limit(wall) if wall else None,
+            tuple(filter(None, flags.lower().split(","))),
+            parse_tres(tres),
+            parse_count(jobs) if jobs else None,
+        )
+        for name, wall, flags, tres, jobs in _rows(output, len(_QOS))
         if name
     ]
 

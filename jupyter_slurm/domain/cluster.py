@@ -58,6 +58,7 @@ _NODE_FIELDS: Final = (
     "timestamp",
     "reason",
 )
+_LOAD: Final = ("cpusload",)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Node:
         Why it is down or drained, in the words of an administrator.
     reason_time : int, optional
         Seconds since the epoch.
+    load : float, optional
+        Processes that run or want to, averaged over a minute; ``None`` where it was not asked for, or is not known.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Node:
     version: str = ""
     reason: str = ""
     reason_time: int | None = None
+    load: float | None = None
 
     @property
     def is_up(self) -> bool:
@@ -145,13 +149,16 @@ class Partition:
     fields: dict[str, str] = field(default_factory=dict)
 
 
-def nodes_argv(mark: str) -> list[str]:
-    """Return the question for all nodes (one REQUEST_NODE_INFO and one REQUEST_PARTITION_INFO)."""
-    form = long_format(_NODE_FIELDS, mark)
+def nodes_argv(mark: str, *, has_load: bool = False) -> list[str]:
+    """Return the question for all nodes (one REQUEST_NODE_INFO and one REQUEST_PARTITION_INFO).
+
+    Their load is asked for where they are looked at: of what changes seldom it is no part.
+    """
+    form = long_format(_NODE_FIELDS + _LOAD * has_load, mark)
     return ["sinfo", "--local", "--all", "--Node", "--noheader", "--noconvert", f"--Format={form}"]
 
 
-def parse_nodes(output: bytes, mark: str) -> list[Node]:
+def parse_nodes(output: bytes, mark: str, *, has_load: bool = False) -> list[Node]:
     """Read the answer to :func:`nodes_argv`, one record a node, whatever number of partitions it is in.
 
     Raises
@@ -160,8 +167,9 @@ def parse_nodes(output: bytes, mark: str) -> list[Node]:
         The answer is torn.
     """
     nodes: dict[str, Node] = {}
-    for row in framed_records(output, mark, len(_NODE_FIELDS)):
-        node = _node(dict(zip(_NODE_FIELDS, row, strict=True)))
+    fields = _NODE_FIELDS + _LOAD * has_load
+    for row in framed_records(output, mark, len(fields)):
+        node = _node(dict(zip(fields, row, strict=True)))
         known = nodes.get(node.name)
         if known is not None:
             node = replace(known, partitions=tuple(dict.fromkeys((*known.partitions, *node.partitions))))
@@ -193,7 +201,12 @@ def _node(row: dict[str, str]) -> Node:
         version=present(row["version"]),
         reason="" if reason == "none" else reason,
         reason_time=parse_epoch(row["timestamp"]),
+        load=_load(row.get("cpusload", "")),
     )
+
+
+def _load(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text, re.ASCII) else None
 
 
 def partitions_argv() -> list[str]:

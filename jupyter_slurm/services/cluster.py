@@ -29,6 +29,7 @@ from jupyter_slurm.services.passing import pass_through
 from jupyter_slurm.services.recorded import recorded
 from jupyter_slurm.services.releasing import Releases
 from jupyter_slurm.services.reporting import report_of
+from jupyter_slurm.services.resources import ResourcesKeeper
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
@@ -95,6 +96,9 @@ class Cluster:
         self.signs = Signs(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
         self._facts = FactsKeeper(self.client, where.user, clock)
         self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)
+        self.resources = ResourcesKeeper(
+            self.client, self._facts, where.user, interval=where.poll_shortest, cost=where.cost, clock=clock
+        )
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)
         self._intake = Intake(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
@@ -116,7 +120,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """End the watching; jobs and executions of sbatch go on."""
-        before = (self._intake.stop, self.names.stop, self._facts.stop, self.settler.stop)
+        before = (self._intake.stop, self.names.stop, self.resources.stop, self._facts.stop, self.settler.stop)
         for stop in (*before, self.steps.stop, self.watcher.stop, self._tails.stop, self.tracker.stop):
             await stop()
         for task in (self._watching, self._glancing):

@@ -296,6 +296,11 @@ class Core:
         """See :meth:`Names.told`."""
         return await self._cluster(cluster).names.told(kind, wait, partitions)
 
+    async def resources(self, cluster: str, *, wait: float, is_newer: bool, has_nodes: bool) -> dict[str, Any]:
+        """See :meth:`ResourcesKeeper.told`."""
+        keeper = self._cluster(cluster).resources
+        return await keeper.told(wait=wait, is_newer=is_newer, has_nodes=has_nodes)
+
     async def open_tunnel(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Tunnels.open`."""
         return await self.tunnels.open(cluster, wanted)

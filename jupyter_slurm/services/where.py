@@ -14,7 +14,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment import submission_environment
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.about import cluster_id
-from jupyter_slurm.sites.profile import Profile, check_container, check_environments
+from jupyter_slurm.sites.profile import Profile, check_container, check_cost, check_environments
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Where", "at_site", "here", "look"]
@@ -48,6 +48,8 @@ class Where:
         What holds for all containers of jobs.
     node_ports : (int, int) or None
         Ports of nodes on which sessions may be reached from the login node.
+    cost : mapping
+        What the site takes for an hour.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Where:
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
     node_ports: tuple[int, int] | None = None
+    cost: Mapping[str, Any] = field(default_factory=dict)
 
 
 def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
@@ -87,6 +90,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
         settings.poll_shortest,
         environments=check_environments(settings.environments, "c.Settings.environments"),
         container=check_container(settings.container, "c.Settings.container"),
+        cost=check_cost(settings.cost, "c.Settings.cost"),
     )
 
 
@@ -110,6 +114,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         environments=profile.environments,
         container=profile.container,
         node_ports=profile.node_ports if "direct" in profile.ways else None,
+        cost=profile.cost,
     )
 
 

@@ -19,11 +19,20 @@ import fastjsonschema
 from jupyter_slurm.domain.containers import check_bind, check_described
 from jupyter_slurm.errors import ConfigError, UsageError
 
-__all__ = ["Profile", "check_container", "check_environments", "list_profiles", "load_profile", "parse_profile"]
+__all__ = [
+    "Profile",
+    "check_container",
+    "check_cost",
+    "check_environments",
+    "list_profiles",
+    "load_profile",
+    "parse_profile",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LARGEST = 1_000_000
 _CONTAINER = 'The README, "Containers", shows what one may have.'
+_COST = 'The README, "What is free", shows what one may have.'
 _ENVIRONMENT = 'The README, "Environments", shows what one may have.'
 
 
@@ -76,6 +85,8 @@ class Profile:
         Environments of jobs by name, as they are described.
     container : mapping
         What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``image_dir``.
+    cost : mapping
+        What an hour costs: ``unit``, ``cpu_hour``, and ``gpu_hour``, a number or one for each type.
     """
 
     name: str
@@ -100,6 +111,7 @@ class Profile:
     python: str = "python3"
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
+    cost: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -183,6 +195,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
         "environments": check_environments(data.get("env", {}), path),
         "container": check_container(data.get("container", {}), path),
+        "cost": data.get("cost", {}),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
     }
@@ -226,6 +239,19 @@ def check_container(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
             check_bind(bind)
     except UsageError as error:
         raise ConfigError(f"{path}: container.bind: {error.message}", hint=error.hint) from None
+    return told
+
+
+def check_cost(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return what an hour costs; ``path`` is for what is told when that is wrong.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be.
+    """
+    if told:
+        _check({"login": {"host": "any"}, "cost": dict(told)}, path, _COST)
     return told
 
 

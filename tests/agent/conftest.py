@@ -251,6 +251,11 @@ class PlumbingCore:
     async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
         return {"taken": 0.0, "names": [{"name": f"a {kind}", "about": f"{wait:g}"}]}
 
+    async def resources(self, cluster: str, *, wait: float, is_newer: bool, has_nodes: bool) -> dict[str, Any]:
+        self.calls.append(("resources", wait, is_newer, has_nodes))
+        nothing: dict[str, Any] = {name: [] for name in ("gpus", "partitions", "nodes", "limits")}
+        return {**nothing, "asked_at": 0.0, "unknown_since": None, "said": "", "use": {}, "cost": None}
+
     async def session_way(self, key: str) -> dict[str, Any]:
         return {"port": 8000, "path": f"/jupyter-slurm/{key}/", "base_url": f"/jupyter-slurm/{key}/", "token": "t"}
 

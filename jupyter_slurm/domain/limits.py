@@ -1,0 +1,176 @@
+"""What one's own jobs may use together, and what they use now.
+
+The controller counts this itself where limits are enforced (``scontrol show assoc_mgr``: one request, and the only
+answer that has limits and use from one moment). Elsewhere there are none, and the queue tells what runs.
+
+Sources: scontrol(1) ``show assoc_mgr``; the resource limits guide of Slurm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from jupyter_slurm.domain.associations import Qos
+from jupyter_slurm.domain.marks import decode, framed_records, long_format
+from jupyter_slurm.domain.values import parse_count, parse_tres
+
+__all__ = ["Limit", "Limits", "limits_argv", "parse_limits", "parse_use", "use_argv"]
+
+_MIB: Final = 1 << 20
+
+_ASSOCIATION = re.compile(
+    r"ClusterName=(?P<cluster>.*?) Account=(?P<account>.*?) UserName=(?P<user>.*?) Partition=(?P<partition>.*?) "
+    r"Priority=(?P<rest>.*)"
+)
+_QOS = re.compile(r"QOS=(?P<qos>.*?)(?:\(\d+\))? UsageRaw=(?P<rest>.*)", re.ASCII)
+_USER = re.compile(r"(?P<name>.*)\((?P<uid>\d+)\)", re.ASCII)
+_COUNTED = re.compile(r"([^=,]+)=(\d+|N)?\((\d+)(?:\.\d+)?\)", re.ASCII)
+_JOBS: Final = {"MaxJobs": "jobs", "GrpJobs": "jobs", "MaxSubmitJobs": "submitted", "GrpSubmitJobs": "submitted"}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit.
+
+    Parameters
+    ----------
+    scope : str
+        Whose use counts: ``user`` (one's own, with an account), ``account`` (of all in it), ``qos`` (of all in it),
+        ``qos-user`` (one's own in it).
+    name : str
+        Of the account, or the QOS.
+    kind : str
+        ``in-use`` (at the same time), ``job`` (by one job), ``minutes`` (in all), ``jobs`` (that run), ``submitted``.
+    resource : str
+        As Slurm names trackable resources; empty for jobs.
+    most : int
+        Memory in bytes.
+    used : int, optional
+        ``None``: it does not count together.
+    partition : str
+        Empty: any.
+    """
+
+    scope: str
+    name: str
+    kind: str
+    resource: str
+    most: int
+    used: int | None = None
+    partition: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """All limits that bear upon a person; and what the person's jobs use now: ``jobs``, and TRES (memory in bytes)."""
+
+    limits: tuple[Limit, ...] = ()
+    use: Mapping[str, int] = field(default_factory=dict)
+
+
+def use_argv(mark: str) -> list[str]:
+    """Return the question for what one's own running jobs have (REQUEST_JOB_USER_INFO, REQUEST_PARTITION_INFO)."""
+    question = ["squeue", "--me", "--local", "--all", "--noheader", "--states=running"]
+    return [*question, f"--Format={long_format(('jobid', 'tres-alloc'), mark)}"]
+
+
+def parse_use(output: bytes, mark: str) -> dict[str, int]:
+    """Read the answer to :func:`use_argv`.
+
+    Raises
+    ------
+    ParseError
+        The answer is torn.
+    """
+    rows = framed_records(output, mark, 2)
+    total = Counter(jobs=len(rows))
+    for _, tres in rows:
+        total.update(parse_tres(tres))
+    return dict(total)
+
+
+def limits_argv(user: str) -> list[str]:
+    """Return the question for limits and use of a person, the accounts above and all QOS (REQUEST_ASSOC_MGR_INFO)."""
+    return ["scontrol", "--local", "--oneliner", "show", "assoc_mgr", f"users={user}", "flags=assoc,qos"]
+
+
+def parse_limits(output: bytes, user: str, cluster: str, known: Iterable[Qos], usable: Iterable[str]) -> Limits:
+    """Read the answer to :func:`limits_argv`.
+
+    Parameters
+    ----------
+    output : bytes
+    user, cluster : str
+        Whose, and where.
+    known : iterable of Qos
+        All QOS: of one that nobody uses now the controller does not tell what each person may have.
+    usable : iterable of str
+        Names of those that this person may use.
+    """
+    found: list[Limit] = []
+    use, uid, mine = Counter[str](), "", set(usable)
+    told: set[str] = set()
+    for line in decode(output).split("\n"):
+        if (one := _ASSOCIATION.fullmatch(line.strip())) and one["cluster"] == cluster:
+            owner = _USER.fullmatch(one["user"])
+            if owner and owner["name"] != user:
+                continue
+            uid = owner["uid"] if owner else uid
+            words = _words(one["rest"])
+            if owner:
+                use.update({name: used for name, _, used in _tres(words.get("GrpTRES", ""))})
+                use["jobs"] += sum(used for _, _, used in _counted(f"jobs={words.get('GrpJobs', '')}"))
+            found += _limits("user" if owner else "account", one["account"], words, one["partition"])
+        elif (one := _QOS.fullmatch(line.strip())) and one["qos"] in mine:
+            # "User Limits= 1000={MaxJobsPU=…}" stands last; newer versions write name(1000).
+            head, _, users = one["rest"].partition(" User Limits=")
+            found += _limits("qos", one["qos"], _words(head.partition(" Account Limits=")[0]), "")
+            own = re.search(rf"(?:^| )(?:[^ {{}}=]*\()?{uid or '-'}\)?=\{{([^{{}}]*)\}}", users)
+            if own:
+                told.add(one["qos"])
+                found += _limits("qos-user", one["qos"], _of_user(_words(own[1])), "")
+    for qos in known:
+        if qos.name in mine - told:
+            found += [Limit("qos-user", qos.name, "in-use", *item, 0) for item in qos.tres_of_user.items()]
+            if qos.jobs_of_user is not None:
+                found.append(Limit("qos-user", qos.name, "jobs", "", qos.jobs_of_user, 0))
+    return Limits(tuple(found), {name: number for name, number in use.items() if number})
+
+
+def _words(text: str) -> dict[str, str]:
+    return dict(re.findall(r"(?:^| )([A-Za-z]+)=(\S*)", text))
+
+
+def _of_user(words: Mapping[str, str]) -> dict[str, str]:
+    """Return the limits of a person in a QOS by the names that they have elsewhere."""
+    names = {"MaxTRESPU": "GrpTRES", "MaxJobsPU": "MaxJobs", "MaxSubmitJobsPU": "MaxSubmitJobs"}
+    return {names[name]: value for name, value in words.items() if name in names}
+
+
+def _limits(scope: str, name: str, words: Mapping[str, str], partition: str) -> Iterator[Limit]:
+    for key, kind in (("GrpTRES", "in-use"), ("GrpTRESMins", "minutes")):
+        for resource, most, used in _tres(words.get(key, ""), in_bytes=kind == "in-use"):
+            if most is not None:
+                yield Limit(scope, name, kind, resource, most, used, partition)
+    for resource, most in parse_tres(words.get("MaxTRESPJ", "")).items():
+        yield Limit(scope, name, "job", resource, most, None, partition)
+    for key, kind in _JOBS.items():
+        for _, most, used in _counted(f"jobs={words.get(key, '')}"):
+            if most is not None:
+                yield Limit(scope, name, kind, "", most, used, partition)
+
+
+def _tres(text: str, *, in_bytes: bool = True) -> Iterator[tuple[str, int | None, int]]:
+    """Give resource, limit and use of ``cpu=N(3),mem=1024(512)``: memory is in MiB there."""
+    for name, most, used in _counted(text):
+        factor = _MIB if name == "mem" and in_bytes else 1
+        yield name, None if most is None else most * factor, used * factor
+
+
+def _counted(text: str) -> Iterator[tuple[str, int | None, int]]:
+    for name, most, used in _COUNTED.findall(text):
+        yield name, None if most in ("N", "") else parse_count(most), parse_count(used) or 0

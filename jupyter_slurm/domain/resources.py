@@ -1,0 +1,156 @@
+"""What of a cluster is free now: nodes, GPUs by type, partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from jupyter_slurm.domain.cluster import Node, Partition
+from jupyter_slurm.domain.limits import Limits
+from jupyter_slurm.domain.values import Gres
+
+__all__ = ["Gpus", "Resources", "gpus_of", "standing"]
+
+_MIB: Final = 1 << 20
+# Flags under which a node that is up starts no job of just anybody.
+_KEPT: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
+# Flags that say more than the base state does.
+_TOLD: Final = ("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED")
+
+
+class Gpus(NamedTuple):
+    """GPUs of a type (empty: without one) in one place: all, those allocated, those a job could get, most on a node."""
+
+    type: str
+    total: int
+    used: int
+    free: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What Slurm said of its nodes.
+
+    Parameters
+    ----------
+    asked_at : float
+        When, in seconds since the epoch.
+    nodes : tuple of Node
+        All that the site shows.
+    partitions : tuple of Partition
+        Those that are not hidden; their limits and states change seldom and may be some minutes older.
+    limits : Limits, optional
+        ``None``: Slurm did not say.
+    """
+
+    asked_at: float
+    nodes: tuple[Node, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    limits: Limits | None = None
+
+    @cached_property
+    def gpus(self) -> list[Gpus]:
+        """The GPUs of all nodes."""
+        return gpus_of(self.nodes)
+
+    def as_dict(self, *, has_nodes: bool = True) -> dict[str, Any]:
+        """Return them as the API tells them, memory in MiB; the nodes of a large cluster are left out on request."""
+        return {
+            "asked_at": self.asked_at,
+            "gpus": [one._asdict() for one in self.gpus],
+            "partitions": [self._partition(one) for one in self.partitions],
+            "nodes": [_node(one) for one in self.nodes] if has_nodes else [],
+            "use": None if self.limits is None else dict(self.limits.use),
+            "limits": None if self.limits is None else [asdict(one) for one in self.limits.limits],
+        }
+
+    def _partition(self, partition: Partition) -> dict[str, Any]:
+        nodes = self._of_partition.get(partition.name, [])
+        return {
+            "name": partition.name,
+            "is_default": partition.is_default,
+            "state": partition.state,
+            "time_limit": partition.max_time,
+            "default_time": partition.default_time,
+            "nodes": dict(Counter(standing(node) for node in nodes)),
+            "cpus": sum(node.cpus for node in nodes),
+            "cpus_free": sum(node.cpus_idle for node in nodes if _starts_jobs(node)),
+            "gpus": [one._asdict() for one in gpus_of(nodes)],
+        }
+
+    @cached_property
+    def _of_partition(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in node.partitions:
+                found.setdefault(name, []).append(node)
+        return found
+
+
+def standing(node: Node) -> str:
+    """Return how a node stands, in one word of Slurm's: its base state, or the flag that matters more."""
+    return next((flag for flag in _TOLD if flag in node.flags), node.state)
+
+
+def gpus_of(nodes: Iterable[Node]) -> list[Gpus]:
+    """Return the GPUs of nodes by type, sorted.
+
+    Free are those that are not allocated, on nodes where a job could start: up, reserved for nobody, with a CPU left.
+    """
+    total, used, free, most = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for node in nodes:
+        there = _by_type(node)
+        for kind, (has, taken) in there.items():
+            total[kind] += has
+            used[kind] += taken
+            free[kind] += (has - taken) * (_starts_jobs(node) and node.cpus_idle > 0)
+            most[kind] = max(most[kind], has)
+    return [Gpus(kind, total[kind], used[kind], free[kind], most[kind]) for kind in sorted(total)]
+
+
+def _starts_jobs(node: Node) -> bool:
+    return node.is_up and not _KEPT.intersection(node.flags)
+
+
+def _by_type(node: Node) -> dict[str, tuple[int, int]]:
+    """Return by type how many GPUs a node has and how many of them are allocated.
+
+    Where a plugin found the types by itself, use may be told by types that the node's own line does not name.
+    """
+    has, taken = _counted(node.gres), _counted(node.gres_used)
+    found = {kind: min(taken[kind], number) for kind, number in has.items()}
+    left = sum(taken.values()) - sum(found.values())
+    for kind, number in has.items():
+        more = min(left, number - found[kind])
+        found[kind], left = found[kind] + more, left - more
+    return {kind: (number, found[kind]) for kind, number in has.items() if number}
+
+
+def _counted(gres: Sequence[Gres]) -> Counter[str]:
+    found = Counter[str]()
+    for one in gres:
+        if one.name == "gpu":
+            found[one.type or ""] += one.count
+    return found
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "state": node.state,
+        "flags": list(node.flags),
+        "is_up": node.is_up,
+        "partitions": list(node.partitions),
+        "cpus": node.cpus,
+        "cpus_used": node.cpus_used,
+        "memory": node.memory // _MIB,
+        "memory_used": node.memory_used // _MIB,
+        "load": node.load,
+        "gpus": [{"type": kind, "total": has, "used": used} for kind, (has, used) in sorted(_by_type(node).items())],
+        "features": list(node.features),
+        "reason": node.reason.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+    }

@@ -1,0 +1,151 @@
+"""What is free on a real cluster: GPUs in use, drained nodes, limits; asked once for all who look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.domain.cluster import Node
+from jupyter_slurm.domain.resources import gpus_of
+from jupyter_slurm.domain.values import parse_gres
+from jupyter_slurm.embedded import EmbeddedCluster, load_description
+from jupyter_slurm.embedded.description import Partition, Qos
+
+pytestmark = [pytest.mark.here_only("what is asked goes by the client, as the facts, which are asked over each way")]
+
+SLEEP = "#!/bin/sh\nsleep 300\n"
+COST = {"unit": "credits", "gpu_hour": {"a100": 4, "1g.10gb": 0.5}}
+
+
+@pytest.fixture
+def mixed(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
+    """GPUs of two types on one node, of a type with a dot and digits (MIG) on another, and limits on both."""
+    urgent = Qos("urgent", limits={"MaxTRESPerUser": "gres/gpu=2", "MaxJobsPerUser": "3"})
+    described = replace(load_description(), qos=(urgent,)).with_users("root")
+    dgx = replace(described.nodes[0], gpus={"a100": 3, "1g.10gb": 7})
+    stations = replace(described.nodes[1], names=("c4aiscw1", "c4aiscw2", "c4aiscw3"))
+    return new_cluster(
+        nodes=(dgx, stations),
+        partitions=(
+            Partition("arandu", dgx.names, max_time="2:00:00"),
+            Partition("devwork", stations.names, default=True),
+            Partition("all", (*dgx.names, *stations.names)),
+        ),
+        accounting=True,
+        accounts=described.accounts,
+        users=described.users,
+        qos=described.qos,
+        enforce=("associations", "limits", "qos"),
+    )
+
+
+def _asked(cluster: EmbeddedCluster) -> int:
+    """How often the controller was asked for its nodes."""
+    lines = cluster.run("sdiag").stdout.splitlines()
+    return next((int(line.partition("count:")[2].split()[0]) for line in lines if "REQUEST_NODE_INFO " in line), 0)
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+async def test_what_is_free_is_what_slurm_gives(mixed: EmbeddedCluster, tmp_path: Any, open_desk: Any) -> None:
+    set_limits = ["user", "root", "set", "GrpTRES=gres/gpu=9,mem=50G", "MaxJobs=20"]
+    mixed.run("sacctmgr", "-i", "modify", *set_limits)
+    mixed.run("scontrol", "update", "NodeName=c4aiscw3", "State=DRAIN", "Reason=disk | free=9 Gres=gpu:9")
+    async with open_desk(mixed, tmp_path, cost=COST) as desk:
+        jobs = [
+            await desk.submit(SLEEP, "-p", "arandu", "--gpus=a100:2", "-q", "urgent", "--mem=1G"),
+            await desk.submit(SLEEP, "-p", "arandu", "--gpus=1g.10gb:3", "-c", "4", "--mem=1G"),
+            await desk.submit(SLEEP, "-p", "devwork", "--gpus=1", "--mem=1G"),
+        ]
+        for job in jobs:
+            await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
+        look = {"wait": 60.0, "is_newer": False, "has_nodes": True}
+        before = _asked(mixed)
+        told = await desk.core.resources(desk.id, **look)
+        many = [desk.core.resources(desk.id, **look) for _ in range(20)]
+        assert all(one == told for one in await asyncio.gather(*many))
+        assert _asked(mixed) - before <= 2, "once for all who look, and once for the facts"
+
+        assert _free(told["gpus"]) == {"": (3, 1, 1), "1g.10gb": (7, 3, 4), "a100": (3, 2, 1)}
+        partitions = {one["name"]: one for one in told["partitions"]}
+        assert _free(partitions["devwork"]["gpus"]) == {"": (3, 1, 1)}
+        assert [one["most"] for one in partitions["all"]["gpus"]] == [1, 7, 3]
+        assert partitions["devwork"]["nodes"] == {"MIXED": 1, "IDLE": 1, "DRAIN": 1}
+        assert (partitions["arandu"]["time_limit"], partitions["devwork"]["is_default"]) == (7200, True)
+        nodes = {one["name"]: one for one in told["nodes"]}
+        assert (nodes["c4aiscw3"]["is_up"], nodes["c4aiscw3"]["reason"]) == (False, "disk | free=9 Gres=gpu:9")
+        assert nodes["dgx01"]["partitions"] == ["arandu", "all"]
+        assert (nodes["dgx01"]["cpus_used"], nodes["dgx01"]["memory_used"]) == (5, 2048)
+        assert nodes["dgx01"]["load"] is not None
+        assert (told["use"]["jobs"], told["use"]["gres/gpu"], told["use"]["mem"]) == (3, 6, 3 << 30)
+        limits = {(one["scope"], one["kind"], one["resource"]): (one["most"], one["used"]) for one in told["limits"]}
+        assert limits["user", "in-use", "gres/gpu"] == (9, 6)
+        assert limits["user", "in-use", "mem"] == (50 << 30, 3 << 30)
+        assert limits["user", "jobs", ""] == (20, 3)
+        assert limits["qos-user", "in-use", "gres/gpu"] == (2, 2)
+        assert told["cost"] == COST
+
+        await desk.core.cancel(desk.id, jobs[0]["key"])
+        await desk.until(jobs[0]["key"], lambda job: job["state"] == "CANCELLED")
+        assert _free((await desk.core.resources(desk.id, **look))["gpus"])["a100"] == (3, 2, 1), "a minute is not over"
+        newer = await desk.core.resources(desk.id, **{**look, "is_newer": True, "has_nodes": False})
+        assert (_free(newer["gpus"])["a100"], newer["nodes"]) == ((3, 0, 3), [])
+        limits = {(one["scope"], one["resource"]): one["used"] for one in newer["limits"] if one["name"] == "urgent"}
+        assert limits["qos-user", "gres/gpu"] == 0, "a limit is told also where nothing counts towards it"
+        await _a_button_asks_no_more_than_it_may(desk, mixed, look)
+        await _what_was_known_stays(desk, mixed, look)
+
+
+def _free(gpus: list[dict[str, Any]]) -> dict[str, tuple[int, int, int]]:
+    return {one["type"]: (one["total"], one["used"], one["free"]) for one in gpus}
+
+
+async def _a_button_asks_no_more_than_it_may(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
+    before = _asked(cluster)
+    for _ in range(10):
+        await desk.core.resources(desk.id, **{**look, "is_newer": True})
+    assert 0 < _asked(cluster) - before < 5
+
+
+async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
+    keeper = desk.core._cluster(desk.id).resources
+    known = await desk.core.resources(desk.id, **look)
+    keeper._due = -1.0  # a minute later
+    with cluster.frozen_controller():
+        at_once = await desk.core.resources(desk.id, **{**look, "wait": 0.0})
+        assert at_once == known, "nobody waits who does not say so"
+        told = await desk.core.resources(desk.id, **look)
+    assert {**told, "unknown_since": None, "said": ""} == known
+    assert told["unknown_since"] >= known["asked_at"]
+    assert "does not answer" in told["said"]
+    keeper._due = -1.0
+    assert (await desk.core.resources(desk.id, **look))["unknown_since"] is None
+
+
+@pytest.mark.parametrize(
+    ("has", "used", "expected"),
+    [
+        ("gpu:4(S:0-1)", "gpu:(null):1(IDX:0)", {"": (4, 1)}),
+        ("gpu:4", "gpu:nvidia_a100:3(IDX:0-2)", {"": (4, 3)}),  # types that a plugin found
+        ("gpu:a100:2,gpu:4", "gpu:a100:2(IDX:0-1),gpu:h100:1(IDX:2)", {"a100": (2, 2), "": (4, 1)}),
+        ("gpu:a100_3g.20gb:2,mps:100,shard:8", "gpu:a100_3g.20gb:1(IDX:0),mps:50,shard:3", {"a100_3g.20gb": (2, 1)}),
+        ("gpu:a:2,gpu:b:2", "gpu:a:9(IDX:0-8)", {"a": (2, 2), "b": (2, 2)}),  # more than there are: none is free
+        ("gpu:0", "gpu:0", {}),
+        ("(null)", "gpu:0", {}),
+    ],
+)
+def test_gpus_by_type(has: str, used: str, expected: dict[str, tuple[int, int]]) -> None:
+    node = Node("n", state="MIXED", cpus=4, cpus_idle=2, gres=tuple(parse_gres(has)), gres_used=tuple(parse_gres(used)))
+    assert {one.type: (one.total, one.used) for one in gpus_of([node])} == expected
+    assert all(one.free == one.total - one.used for one in gpus_of([node]))
+    for other in (
+        replace(node, flags=("DRAIN",)),
+        replace(node, flags=("RESERVED",)),
+        replace(node, state="DOWN"),
+        replace(node, state="ALLOCATED", cpus_idle=0),
+    ):
+        assert all(one.free == 0 for one in gpus_of([other])), other
