@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.finding import job, jobs
     from jupyter_slurm.handles.job import Job
     from jupyter_slurm.handles.joblist import JobList
+    from jupyter_slurm.handles.resources import Resources, resources
     from jupyter_slurm.handles.session import Session, session, sessions
     from jupyter_slurm.handles.table import Table
     from jupyter_slurm.handles.tunnel import Tunnel, tunnel
@@ -30,6 +31,7 @@ __all__ = [
     "JobFailed",
     "JobList",
     "RemoteCell",
+    "Resources",
     "Session",
     "SlurmError",
     "Step",
@@ -43,6 +45,7 @@ __all__ = [
     "errors",
     "job",
     "jobs",
+    "resources",
     "session",
     "sessions",
     "tunnel",
@@ -57,6 +60,7 @@ _HOME = {
     "JobList": "jupyter_slurm.handles.joblist",
     "SlurmError": "jupyter_slurm.errors",
     "RemoteCell": "jupyter_slurm.handles.allocation",
+    "Resources": "jupyter_slurm.handles.resources",
     "Session": "jupyter_slurm.handles.session",
     "Step": "jupyter_slurm.handles.allocation",
     "Table": "jupyter_slurm.handles.table",
@@ -67,6 +71,7 @@ _HOME = {
     "as_completed": "jupyter_slurm.handles.completion",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
+    "resources": "jupyter_slurm.handles.resources",
     "session": "jupyter_slurm.handles.session",
     "sessions": "jupyter_slurm.handles.session",
     "tunnel": "jupyter_slurm.handles.tunnel",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -172,6 +173,13 @@ def test_jobs_on_a_real_cluster(
     assert (report.returncode, f"{number}, RUNNING" in report.stdout) == (0, True), report
     told = json.loads(cli("report", number, "--json", env=env).stdout)
     assert (told["id"], told["state"], told["cpus"] >= 1) == (number, "RUNNING", True)
+    free = cli("resources", "--nodes", env=env)
+    assert (free.returncode, free.stderr) == (0, "")
+    assert re.search(r"^a100 +8 +0 +8 +8$", free.stdout, re.MULTILINE), free.stdout
+    assert re.search(r"^c4aiscw1 +MIXED +devwork +16 +1 .* 0 of 1$", free.stdout, re.MULTILINE), free.stdout
+    assert "Your jobs: 1 running, CPUs 1, memory " in free.stdout
+    partitions = json.loads(cli("resources", "--json", env=env).stdout)["partitions"]
+    assert [one["name"] for one in partitions] == ["arandu", "devwork"]
     nobody = cli("report", "999999", env=env)
     assert (nobody.returncode, nobody.stdout, "999999" in nobody.stderr) == (1, "", True)
     refused = cli("release", number, "999999", env=env)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 
 from jupyter_slurm.handles.joblist import JobList
+from jupyter_slurm.handles.resources import Resources
 from jupyter_slurm.handles.table import CommandText, Table
 
 HOSTILE = [
@@ -97,3 +98,19 @@ def test_a_report_keeps_its_title() -> None:
     assert repr(table[:1]) == "Top <10> Users\nUsage reported in CPU Minutes\nA\n1"
     assert '<caption style="text-align:left">Top &lt;10&gt; Users<br>Usage' in table._repr_html_()
     assert "caption" not in Table(["A"], [])._repr_html_()
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_what_is_free_is_text_whatever_an_administrator_wrote(hostile: str) -> None:
+    node = {"name": "n1", "state": "IDLE", "flags": ["DRAIN"], "partitions": ["p"], "cpus": 4, "cpus_used": 0}
+    node |= {"load": None, "memory": 2048, "memory_used": 0, "reason": hostile}
+    gpus = [{"type": hostile, "total": 2, "used": 0, "free": 0, "most": 2}]
+    told = {"asked_at": 1e9, "unknown_since": 1e9 + 60, "said": hostile, "use": None, "limits": None, "partitions": []}
+    found = Resources({**told, "gpus": gpus, "nodes": [{**node, "gpus": gpus}]})
+    for shown in (repr(found), repr(found.nodes)):
+        assert not {"\x1b", "\u202e"} & set(shown)
+    for shown in (found._repr_html_(), found.nodes._repr_html_()):
+        assert "<script" not in shown
+        assert '" onmouseover' not in shown
+    assert "nothing newer is known" in repr(found)
+    assert found.gpus["FREE"] == [0]
