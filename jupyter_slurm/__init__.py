@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.table import Table
     from jupyter_slurm.handles.tunnel import Tunnel, tunnel
     from jupyter_slurm.handles.waiting import WaitInterrupted
+    from jupyter_slurm.widgets.monitor import monitor
 
 __all__ = [
     "Allocation",
@@ -46,6 +47,7 @@ __all__ = [
     "job",
     "jobs",
     "resources",
+    "monitor",
     "session",
     "sessions",
     "tunnel",
@@ -72,6 +74,7 @@ _HOME = {
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
     "resources": "jupyter_slurm.handles.resources",
+    "monitor": "jupyter_slurm.widgets.monitor",
     "session": "jupyter_slurm.handles.session",
     "sessions": "jupyter_slurm.handles.session",
     "tunnel": "jupyter_slurm.handles.tunnel",

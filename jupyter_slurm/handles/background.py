@@ -22,7 +22,7 @@ def spawn(work: Coroutine[Any, Any, _T], context: Context) -> Future[_T]:
     """Run a coroutine in the background, in the given context.
 
     The context decides where a kernel publishes: it is that of the cell, so that what is shown later lands under it.
-    The thread is a daemon: it keeps no interpreter from ending.
+    Cancelling what is returned ends the work. The thread is a daemon: it keeps no interpreter from ending.
     """
     loop = _running_loop()
     result: Future[_T] = Future()
@@ -32,6 +32,7 @@ def spawn(work: Coroutine[Any, Any, _T], context: Context) -> Future[_T]:
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
         task.add_done_callback(lambda done: _hand_over(done, result))
+        result.add_done_callback(lambda done: loop.call_soon_threadsafe(task.cancel) if done.cancelled() else None)
 
     loop.call_soon_threadsafe(start)
     return result
@@ -41,7 +42,7 @@ _tasks: set[asyncio.Task[Any]] = set()  # the loop itself holds its tasks weakly
 
 
 def _hand_over(task: asyncio.Task[_T], result: Future[_T]) -> None:
-    if task.cancelled():
+    if task.cancelled() or result.cancelled():
         result.cancel()
     elif (error := task.exception()) is not None:
         result.set_exception(error)

@@ -28,6 +28,7 @@ __all__ = [
     "output_as_html",
     "output_as_text",
     "sentences",
+    "state_as_html",
     "tally",
 ]
 
@@ -231,12 +232,10 @@ def output_as_text(panes: Sequence[Pane]) -> str:
 
 def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *, printed: bool = False) -> str:
     """Return a job and its output as HTML without scripts; everything in it is escaped."""
-    color = _color(data)
     parts = [
         '<div class="jupyter-slurm-job" style="line-height:1.4">',
         f"<div><b>{escape(title(data))}</b> ",
-        f'<span style="color:var(--jp-{color},{_FALLBACK[color]});font-weight:bold">',
-        escape(_state(data)) + "</span>",
+        state_as_html(data),
         f"<span{_CALMLY}> {escape(' · '.join(facts(data)))}</span></div>",
     ]
     session = data.get("session") or {}
@@ -246,6 +245,13 @@ def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *
             said = f'<a href="{said}" target="_blank" rel="noopener noreferrer">{said}</a>'
         parts.append(f"<div{_CALMLY}>{said}</div>")
     return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
+
+
+def state_as_html(data: Mapping[str, Any]) -> str:
+    """Return the state in its colour."""
+    color = _color(data)
+    style = f"color:var(--jp-{color},{_FALLBACK[color]});font-weight:bold"
+    return f'<span style="{style}">{escape(_state(data))}</span>'
 
 
 def output_as_html(panes: Sequence[Pane]) -> str:

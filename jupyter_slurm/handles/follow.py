@@ -7,6 +7,7 @@ import base64
 import contextvars
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from jupyter_slurm.errors import (
@@ -69,13 +70,21 @@ class Follower:
         self._offsets: dict[str, int] | None = dict.fromkeys((*STREAMS, DISPLAY), 0) if from_start else None
         self._listeners: list[tuple[Callable[[str, bytes], None], bool, bool]] = []
         self.started = False
+        self._work: Future[None] | None = None
 
     def start(self) -> None:
-        """Begin, if it has not begun."""
+        """Begin, if it has not begun; after :meth:`stop`, go on."""
         with self.lock:
             if not self.started:
                 self.started = True
-                background.spawn(self._run(), contextvars.copy_context())
+                self._work = background.spawn(self._run(), contextvars.copy_context())
+
+    def stop(self) -> None:
+        """Follow no longer: nobody looks any more."""
+        with self.lock:
+            if self._work is not None and self.started and not self.ended.is_set():
+                self.started = False
+                self._work.cancel()
 
     def know(self, data: Mapping[str, Any]) -> None:
         """Take in what the agent has just answered about the job."""

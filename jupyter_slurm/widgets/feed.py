@@ -1,0 +1,142 @@
+"""The jobs of a cluster, as the agent tells of them: one stream for all widgets of a kernel, while one is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from jupyter_slurm.errors import NotConnected, SlurmError
+from jupyter_slurm.handles import background
+from jupyter_slurm.handles.cluster import Cluster
+
+__all__ = ["Feed", "feed_of", "identity"]
+
+_SHORTEST, _LONGEST = 0.5, 30.0  # seconds between two attempts to reach the agent
+_OPENS = 0.3  # seconds in which a stream is open: what changed between the list and its beginning is asked for then
+_FINISHED = 50  # jobs that are over, of which is told at first
+
+Data = Mapping[str, Any]
+Listener = Callable[[], None]
+
+_lock = threading.Lock()
+_feeds: dict[tuple[int, str], Feed] = {}
+
+
+def identity(data: Data) -> str:
+    """Return what a job is known by: ours by their keys, others by a number that Slurm gives again."""
+    return str(data.get("key") or f"{data.get('id')}@{data.get('submit_time')}")
+
+
+def feed_of(cluster: Cluster) -> Feed:
+    """Return the one feed of a cluster."""
+    with _lock:
+        return _feeds.setdefault((id(cluster.client), cluster.name), Feed(cluster))
+
+
+class Feed:
+    """What is known of the jobs of a cluster.
+
+    Attributes
+    ----------
+    jobs : dict
+        Each as the API tells it, by :func:`identity`.
+    trouble : str
+        Why what is known may be old; empty when it is not.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.trouble = ""
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._work: Future[None] | None = None
+
+    def look(self) -> None:
+        """Ask the agent now, and wait for its answer.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be asked.
+        """
+        self._take_all(self._ask(), {})
+
+    def listen(self, listener: Listener) -> None:
+        """Have a function called in the background when something has changed; the stream is there for who listens."""
+        with self._lock:
+            if listener not in self._listeners:
+                self._listeners.append(listener)
+            if self._work is None:
+                self._work = background.spawn(self._run(), contextvars.copy_context())
+
+    def unlisten(self, listener: Listener) -> None:
+        """Stop calling it."""
+        with self._lock:
+            self._listeners = [known for known in self._listeners if known != listener]
+            if not self._listeners and self._work is not None:
+                self._work.cancel()
+                self._work = None
+
+    def know(self, data: dict[str, Any]) -> None:
+        """Take in what the agent tells of a job."""
+        self.jobs[identity(data)] = data
+        self._tell()
+
+    async def _run(self) -> None:
+        pause = _SHORTEST
+        while True:
+            told: dict[str, dict[str, Any]] = {}
+            first = asyncio.create_task(self._look_later(told))
+            try:
+                async for event, data in self._cluster.client.astream("/v1/events"):
+                    pause = _SHORTEST
+                    if event == "job" and data["cluster"] == self._cluster.name:
+                        told[identity(data)] = data
+                        self.know(data)
+                self._troubled("The agent has ended; looking for another one.")
+            except SlurmError as error:
+                self._troubled(error.message)
+            except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
+                self._troubled(f"{type(error).__name__}: {error}")
+            finally:
+                first.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await first
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST, pause * 1.7)
+
+    async def _look_later(self, told: Mapping[str, dict[str, Any]]) -> None:
+        """Ask for all jobs once the stream tells of what changes; what it has told by then is newer."""
+        await asyncio.sleep(_OPENS)
+        try:
+            found = await asyncio.to_thread(self._ask)
+        except NotConnected as error:
+            self._troubled(f"{error.message} {error.hint}")
+        except SlurmError as error:
+            self._troubled(error.message)
+        else:
+            self.trouble = ""
+            self._take_all(found, told)
+            self._tell()
+
+    def _ask(self) -> list[dict[str, Any]]:
+        asked = {"state": "all", "finished": _FINISHED}
+        found: list[dict[str, Any]] = self._cluster.client.get(self._cluster.path("jobs"), params=asked)
+        return found
+
+    def _take_all(self, found: list[dict[str, Any]], told: Mapping[str, dict[str, Any]]) -> None:
+        self.jobs = {**{identity(data): data for data in found}, **told}
+
+    def _troubled(self, message: str) -> None:
+        self.trouble = message
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()

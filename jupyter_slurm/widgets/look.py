@@ -1,0 +1,75 @@
+"""How a job looks in a row: text in columns, and how far it is; everything in it is escaped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.handles.card import duration, is_finished, state_as_html, tally
+from jupyter_slurm.handles.held import name_of
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.widgets.panel import calm
+
+__all__ = ["HEAD", "progress", "row", "runs"]
+
+Data = Mapping[str, Any]
+
+_CELL = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
+_GRID = (
+    "display:grid;grid-template-columns:6em minmax(6em,2fr) 9em 6em minmax(13em,2fr) minmax(5em,2fr);gap:0 .8em;"
+    "align-items:center;line-height:1.6;color:var(--jp-ui-font-color1,CanvasText)"
+)
+_BAR = "width:5em;vertical-align:middle"
+_COLUMNS = ("Job", "Name", "State", "Partition", "Time", "Where, or why not")
+
+
+def _cells(values: tuple[str, ...], roles: str) -> str:
+    return "".join(f'<span role="{roles}" style="{_CELL}">{value}</span>' for value in values)
+
+
+HEAD = f'<div style="{_GRID};font-weight:bold">{_cells(_COLUMNS, "columnheader")}</div>'
+"""The names of the columns."""
+
+
+def runs(data: Data) -> bool:
+    """Tell whether the clock of a job goes on."""
+    return bool(data.get("start_time")) and not is_finished(data) and JobState(str(data["state"])).is_running
+
+
+def row(data: Data) -> str:
+    """Return a job as a row of HTML."""
+    why = data.get("nodes") or ("" if is_finished(data) else data.get("reason_text") or data.get("reason"))
+    ended = f"exit code {data['exit_code']}" if is_finished(data) and data.get("exit_code") else ""
+    values = (
+        escape(str(data.get("id") or "…")),
+        _titled(name_of(data)),
+        state_as_html(data),
+        escape(str(data.get("partition") or "")),
+        progress(data),
+        _titled(str(ended or why or "")),
+    )
+    return f'<div role="row" style="{_GRID}">{_cells(values, "cell")}</div>'
+
+
+def progress(data: Data) -> str:
+    """Return how much of its time a job has used, and of an array how many tasks are in which state."""
+    start, end, limit = data.get("start_time"), data.get("end_time"), data.get("time_limit")
+    said = ""
+    if runs(data) and start:
+        used = max(0.0, time.time() - start)
+        if limit:
+            said = f'<progress style="{_BAR}" aria-label="time used" value="{min(used, limit):.0f}" max="{limit}">'
+            said += "</progress> "
+        said += escape(duration(used) + (f" of {duration(limit)}" if limit else ""))
+    elif start and end and is_finished(data):
+        said = escape(f"ran {duration(end - start)}")
+    elif limit and not is_finished(data):
+        said = calm(f"up to {duration(limit)}")
+    tasks = escape(tally(data))
+    return f"{said} · {tasks}" if said and tasks else said or tasks
+
+
+def _titled(text: str) -> str:
+    return f'<span title="{escape(text)}">{escape(text)}</span>'

@@ -1,0 +1,216 @@
+"""A live table of jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import ipywidgets
+
+from jupyter_slurm.handles.allocation import handle
+from jupyter_slurm.handles.card import is_finished, title
+from jupyter_slurm.handles.cluster import Cluster, current, settings
+from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.joblist import JobList
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.handles.view import bundle
+from jupyter_slurm.widgets.feed import feed_of, identity
+from jupyter_slurm.widgets.look import HEAD, row, runs
+from jupyter_slurm.widgets.panel import BAD, Button, Panel, calm, html, text
+
+__all__ = ["Monitor", "monitor"]
+
+_ROWS, _FINISHED = 20, 5
+_MORE = 30  # rows that come with a click
+
+Data = Mapping[str, Any]
+
+
+def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> Monitor:
+    """Show your jobs on this cluster in a live table, in which they can be looked at and cancelled.
+
+    Parameters
+    ----------
+    rows : int
+        That are shown at first.
+    finished : int
+        Jobs that are over among them, the latest.
+    """
+    shown = Monitor(current(), rows=rows, finished=finished)
+    shown.go()
+    return shown
+
+
+class Monitor(Panel):
+    """What :func:`monitor` shows. ``close()`` ends it; so does the kernel. While nobody sees it, it does not listen."""
+
+    def __init__(self, cluster: Cluster, *, rows: int = _ROWS, finished: int = _FINISHED) -> None:
+        self._cluster, self._feed = cluster, feed_of(cluster)
+        self._limit, self._finished = max(1, rows), max(0, finished)
+        self._head, self._columns, self._rest = html(), html(HEAD, flex="1 1 auto"), html()
+        self._filter = text("", placeholder="Filter: name, number, state …", continuous_update=True)
+        self._filter.observe(lambda _: self.changed(), "value")
+        self._more = Button("Show more", "Show more jobs", self._show_more)
+        self._rows: list[_Row] = []
+        self._table = ipywidgets.VBox(layout=ipywidgets.Layout(width="100%"))
+        self._log = _Log(self)
+        top = ipywidgets.HBox([self._head, self._filter], layout=_between())
+        below = ipywidgets.HBox([self._rest, self._more])
+        super().__init__([top, self._columns, self._table, below, self._log.box])
+        self.add_class("jupyter-slurm-monitor")
+        self._feed.look()
+
+    def resumed(self) -> None:
+        """Listen."""
+        self._feed.listen(self.changed)
+        self._log.resumed()
+
+    def paused(self) -> None:
+        """Listen no longer."""
+        self._feed.unlisten(self.changed)
+        self._log.paused()
+
+    def draw(self) -> None:
+        """Bring the table up to date."""
+        known = list(self._feed.jobs.values())
+        active = [data for data in known if not is_finished(data)]
+        found = [data for data in self._chosen(known) if self._matches(data)]
+        self._head.value = self._summary(active)
+        for place, data in enumerate(found[: self._limit]):
+            if place == len(self._rows):
+                self._rows.append(_Row(self))
+            self._rows[place].show(data)
+        boxes = tuple(one.box for one in self._rows[: len(found)][: self._limit])
+        if self._table.children != boxes:
+            self._table.children = boxes
+        left = len(found) - len(boxes)
+        self._rest.value = calm(f"… and {left} more") if left > 0 else "" if found else calm("No jobs.")
+        self._more.layout.display = None if left > 0 else "none"
+        self._log.draw()
+
+    def static(self) -> tuple[str, str]:
+        """Return the jobs as a table."""
+        known = self._chosen(list(self._feed.jobs.values()))
+        shown = JobList(handle(self._cluster, data) for data in known)
+        return repr(shown), shown._repr_html_()
+
+    def __repr__(self) -> str:
+        return self.static()[0]
+
+    def show_log(self, data: Data) -> None:
+        """Show what a job has printed, and prints, below the table."""
+        self._log.show(self._cluster, data)
+
+    def cancel(self, data: Data) -> None:
+        """Cancel a job."""
+        job = handle(self._cluster, data)
+        self.work(lambda: self._feed.know(dict(job.cancel()._data)))
+
+    def _show_more(self) -> None:
+        self._limit += _MORE
+        self.changed()
+
+    def _chosen(self, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return those that go on, and the latest of those that are over, the latest first."""
+        known = sorted(known, key=_age, reverse=True)
+        over = [data for data in known if is_finished(data)]
+        return [data for data in known if not is_finished(data)] + over[: self._finished]
+
+    def _matches(self, data: Data) -> bool:
+        words = str(self._filter.value).lower().split()
+        said = " ".join(str(data.get(name) or "") for name in ("id", "name", "label", "state", "partition", "nodes"))
+        return all(word in said.lower() for word in words)
+
+    def _summary(self, active: list[dict[str, Any]]) -> str:
+        states: dict[str, int] = {}
+        for data in active:
+            states[str(data["state"])] = states.get(str(data["state"]), 0) + 1
+        counts = " · ".join(f"{count} {state}" for state, count in sorted(states.items())) or "nothing runs or waits"
+        trouble = self._feed.trouble
+        said = f' <span style="color:{BAD}">{escape(trouble)}</span>' if trouble else ""
+        return f"<div><b>Jobs on {escape(self._cluster.name)}</b> {calm(counts)}{said}</div>"
+
+
+def _between() -> ipywidgets.Layout:
+    return ipywidgets.Layout(justify_content="space-between", width="100%", flex_flow="row wrap")
+
+
+class _Row:
+    """A line of the table, for one job after the other."""
+
+    def __init__(self, owner: Monitor) -> None:
+        self._owner, self._data = owner, dict[str, Any]()
+        self._cells = html(flex="1 1 auto", min_width="0")
+        self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data))
+        self._cancel = Button("Cancel", "Cancel this job", lambda: owner.cancel(self._data), asks=True)
+        self.box = ipywidgets.HBox([self._cells, self._log, self._cancel], layout=ipywidgets.Layout(width="100%"))
+
+    def show(self, data: dict[str, Any]) -> None:
+        """Show a job; nothing is sent of what is as it was."""
+        if data is self._data and not runs(data):
+            return
+        if identity(data) != (identity(self._data) if self._data else ""):
+            self._cancel.reset()
+            about = printable(title(data)).replace("\n", " ")
+            self._log.tooltip, self._cancel.tooltip = f"Show what {about} prints", f"Cancel {about}"
+        self._data = data
+        self._cells.value = row(data)
+        self._cancel.layout.visibility = "hidden" if is_finished(data) else None
+
+
+class _Log:
+    """The card of one job, with the end of its output, below the table."""
+
+    def __init__(self, owner: Monitor) -> None:
+        self._owner = owner
+        self._card = html(width="100%")
+        self._hide = Button("Hide", "Hide this log", self.hide)
+        self.box = ipywidgets.VBox([], layout=ipywidgets.Layout(width="100%"))
+        self._follower: Follower | None = None
+
+    def show(self, cluster: Cluster, data: Data) -> None:
+        """Show another job."""
+        self.paused()
+        which = str(data.get("key") or data["id"])
+        self._follower = Follower(cluster, which, data, limit=settings().output_limit, display_limit=0)
+        self.resumed()
+        self.draw()
+        self.box.children = (self._card, self._hide)
+
+    def hide(self) -> None:
+        """Show none."""
+        self.paused()
+        self._follower = None
+        self.box.children = ()
+
+    def resumed(self) -> None:
+        """Follow."""
+        if self._follower is not None:
+            self._follower.listen(self._changed)
+            self._follower.start()
+
+    def paused(self) -> None:
+        """Follow no longer."""
+        if self._follower is not None:
+            self._follower.unlisten(self._changed)
+            self._follower.stop()
+
+    def _changed(self, stream: str, data: bytes) -> None:
+        self._owner.changed()
+
+    def draw(self) -> None:
+        """Bring it up to date."""
+        follower = self._follower
+        if follower is None:
+            return
+        with follower.lock:
+            data, trouble = follower.data, follower.error.message if follower.error else follower.trouble
+            panes, *_ = follower.timeline.blocks(settings().output_limit, data)
+        self._card.value = bundle(data, panes if isinstance(panes, tuple) else (), trouble)["text/html"]
+
+
+def _age(data: Data) -> tuple[float, int]:
+    number = re.match(r"[0-9]+", str(data.get("id") or ""))
+    return data.get("submit_time") or 0.0, int(number[0]) if number else 0

@@ -1,0 +1,197 @@
+"""What all widgets have in common: they work in the background, say what went wrong, and whether clicks arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import ipywidgets
+from traitlets import Int
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles import background
+from jupyter_slurm.handles.card import sentences
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.widgets.waiting import Waiting, heard_where_sent
+
+__all__ = ["BAD", "CALM", "Button", "Panel", "calm", "html", "text"]
+
+CALM, BAD = "var(--jp-ui-font-color2,GrayText)", "var(--jp-error-color1,#d32f2f)"
+_SHORTEST = 0.25  # seconds between two drawings
+_TICK = 5.0  # seconds after which clocks are drawn again
+_SURE = 5.0  # seconds in which a click says that the one before was meant
+
+
+def html(value: str = "", **layout: str) -> ipywidgets.HTML:
+    """Return a place for HTML, in which all that others wrote is escaped."""
+    return ipywidgets.HTML(value, layout=ipywidgets.Layout(**{"margin": "0", **layout}))
+
+
+def calm(text: str) -> str:
+    """Return a remark as HTML."""
+    return f'<span style="color:{CALM}">{escape(text)}</span>'
+
+
+class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no types
+    """A button.
+
+    Parameters
+    ----------
+    label, about : str
+        What stands on it, and what it does.
+    clicked : callable
+        Called in the thread that hears of it.
+    asks : bool
+        What it does cannot be undone: only a second click, soon after, does it.
+    """
+
+    def __init__(self, label: str, about: str, clicked: Callable[[], None], *, asks: bool = False) -> None:
+        self._label, self._clicked, self._asks = label, clicked, asks
+        self._asked = 0.0
+        layout = ipywidgets.Layout(width="auto", flex="0 0 auto")
+        super().__init__(description=label, tooltip=about, layout=layout)
+        heard_where_sent(self)
+        self.on_click(self._heard)
+
+    def reset(self) -> None:
+        """Forget a first click."""
+        if self._asked:
+            self.description, self.button_style, self._asked = self._label, "", 0.0
+
+    def _heard(self, _: Any) -> None:
+        if not self._asks or self._asked:
+            self.reset()
+            self._clicked()
+            return
+        self.description, self.button_style, self._asked = f"Really {self._label.lower()}?", "danger", time.monotonic()
+        background.spawn(self._forget(self._asked), contextvars.copy_context())
+
+    async def _forget(self, since: float) -> None:
+        await asyncio.sleep(_SURE)
+        if self._asked == since:
+            self.reset()
+
+
+def text(label: str, *, options: Iterable[str] | None = None, **more: Any) -> Any:
+    """Return a field for a line of text; with ``options``, some are offered."""
+    more = {"layout": ipywidgets.Layout(width="24em"), "style": {"description_width": "8em"}, **more}
+    kind = ipywidgets.Text if options is None else ipywidgets.Combobox
+    if options is not None:
+        more |= {"options": list(options), "ensure_option": False}
+    return heard_where_sent(kind(description=label, **more))
+
+
+class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+    """A widget of ours.
+
+    It is drawn when something has changed, and its clocks now and then, while it is seen.
+    """
+
+    # The front end counts where it is seen. An echo of that would be one more message for nothing.
+    _view_count = Int(0, allow_none=True).tag(sync=True, echo_update=False)
+
+    def __init__(self, children: Iterable[ipywidgets.Widget]) -> None:
+        self._context = contextvars.copy_context()
+        self._is_closed = False
+        self._was_seen = False
+        self._news: asyncio.Event | None = None
+        self._drawing: Future[None] | None = None
+        self._said = html()
+        self._waiting = Waiting(self)
+        self._body = tuple(children)
+        super().__init__([*self._body, self._said])
+        heard_where_sent(self)
+        self.observe(self._seen, "_view_count")
+        self._waiting.start()
+
+    # To be overridden -----------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Bring what is shown up to date; called in the background."""
+
+    def resumed(self) -> None:
+        """Begin to listen: somebody sees it."""
+
+    def paused(self) -> None:
+        """Listen no longer: nobody sees it."""
+
+    def static(self) -> tuple[str, str]:
+        """Return what a notebook keeps of it, as text and as HTML."""
+        return repr(self), ""
+
+    # For those who derive from it -----------------------------------------------------------------------------------
+
+    def go(self) -> None:
+        """Begin: it is about to be seen."""
+        self.resumed()
+        self.draw()
+        self._drawing = background.spawn(self._keep_drawing(), self._context.copy())
+
+    def changed(self) -> None:
+        """Have it drawn soon; from the background."""
+        if self._news is not None:
+            self._news.set()
+
+    def work(self, call: Callable[[], Any]) -> None:
+        """Do what a click asks for, in a thread of its own; the panel says why it failed."""
+        background.spawn(self._work(call), self._context.copy())
+
+    def say(self, error: SlurmError | None) -> None:
+        """Say what went wrong, and what to do next."""
+        said = "" if error is None else sentences(error.message, error.hint)
+        self._said.value = f'<div role="alert" style="color:{BAD}">{escape(said)}</div>' if said else ""
+
+    def close(self) -> None:
+        """End it; what it showed goes."""
+        if not self._is_closed and self.comm is not None:
+            self._is_closed = True
+            self._waiting.stop()
+            self.paused()
+            if self._drawing is not None:
+                self._drawing.cancel()
+        super().close()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        """Return it for front ends that draw widgets, and what is known now for all others and for the file."""
+        plain, rich = self.static()
+        known: Mapping[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
+        return {**known, "text/plain": plain, "text/html": rich}
+
+    async def _work(self, call: Callable[[], Any]) -> None:
+        try:
+            await asyncio.to_thread(call)
+        except SlurmError as error:
+            self.say(error)
+        except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
+            self.say(SlurmError(f"{type(error).__name__}: {error}"))
+        else:
+            self.say(None)
+        self.changed()
+
+    async def _keep_drawing(self) -> None:
+        self._news = asyncio.Event()
+        while not self._is_closed:
+            try:
+                await asyncio.wait_for(self._news.wait(), _TICK)
+            except TimeoutError:
+                if self._was_seen and not self._view_count:
+                    continue
+            self._news.clear()
+            try:
+                self.draw()
+            except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
+                self.say(SlurmError(f"{type(error).__name__}: {error}"))
+            await asyncio.sleep(_SHORTEST)
+
+    def _seen(self, change: Mapping[str, Any]) -> None:
+        """Listen only while it is seen somewhere; a front end that does not count is believed to see it."""
+        self._was_seen = True
+        if change["new"] and not change["old"]:
+            self.resumed()
+            self.changed()
+        elif not change["new"]:
+            self.paused()

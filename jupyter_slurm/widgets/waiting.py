@@ -1,0 +1,104 @@
+"""Whether what is clicked arrives while a cell runs; where it does not, a panel says so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import ipywidgets
+from traitlets import Int
+
+from jupyter_slurm.handles import background
+from jupyter_slurm.handles.view import notebook
+
+if TYPE_CHECKING:
+    from jupyter_slurm.widgets.panel import Panel
+
+__all__ = ["Waiting", "heard_where_sent"]
+
+_W = TypeVar("_W", bound=ipywidgets.Widget)
+
+_LONG = 1.0  # seconds after which somebody may want to click while a cell runs
+_ANSWERS = 2.0  # seconds in which a front end that can answers
+_SAID = (
+    '<div role="status" style="color:var(--jp-warn-color1,#f57c00)">A cell is running, and this front end hands over '
+    "what is clicked here only when that has ended.</div>"
+)
+
+
+def heard_where_sent(widget: _W) -> _W:
+    """Have what is done to a widget handled in the subshell to which the front end sends it, also while a cell runs.
+
+    ipykernel 7.4 sends it to the shell that last published something about the widget: to that of cells, which waits.
+    """
+    comm = widget.comm
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = None  # "is there one?" is what it asks
+    return widget
+
+
+class _Probe(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no types
+    """Says that it is seen: a message from the front end that nobody had to click for."""
+
+    _view_count = Int(0, allow_none=True).tag(sync=True, echo_update=False)
+
+
+class Waiting:
+    """Finds out, while a cell runs, whether the front end is heard; if not, says below a panel what that means."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel, self._shell = panel, notebook()
+        self._cell = 0
+        self._runs = False
+        self._is_heard = False
+        self._context = contextvars.copy_context()
+
+    def start(self) -> None:
+        """Look at the cells that are run from now on."""
+        if self._shell is not None:
+            self._shell.events.register("pre_run_cell", self._begins)
+            self._shell.events.register("post_run_cell", self._ends)
+
+    def stop(self) -> None:
+        """Look no longer."""
+        if self._shell is not None:
+            self._shell.events.unregister("pre_run_cell", self._begins)
+            self._shell.events.unregister("post_run_cell", self._ends)
+            self._shell = None
+
+    def _begins(self, info: Any) -> None:
+        self._cell += 1
+        self._runs = True
+        if not self._is_heard and self._shell is not None:
+            background.spawn(self._ask(self._cell), self._context.copy())
+
+    def _ends(self, result: Any) -> None:
+        self._runs = False
+
+    async def _ask(self, cell: int) -> None:
+        """Show something that tells when it is seen; where that is heard while the cell runs, clicks are, too."""
+        if await self._is_over(cell, _LONG):
+            return
+        probe = heard_where_sent(_Probe(layout=ipywidgets.Layout(margin="0")))
+
+        def seen(change: Any) -> None:
+            self._is_heard = self._is_heard or (self._runs and self._cell == cell)
+
+        probe.observe(seen, "_view_count")
+        panel, shown = self._panel, self._panel.children
+        panel.children = (*shown, probe)
+        if not await self._is_over(cell, _ANSWERS):
+            probe.value = _SAID
+            while not await self._is_over(cell, _LONG):
+                pass
+        panel.children = tuple(child for child in panel.children if child is not probe)
+        probe.close()
+
+    async def _is_over(self, cell: int, seconds: float) -> bool:
+        """Wait; tell whether there is nothing more to say: the cell has ended, or the front end is heard."""
+        left = seconds
+        while left > 0 and self._runs and self._cell == cell and not self._is_heard:
+            await asyncio.sleep(0.1)
+            left -= 0.1
+        return not self._runs or self._cell != cell or self._is_heard

@@ -1,0 +1,125 @@
+"""Widgets in a real kernel: what a front end is told, and what becomes of what is clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what widgets show comes from the agent, whatever its way")]
+
+WaitFor = Callable[..., Any]
+VIEW = "application/vnd.jupyter.widget-view+json"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class FrontEnd:
+    """The models of widgets as a front end has them; it hands over clicks in a subshell, as JupyterLab does, or not."""
+
+    def __init__(self, kernel: Any, *, subshell: bool = True) -> None:
+        self._kernel = kernel
+        self._subshell = self._make_subshell() if subshell else None
+
+    def _make_subshell(self) -> str:
+        client = self._kernel.client
+        client.control_channel.send(client.session.msg("create_subshell_request", {}))
+        return str(client.get_control_msg(timeout=30)["content"]["subshell_id"])
+
+    @property
+    def models(self) -> dict[str, dict[str, Any]]:
+        self._kernel.pump()
+        models: dict[str, dict[str, Any]] = {}
+        for message in self._kernel.messages:
+            content = message["content"]
+            if message["msg_type"] == "comm_open":
+                models[content["comm_id"]] = dict(content["data"]["state"])
+            elif message["msg_type"] == "comm_msg" and content["data"].get("method") == "update":
+                models[content["comm_id"]] |= content["data"]["state"]
+        return models
+
+    def seen(self, root: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return what is within a widget now, from its top to its end."""
+        models = self.models
+        found: list[tuple[str, dict[str, Any]]] = []
+
+        def walk(reference: str) -> None:
+            name = reference.removeprefix("IPY_MODEL_")
+            found.append((name, models[name]))
+            for child in models[name].get("children", ()):
+                walk(child)
+
+        walk(root)
+        return found
+
+    def html(self, root: str) -> str:
+        return "\n".join(str(model.get("value", "")) for _, model in self.seen(root))
+
+    def find(self, root: str, **state: str) -> str:
+        """Return the one that has these values."""
+        found = [name for name, model in self.seen(root) if state.items() <= model.items()]
+        assert len(found) == 1, (state, self.seen(root))
+        return found[0]
+
+    def send(self, name: str, data: dict[str, Any]) -> None:
+        client = self._kernel.client
+        message = client.session.msg("comm_msg", {"comm_id": name, "data": data})
+        if self._subshell is not None:
+            message["header"]["subshell_id"] = self._subshell
+        client.shell_channel.send(message)
+
+    def click(self, name: str) -> None:
+        self.send(name, {"method": "custom", "content": {"event": "click"}})
+
+    def set(self, name: str, **state: Any) -> None:
+        self.send(name, {"method": "update", "state": state, "buffer_paths": []})
+
+
+def _shown(kernel: Any, code: str) -> tuple[str, dict[str, Any]]:
+    """Run a cell that shows a widget; return its model and what the file keeps."""
+    bundle = kernel.ok(f"import jupyter_slurm\n{code}").result
+    return bundle[VIEW]["model_id"], bundle
+
+
+def test_a_table_changes_and_cancels_while_a_cell_runs(
+    kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    go = gate("go")
+    kernel.ok(f'%%sbatch as=first -J "{HOSTILE}" -t 10\n#!/bin/sh\necho "{HOSTILE}"; while :; do sleep 1; done')
+    front = FrontEnd(kernel)
+    root, bundle = _shown(kernel, "shown = jupyter_slurm.monitor()\nshown")
+    assert HOSTILE in bundle["text/plain"]
+    assert "&lt;img" in bundle["text/html"]
+    assert HOSTILE not in bundle["text/html"]
+    cell = kernel.begin(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)")
+    number = None
+
+    def row() -> str:
+        return next((part for part in front.html(root).split("\n") if 'role="row"' in part and "img" in part), "")
+
+    wait_for(lambda: "RUNNING" in row(), "the job runs, while the cell does")
+    assert HOSTILE not in front.html(root)
+    assert "of 10:00" in row()
+    cancel = next(
+        name
+        for name, model in front.seen(root)
+        if HOSTILE in str(model.get("tooltip")) and model["description"] == "Cancel"
+    )
+    log = next(
+        name
+        for name, model in front.seen(root)
+        if HOSTILE in str(model.get("tooltip")) and model["description"] == "Log"
+    )
+    front.click(log)
+    wait_for(lambda: "jupyter-slurm-job" in front.html(root) and front.html(root).count("&lt;img") >= 4, "its log")
+    front.click(cancel)
+    wait_for(lambda: front.models[cancel]["description"] == "Really cancel?", "it asks")
+    assert "CANCELLED" not in row()
+    front.click(cancel)
+    wait_for(lambda: "CANCELLED" in row(), "the job is cancelled, while the cell runs")
+    assert HOSTILE not in front.html(root)
+    go.touch()
+    kernel.end(cell)
+    del number
+    kernel.ok("shown.close()")
