@@ -79,6 +79,12 @@ def page(browser: Browser, lab: Any) -> Iterator[Page]:
     context.close()
 
 
+def _wear(page: Page, theme: str) -> None:
+    page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+    page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
+
+
 @pytest.fixture
 def screenshot(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
     """``screenshot(page, name)`` in both themes, into test-results/."""
@@ -87,9 +93,34 @@ def screenshot(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
     def take(page: Page, name: str) -> None:
         folder.mkdir(exist_ok=True)
         for theme, short in (("JupyterLab Dark", "dark"), ("JupyterLab Light", "light")):
-            page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
-            page.wait_for_selector(f"body[data-jp-theme-name='{theme}']", state="attached")
-            page.wait_for_selector("#jupyterlab-splash", state="detached")
+            _wear(page, theme)
             page.screenshot(path=folder / f"{name}-{short}.png")
 
     return take
+
+
+FINDINGS = """async selector => {
+    const { violations } = await window.axe.run(selector, { resultTypes: ["violations"] });
+    return violations.flatMap(({ id, help, nodes }) =>
+        nodes.map(({ html, any, all, none }) =>
+            `${id}: ${help}\n  ${html}\n  ${[...any, ...all, ...none].map(({ message }) => message).join("; ")}`));
+}"""
+
+
+@pytest.fixture
+def axe(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
+    """``axe(page, selector)``: axe-core finds nothing to complain of in what is there, in light, dark and high contrast."""
+    script = Path(request.config.rootpath, "labextension", "node_modules", "axe-core", "axe.min.js")
+
+    def check(page: Page, selector: str) -> None:
+        page.locator(selector).first.wait_for()
+        if not page.evaluate("Boolean(window.axe)"):
+            page.add_script_tag(path=script)
+        found = {}
+        for theme in ("JupyterLab Dark High Contrast", "JupyterLab Dark", "JupyterLab Light"):
+            _wear(page, theme)
+            found[theme] = page.evaluate(FINDINGS, selector)
+        complaints = [f"{theme}: {text}" for theme, texts in found.items() for text in texts]
+        assert not complaints, "\n".join(complaints)
+
+    return check
