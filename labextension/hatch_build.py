@@ -22,7 +22,8 @@ def _stale() -> bool:
     if not manifest.exists():
         return True
     front_end = ROOT / "labextension"
-    sources = [*(front_end / "src").rglob("*"), *(front_end / "style").rglob("*"), *front_end.glob("*.json")]
+    folders = [front_end / name for name in ("src", "style", "schema")]
+    sources = [*(path for folder in folders for path in folder.rglob("*")), *front_end.glob("*.json")]
     return any(path.stat().st_mtime > manifest.stat().st_mtime for path in sources if path.is_file())
 
 

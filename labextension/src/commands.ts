@@ -4,6 +4,7 @@ import { Dialog, showDialog, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
+import { chooseCluster } from "./choosing";
 import type { ICluster, IJob, IJobsModel } from "./tokens";
 import {
   cancelBody,
@@ -17,11 +18,17 @@ import {
 export const CommandIDs = {
   open: "jupyter-slurm:open",
   refresh: "jupyter-slurm:refresh",
-  /** With the id of a cluster as the argument `cluster`, as the next one. */
+  /** With the id of a cluster as the argument `cluster`, as the next two; without it they ask. */
   connect: "jupyter-slurm:connect",
   disconnect: "jupyter-slurm:disconnect",
   /** With the id of a cluster as the argument `cluster`, and the key of a session that is to be shown as `session`. */
   launch: "jupyter-slurm:launch",
+  /** With the ids of a cluster and of a job as the arguments `cluster` and `job`. */
+  openJob: "jupyter-slurm:open-job",
+  openJobById: "jupyter-slurm:open-job-by-id",
+  /** With the same arguments; without them it asks which. */
+  cancel: "jupyter-slurm:cancel",
+  browserNotices: "jupyter-slurm:browser-notices",
 } as const;
 
 /** Ask before something is ended; what Enter chooses keeps it. */
@@ -76,27 +83,43 @@ export function addConnecting(
 ): void {
   const meant = ({ cluster }: ReadonlyPartialJSONObject): ICluster | undefined =>
     model.clusters.find(({ id, connection }) => id === cluster && connection);
-  const isOff = (cluster?: ICluster): boolean => cluster?.connection?.state === "disconnected";
-  const name = (args: ReadonlyPartialJSONObject): string => {
-    const cluster = meant(args);
-    return cluster ? clusterName(cluster) : trans.__("a cluster");
+  const isOff = ({ connection }: ICluster): boolean => connection?.state === "disconnected";
+  const isOn = (cluster: ICluster): boolean => Boolean(cluster.connection) && !isOff(cluster);
+  const add = (
+    id: string,
+    isFor: (cluster: ICluster) => boolean,
+    act: (cluster: ICluster) => Promise<void>,
+    [whole, part, button]: readonly [string, (name: string) => string, string],
+  ): void => {
+    commands.addCommand(id, {
+      label: (args) => {
+        const cluster = meant(args);
+        return cluster ? part(clusterName(cluster)) : whole;
+      },
+      isEnabled: (args) => args["cluster"] !== undefined || model.clusters.some(isFor),
+      isVisible: (args) => {
+        const cluster = meant(args);
+        const all = model.clusters.some(({ connection }) => connection);
+        return args["cluster"] === undefined ? all : cluster !== undefined && isFor(cluster);
+      },
+      execute: async (args) => {
+        const all = model.clusters.filter(isFor);
+        const isSaid = args["cluster"] !== undefined;
+        const cluster = isSaid ? meant(args) : await chooseCluster(trans, whole, button, all);
+        await (cluster && act(cluster));
+      },
+    });
   };
-  commands.addCommand(CommandIDs.connect, {
-    label: (args) => trans.__("Connect to %1", name(args)),
-    isVisible: (args) => isOff(meant(args)),
-    execute: async (args) => {
-      const cluster = meant(args);
-      await (cluster && model.connect(cluster));
-    },
-  });
-  commands.addCommand(CommandIDs.disconnect, {
-    label: (args) => trans.__("Disconnect from %1", name(args)),
-    isVisible: (args) => meant(args) !== undefined && !isOff(meant(args)),
-    execute: async (args) => {
-      const cluster = meant(args);
-      await (cluster && disconnect(trans, model, cluster));
-    },
-  });
+  add(CommandIDs.connect, isOff, (cluster) => model.connect(cluster), [
+    trans.__("Connect to a Cluster…"),
+    (name) => trans.__("Connect to %1", name),
+    trans.__("Connect"),
+  ]);
+  add(CommandIDs.disconnect, isOn, (cluster) => disconnect(trans, model, cluster), [
+    trans.__("Disconnect from a Cluster…"),
+    (name) => trans.__("Disconnect from %1", name),
+    trans.__("Disconnect"),
+  ]);
   const listed = new Set<string>();
   let before = "";
   model.changed.connect(() => {

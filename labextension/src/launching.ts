@@ -7,6 +7,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { LabIcon } from "@jupyterlab/ui-components";
 import type { IDisposable } from "@lumino/disposable";
 
+import { chooseCluster } from "./choosing";
 import { CommandIDs, confirmed } from "./commands";
 import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./components/launcher";
 import type { IMemory, ISessionsModel, SessionJob } from "./sessions";
@@ -100,19 +101,28 @@ export function addLaunching(
     const cluster = model.clusters.find((each) => each.id === id);
     return cluster ? clusterName(cluster) : id;
   };
+  const choose = async (): Promise<string> => {
+    const [title, button] = [trans.__("A GPU notebook on which cluster?"), trans.__("Go on")];
+    return (await chooseCluster(trans, title, button, model.clusters))?.id ?? "";
+  };
   commands.addCommand(CommandIDs.launch, {
     label: (args) => {
       const { cluster } = placeOf(args);
+      if (cluster === "") {
+        return trans.__("New GPU Notebook…");
+      }
       return args["isPalette"]
         ? trans.__("New GPU Notebook on %1", name(cluster))
         : trans.__("GPU notebook on %1", name(cluster));
     },
     caption: trans.__("Start a Jupyter on a node of the cluster"),
     icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
+    isEnabled: () => model.clusters.length > 0,
     execute: async (args) => {
       const place = placeOf(args);
-      if (place.cluster !== "") {
-        await open(place);
+      const cluster = place.cluster || (await choose());
+      if (cluster !== "") {
+        await open({ ...place, cluster });
       }
     },
   });

@@ -59,6 +59,8 @@ export class JobsModel implements IJobsModel {
   private readonly _cancelling = new Map<string, string>();
   private _connection: Connection = "paused";
   private _problem: IProblem | null = null;
+  private _isVisible = false;
+  private _isKept = false;
   private _watch: AbortController | null = null;
   private readonly _ended = new AbortController();
 
@@ -134,10 +136,20 @@ export class JobsModel implements IJobsModel {
   }
 
   setVisible(visible: boolean): void {
-    if (this.isDisposed || visible === (this._watch !== null)) {
+    this._isVisible = visible;
+    this._listenWhereWanted(visible || this._isKept);
+  }
+
+  setKept(kept: boolean): void {
+    this._isKept = kept;
+    this._listenWhereWanted(kept || this._isVisible);
+  }
+
+  private _listenWhereWanted(wanted: boolean): void {
+    if (this.isDisposed || wanted === (this._watch !== null)) {
       return;
     }
-    if (visible) {
+    if (wanted) {
       this._watch = new AbortController();
       void this._run(this._watch.signal);
     } else {
@@ -150,8 +162,8 @@ export class JobsModel implements IJobsModel {
   refresh(): void {
     if (this._watch !== null) {
       this._cancelling.clear();
-      this.setVisible(false);
-      this.setVisible(true);
+      this._listenWhereWanted(false);
+      this._listenWhereWanted(true);
     }
   }
 

@@ -185,6 +185,8 @@ export interface IJobsModel extends IDisposable {
   refresh(): void;
   /** Somebody looks, or nobody does: without a watcher nothing is asked. */
   setVisible(visible: boolean): void;
+  /** Whether changes are heard also while nobody looks, because the person wants to be told then. */
+  setKept(kept: boolean): void;
 }
 
 export const IJobsModel = new Token<IJobsModel>(

@@ -38,6 +38,10 @@ export function summary(trans: TranslationBundle, model: IJobsModel): string {
 
 /** Return what has become of the link to a cluster, as long as it is news; else an empty text. */
 function linkText(trans: TranslationBundle, model: IJobsModel): string {
+  const asking = askingPrompt(model);
+  if (asking) {
+    return trans.__("log-in to %1 wanted", asking.cluster);
+  }
   const [lost, connecting] = (["lost", "connecting"] as const).map((state) =>
     model.clusters.find(({ connection }) => connection?.state === state),
   );
@@ -48,6 +52,11 @@ function linkText(trans: TranslationBundle, model: IJobsModel): string {
     return trans.__("logging in to %1", clusterName(connecting));
   }
   return model.returned ? trans.__("link to %1 is back", clusterName(model.returned)) : "";
+}
+
+/** Return what waits for an answer of the person. */
+export function askingPrompt({ prompts }: IJobsModel): IPrompt | undefined {
+  return prompts.find(({ questions }) => questions.length > 0);
 }
 
 /** Return how the log-in to a cluster stands, in a line. */

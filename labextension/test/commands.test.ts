@@ -84,4 +84,25 @@ describe("the commands of log-ins", () => {
       expect(model.disconnect).toHaveBeenCalledTimes(calls);
     }
   });
+
+  it("ask which one where none is said, and not where there is one only", async () => {
+    model.take(far("disconnected"));
+    expect(commands.label(CommandIDs.connect)).toBe("Connect to a Cluster…");
+    expect(commands.isEnabled(CommandIDs.disconnect)).toBe(false);
+    await commands.execute(CommandIDs.connect);
+    expect(model.connect).toHaveBeenCalledWith(far("disconnected"));
+    model.clusters = [far("disconnected"), { ...far("disconnected"), id: "second" }];
+    const done = commands.execute(CommandIDs.connect);
+    const select = await vi.waitFor(() => {
+      const found = document.querySelector<HTMLSelectElement>(".jp-Dialog select");
+      expect(found).not.toBeNull();
+      return found!;
+    });
+    expect([...select.options].map(({ text }) => text)).toEqual(["far", "second"]);
+    select.value = "second";
+    select.dispatchEvent(new Event("change"));
+    document.querySelector<HTMLElement>(".jp-Dialog .jp-mod-accept")!.click();
+    await done;
+    expect(model.connect).toHaveBeenLastCalledWith(model.clusters[1]);
+  });
 });

@@ -381,6 +381,21 @@ describe("JobsModel", () => {
     });
   });
 
+  it("listens while nobody looks only where the person wants to be told then", async () => {
+    const agent = new Agent();
+    await live(agent);
+    model.setKept(true);
+    model.setVisible(false);
+    expect(model.connection).toBe("live");
+    expect(agent.opened).toBe(1);
+    model.setKept(false);
+    expect(model.connection).toBe("paused");
+    model.setVisible(true);
+    await vi.waitFor(() => {
+      expect(agent.opened).toBe(2);
+    });
+  });
+
   it("shows what was asked before it was there, and what is asked while a table is waited for", async () => {
     const agent = new Agent();
     agent.known = [at("connected")];

@@ -39,6 +39,7 @@ function model(jobs: IJob[]): IJobsModel {
     connection: "live",
     problem: { detail: HOSTILE },
     clusters: [],
+    prompts: [],
     jobs,
     running: 0,
     pending: 1,

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { formatDuration } from "../src/format";
 import { isCancellable, isFinished, stateKind } from "../src/states";
-import type { ICluster, IJob, IJobsModel } from "../src/tokens";
+import type { ICluster, IJob, IJobsModel, IPrompt } from "../src/tokens";
 import {
   cancelBody,
   cancelTitle,
@@ -23,6 +23,7 @@ function model(more: Partial<IJobsModel>): IJobsModel {
     connection: "live",
     problem: null,
     clusters: [],
+    prompts: [],
     running: 0,
     pending: 0,
     returned: null,
@@ -55,6 +56,16 @@ describe("the status bar", () => {
       "Slurm: link to far lost, 2 running",
     );
     expect(said({ clusters: [far("connecting")] })).toBe("Slurm: logging in to far");
+    const asked = {
+      cluster: "far",
+      questions: [{ text: "Code:", echo: false }],
+    } as unknown as IPrompt;
+    expect(said({ clusters: [far("connecting")], prompts: [asked] })).toBe(
+      "Slurm: log-in to far wanted",
+    );
+    expect(said({ clusters: [far("connecting")], prompts: [{ ...asked, questions: [] }] })).toBe(
+      "Slurm: logging in to far",
+    );
     expect(said({ clusters: [far("connected")], returned: far("connected") })).toBe(
       "Slurm: link to far is back",
     );

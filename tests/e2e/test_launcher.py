@@ -40,17 +40,23 @@ def _tab_to(page: Page, field: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
-    page: Page, lab: Any, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
+    page: Page,
+    lab: Any,
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
 ) -> None:
     page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
     card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text="GPU notebook on arandu")
     card.scroll_into_view_if_needed()
+    axe(page, ".jp-LauncherCard[data-category=Slurm]")
     card.click()
     form = page.get_by_role("form", name="GPU notebook on arandu")
     partition = form.get_by_label("Partition")
     expect(partition).to_be_focused()
     expect(partition).to_contain_text("arandu (1 node, 8 a100 a node, no time limit)")
     screenshot(page, "launch-form")
+    axe(page, ".jp-Slurm-launch")
 
     # From here on by the keyboard alone. What is wrong is said as it is typed, and in sbatch's words when it is launched.
     page.keyboard.type("arandu")
@@ -62,6 +68,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(refusal).to_contain_text("Requested node configuration is not available")
     expect(refusal).to_contain_text("all nodes in partition arandu have: 8 GPUs")
     screenshot(page, "launch-refused")
+    axe(page, ".jp-Slurm-launch")
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.type("1")
     _tab_to(page, "gpuType")
@@ -88,6 +95,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     session.get_by_role("button", name="Log").click()
     expect(session.locator("pre")).to_contain_text("Jupyter Server")
     screenshot(page, "session-ready")
+    axe(page, ".jp-Slurm-launch")
     with page.context.expect_page() as opened:
         session.get_by_role("link", name="Open session training in a new tab").press("Enter")
     inner, asked_for = opened.value, list[str]()
@@ -106,10 +114,12 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     row = page.get_by_role("list", name="Sessions").get_by_role("listitem")
     expect(row).to_have_text(re.compile("trainingready · dgx01.*Open.*Stop"))
     screenshot(page, "panel-sessions")
+    axe(page, ".jp-Slurm-panel:not(.jp-Slurm-launch)")
     row.get_by_role("button", name="Show session training").click()
     stop = session.get_by_role("button", name="Stop session training")
     stop.click()
     expect(page.locator(".jp-Dialog-header")).to_have_text("Stop session training?")
+    axe(page, ".jp-Dialog")
     page.keyboard.press("Enter")
     expect(page.locator(".jp-Dialog")).to_have_count(0)
     expect(session).to_have_attribute("data-session", "ready")

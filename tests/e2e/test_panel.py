@@ -66,6 +66,7 @@ def test_jobs_are_seen_and_cancelled(
     sbatch: Callable[..., str],
     submit: Callable[..., str],
     screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
 ) -> None:
     status = page.locator(".jp-Slurm-status button")
     expect(status).to_have_text("Slurm: no jobs")  # those that follow are seen by the one poller, every 10 s
@@ -81,6 +82,8 @@ def test_jobs_are_seen_and_cancelled(
     expect(row.locator(".jp-Slurm-reason")).not_to_be_empty()
     expect(row_of(page, running).locator(".jp-Slurm-time")).not_to_be_empty()
     screenshot(page, "panel")
+    axe(page, ".jp-Slurm-panel")
+    axe(page, ".jp-Slurm-status")
 
     expect(row_of(page, running).locator(".jp-Slurm-nodes")).to_have_text("dgx01")
     cancel = row.get_by_role("button", name=f"Cancel job {waiting}")

@@ -51,17 +51,21 @@ def answer(page: Page, question: str, text: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_a_log_in_is_made_in_the_browser(page: Page, site: Site, screenshot: Callable[[Page, str], None]) -> None:
+def test_a_log_in_is_made_in_the_browser(
+    page: Page, site: Site, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+) -> None:
     status = page.locator(".jp-Slurm-status button")
     status.click()
     expect(connection(page)).to_contain_text("not connected")
     screenshot(page, "clusters")
+    axe(page, ".jp-Slurm-panel")
 
     connection(page).get_by_role("button", name="Connect").click()
     expect(dialog(page).locator("p")).to_have_text(re.compile(r"^For gateway \(.*\), jupyter-slurm asks you:$"))
     expect(dialog(page)).to_contain_text(re.compile(r"key fingerprint is SHA256:\S{43}"))
     expect(dialog(page).get_by_role("button", name="Cancel")).to_be_focused()
     screenshot(page, "prompt-host-key")
+    axe(page, ".jp-Slurm-promptDialog")
     page.keyboard.press("Enter")
     expect(connection(page)).to_contain_text("not connected")
     expect(page.locator(".jp-Slurm-notice")).to_contain_text("gateway")
@@ -74,8 +78,9 @@ def test_a_log_in_is_made_in_the_browser(page: Page, site: Site, screenshot: Cal
 
     expect(dialog(page).locator("p")).to_have_text(re.compile(r"^gateway \(.*\) asks:$"))
     expect(dialog(page)).to_contain_text("Password:")
-    expect(status).to_have_text("Slurm: logging in to far")
+    expect(status).to_have_text("Slurm: log-in to far wanted")
     screenshot(page, "prompt-password")
+    axe(page, ".jp-Slurm-promptDialog")
     page.reload()
     expect(dialog(page).locator("input")).to_have_attribute("type", "password")
     answer(page, "Password:", site.password)

@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IJobsModel } from "../tokens";
-import { connectionText, summary } from "../words";
+import { askingPrompt, connectionText, summary } from "../words";
 
 export class StatusItem extends ReactWidget {
   constructor(
@@ -23,6 +23,7 @@ export class StatusItem extends ReactWidget {
           <button
             type="button"
             data-connection={this._model.connection}
+            data-wanted={askingPrompt(this._model) !== undefined}
             title={connectionText(this._trans, this._model) || this._trans.__("Show my Slurm jobs")}
             onClick={this._open}
           >

@@ -11,6 +11,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { CommandIDs } from "../commands";
 import type { LaunchPanel } from "../components/launcher";
 import { addLaunching, launchPage, stopSession } from "../launching";
+import { addPage } from "../place";
 import { ISessionsModel, type SessionJob } from "../sessions";
 import { DOMAIN, IJobsModel, type ICluster } from "../tokens";
 
@@ -46,7 +47,7 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
         launchPage(model, trans, acts, place, (changed) => void tracker.save(changed));
       if (!tracker.has(page)) {
         await tracker.add(page);
-        app.shell.add(page, "main");
+        addPage(app, page);
       }
       app.shell.activateById(page.id);
     });

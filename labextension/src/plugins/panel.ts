@@ -9,9 +9,10 @@ import { ILauncher } from "@jupyterlab/launcher";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { listIcon } from "@jupyterlab/ui-components";
 
-import { addConnecting, cancelJob, CommandIDs, disconnect } from "../commands";
+import { cancelJob, CommandIDs, disconnect } from "../commands";
 import { JobsPanel } from "../components/panel";
 import { stopSession } from "../launching";
+import { addPage } from "../place";
 import { ISessionsModel, type SessionJob } from "../sessions";
 import { DOMAIN, IJobsModel, type ICluster, type IJob } from "../tokens";
 
@@ -67,7 +68,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
         const widget = tracker.currentWidget ?? create();
         if (!tracker.has(widget)) {
           await tracker.add(widget);
-          app.shell.add(widget, "main");
+          addPage(app, widget);
         }
         app.shell.activateById(widget.id);
       },
@@ -79,7 +80,6 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
         model.refresh();
       },
     });
-    addConnecting(app.commands, palette, model, trans);
     for (const command of [CommandIDs.open, CommandIDs.refresh]) {
       palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
     }

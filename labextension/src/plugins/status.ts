@@ -11,16 +11,16 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:status",
   description: "How many Slurm jobs run and wait, in the status bar.",
   autoStart: true,
-  requires: [IJobsModel, IStatusBar],
-  optional: [ITranslator],
+  requires: [IJobsModel],
+  optional: [IStatusBar, ITranslator], // Notebook 7 has no status bar
   activate: (
     app: JupyterFrontEnd,
     model: IJobsModel,
-    statusBar: IStatusBar,
+    statusBar: IStatusBar | null,
     translator: ITranslator | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const item = new StatusItem(model, trans, () => void app.commands.execute(CommandIDs.open));
-    statusBar.registerStatusItem("jupyter-slurm:status", { item, align: "left", rank: 50 });
+    statusBar?.registerStatusItem("jupyter-slurm:status", { item, align: "left", rank: 50 });
   },
 };

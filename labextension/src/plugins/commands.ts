@@ -1,0 +1,29 @@
+/** The plugin of the commands that are not of one surface; the menu and the keys are in its schema. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ICommandPalette } from "@jupyterlab/apputils";
+import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+
+import { addConnecting, CommandIDs } from "../commands";
+import { addJobCommands } from "../job-commands";
+import { DOMAIN, IJobsModel } from "../tokens";
+
+export const commandsPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:commands",
+  description: "The commands for log-ins and jobs, the Slurm menu, and the keyboard shortcuts.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IJobsModel,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    addConnecting(app.commands, palette, model, trans);
+    addJobCommands(app.commands, model, trans);
+    for (const command of [CommandIDs.openJobById, CommandIDs.cancel]) {
+      palette?.addItem({ command, category: "Slurm" });
+    }
+  },
+};

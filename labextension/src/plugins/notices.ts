@@ -1,0 +1,110 @@
+/** The plugin that tells what becomes of the jobs. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ICommandPalette, Notification } from "@jupyterlab/apputils";
+import { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
+
+import * as browser from "../browser-notices";
+import { CommandIDs } from "../commands";
+import { openJob } from "../job-commands";
+import { toldOf, type ITold } from "../notice-words";
+import { Notices, type IWishes } from "../notices";
+import { claims } from "../tabs";
+import { DOMAIN, IJobsModel } from "../tokens";
+
+const ID = "jupyter-slurm:notices";
+/** How long a notice is seen by itself, in milliseconds; what has failed stays until it is put away. */
+const SEEN = 8_000;
+/** How often it is looked whether time limits have come near, in milliseconds. */
+const TICK = 30_000;
+
+/** What is told where there are no settings. */
+const DEFAULTS = {
+  started: true,
+  ended: true,
+  failed: true,
+  nearLimit: true,
+  nearLimitMinutes: 15,
+  loginWanted: true,
+  browser: false,
+};
+
+type Wishes = IWishes & { readonly browser: boolean };
+
+export const noticesPlugin: JupyterFrontEndPlugin<void> = {
+  id: ID,
+  description: "Notices of what becomes of the person's Slurm jobs.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ISettingRegistry, ITranslator, ICommandPalette],
+  activate: async (
+    app: JupyterFrontEnd,
+    model: IJobsModel,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+  ): Promise<void> => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const settings = (await registry?.load(ID).catch(() => null)) ?? null;
+    const wishes = (): Wishes => ({ ...DEFAULTS, ...settings?.composite });
+    const notices = new Notices(model, {
+      wishes,
+      isHidden: () => document.hidden,
+      claim: claims(`${ID}:${app.serviceManager.serverSettings.baseUrl}`, {
+        storage: () => window.localStorage,
+        locks: window.isSecureContext ? navigator.locks : null,
+      }),
+      tell: (changes) => {
+        for (const told of toldOf(trans, changes, model.now)) {
+          show(told, wishes(), trans, () => void openJob(app.commands, told.job));
+        }
+      },
+    });
+    setInterval(notices.tick, TICK);
+    addBrowserNotices(app.commands, model, trans, settings, wishes);
+    palette?.addItem({ command: CommandIDs.browserNotices, category: "Slurm" });
+  },
+};
+
+function show(told: ITold, wishes: Wishes, trans: TranslationBundle, open: () => void): void {
+  const isHidden = document.hidden;
+  if (isHidden && wishes.browser && browser.isAllowed()) {
+    browser.show(told, open);
+  }
+  if (!told.isAsked) {
+    const label = told.job === null ? trans.__("Show jobs") : trans.__("Show job");
+    const autoClose = told.type === "error" || isHidden ? false : SEEN;
+    Notification.emit(told.text, told.type, { autoClose, actions: [{ label, callback: open }] });
+  }
+}
+
+/** The command that switches notices of the browser on and off, and what follows from that setting. */
+function addBrowserNotices(
+  commands: JupyterFrontEnd["commands"],
+  model: IJobsModel,
+  trans: TranslationBundle,
+  settings: ISettingRegistry.ISettings | null,
+  wishes: () => Wishes,
+): void {
+  let wasWanted = false;
+  const follow = (): void => {
+    const isWanted = wishes().browser;
+    model.setKept(isWanted && browser.isAllowed());
+    if (isWanted && !wasWanted && !browser.isAllowed()) {
+      browser.offer(trans, follow);
+    }
+    wasWanted = isWanted;
+    commands.notifyCommandChanged(CommandIDs.browserNotices);
+  };
+  commands.addCommand(CommandIDs.browserNotices, {
+    label: trans.__("Notices of the Browser While the Page Is Hidden"),
+    isToggled: () => wishes().browser,
+    isEnabled: () => settings !== null,
+    execute: async () => {
+      const isOn = !wishes().browser && (await browser.ask(trans));
+      await settings?.set("browser", isOn);
+    },
+  });
+  settings?.changed.connect(follow);
+  follow();
+}
