@@ -21,12 +21,15 @@ Have a job run the Jupyter of a Python, bring it to a local port (8000 to 9000),
 
   jupyter slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]
   jupyter slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
+  jupyter slurm launch arandu -p arandu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3
   jupyter slurm launch arandu -p arandu -- tensorboard --logdir runs --port {port}
 
 Words (ours have no dashes, Slurm's have):
   name=NAME     its name; by default jupyter-1, jupyter-2 …
   dir=FOLDER    the folder that it shows, or begins in; by default the job's working directory
-  env=NAME      the environment of the job: a name, the folder of a venv or of conda, or an image: docker://NAME:TAG
+  image=NAME:TAG
+                the image that it runs in: of a registry, a SIF file, or the folder of an unpacked one
+  env=NAME      the environment of the job: a name, or the folder of a venv or of conda; an image, too: docker://NAME:TAG
   python=PATH   the Python whose Jupyter it is; a command is looked for on the job's PATH, then beside this Python
   jupyter=install
                 where that Python has no Jupyter, put a JupyterLab beside it: by pip, once, into the folder of images
@@ -156,7 +159,7 @@ def _show(session: Session) -> None:
     try:
         session.open()
     except UsageError as error:  # no browser here
-        print(error.hint, file=sys.stderr)
+        print(f"{error.message} {error.hint}", file=sys.stderr)
 
 
 def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
@@ -170,7 +173,7 @@ def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
         for one in found if is_verbose else ():
             print(one.history())
         for one in found:
-            if said := one.near_end():
+            for said in filter(None, (one.trouble(), one.near_end())):
                 print(said, file=sys.stderr)
     else:
         print("No sessions." if not is_active else "No sessions that are not over; --all shows the others.")

@@ -229,7 +229,7 @@ def parse_cell_line(
         typed += tokens[at : at + used]
         if not found:
             _check_glued(table, tokens, at, line, words)
-            _own_word(tokens[at], line, words, ours)
+            _own_word(table, tokens[at], line, words, ours)
         at += used or 1
     _check_arguments(table, tokens[at + 1 :])
     spans = [(token.start, token.end) for token in typed]
@@ -252,7 +252,7 @@ def parse_line_magic(
     ours: dict[str, str | None] = {}
     at = 0
     while at < len(tokens) and _looks_ours(tokens[at], words):
-        _own_word(tokens[at], line, words, ours)
+        _own_word(table, tokens[at], line, words, ours)
         at += 1
     first, options = at, list[Option]()
     while at < len(tokens) and not _is_end(tokens[at]):
@@ -377,13 +377,15 @@ def _near(name: str, words: Mapping[str, bool | None]) -> str | None:
     return next(iter(get_close_matches(name, list(words), n=1)), None)
 
 
-def _own_word(token: Token, line: str, words: Mapping[str, bool | None], ours: dict[str, str | None]) -> None:
+def _own_word(
+    table: OptionTable, token: Token, line: str, words: Mapping[str, bool | None], ours: dict[str, str | None]
+) -> None:
     """Note a word of ours."""
     span = [token.start, token.end]
     match = _ours(token)
     if match is None or match["word"] not in words:
         name = match["word"] if match else token.text
-        near = option_meant(token.text) or _near(name, words)
+        near = option_meant(token.text) or table.option_named(token.text) or _near(name, words)
         raise UsageError(
             f"{line[token.start : token.end]!r} is neither an option of Slurm nor a word of ours",
             hint=f"Did you mean {near}?"

@@ -186,6 +186,10 @@ class OptionTable:
         except OptionError:
             return False
 
+    def option_named(self, word: str) -> str | None:
+        """Return the option whose whole name a word without dashes is, with its value; None: there is none."""
+        return f"--{word}" if word.partition("=")[0] in self._long else None
+
     def nearest(self, name: str) -> str | None:
         """Return the option that was probably meant, with its dashes."""
         wanted = name.lstrip("-").partition("=")[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 from jupyter_slurm.errors import JobFailed
 from jupyter_slurm.handles.card import advice, has_run, headline, is_finished, notes
+from jupyter_slurm.handles.serving import terminal_name
 from jupyter_slurm.handles.terminal import printable
 
 __all__ = ["failure", "is_in_vain", "refuse_in_vain"]
@@ -60,6 +61,8 @@ def refuse_in_vain(data: Mapping[str, Any]) -> None:
 
 def _where(data: Mapping[str, Any], printed: bool, path: str | None) -> str:
     """Say where the log of a job is, if it has one."""
+    if printed and data.get("session"):
+        return f"The whole log: `jupyter slurm log {terminal_name(data)} -n 1000`{f', or {path}' if path else ''}."
     if printed:
         return f"The whole log: job.stdout, job.stderr{f' ({path})' if path else ''}."
     return "Its output is empty, or not to be seen from here." if has_run(data) and not data.get("tasks") else ""

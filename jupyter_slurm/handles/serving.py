@@ -20,6 +20,7 @@ __all__ = [
     "session_state",
     "shown_command",
     "start_note",
+    "terminal_name",
     "told_state",
 ]
 
@@ -96,7 +97,7 @@ def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> 
         if path := path_here(session):
             said += ["Or through this Jupyter server, where you are logged in already:", path]
         how = "opens it logged in" if is_jupyter else "opens it"
-        said.append(f"`jupyter slurm open {_named(data)}` in a terminal, or .open() here, {how}.")
+        said.append(f"`jupyter slurm open {terminal_name(data)}` in a terminal, or .open() here, {how}.")
     used = "nobody has used it" if is_jupyter else "nothing has been connected to it"
     said.append(f"It ends when {used} for {duration(session['idle'])}.")
     if resume := session.get("resume"):
@@ -137,7 +138,7 @@ def session_history(data: Mapping[str, Any]) -> str:
     return f"{data.get('label')}: {', '.join(said)}" + (f"; runs {shlex.join(command)}" if command else "")
 
 
-def _named(data: Mapping[str, Any]) -> str:
+def terminal_name(data: Mapping[str, Any]) -> str:
     """Return how a terminal names a session."""
     cluster = str(data.get("cluster") or "")
     is_here = cluster == "local" or cluster.startswith("local-")  # what is named so is no profile

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from jupyter_slurm.domain.line import MagicLine, tokenize
 from jupyter_slurm.domain.values import parse_time_limit
-from jupyter_slurm.errors import OptionError, UsageError
+from jupyter_slurm.errors import ConfigError, OptionError, UsageError
 from jupyter_slurm.handles.answering import answering
 from jupyter_slurm.handles.card import duration
 from jupyter_slurm.handles.cluster import Cluster, chosen, current, named, settings
@@ -31,6 +31,7 @@ WORDS: dict[str, bool | None] = {
     "dir": True,
     "env": True,
     "idle": True,
+    "image": True,
     "jupyter": True,
     "name": True,
     "noopen": False,
@@ -48,6 +49,7 @@ _NOT_HERE = {
     "wrap": "A command that serves comes after --, with {port} where it takes one.",
     **dict.fromkeys(("help", "usage", "version"), "`jupyter slurm launch --help` explains it."),
 }
+_FILES = (".sif", ".simg", ".img", ".sqfs")  # that are images: no registry has one of such a name
 _SHORTEST = 60  # seconds: what is looked at seldom cannot end sooner
 _THERE = ("ready", "reconnecting", "unreachable")  # its Jupyter answers, on the node
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
@@ -101,6 +103,11 @@ class Session(Job):
     def history(self) -> str:
         """Return its steps in a line, with how long each took, and the command that serves where it is no Jupyter."""
         return printable(session_history(self.data))
+
+    def trouble(self) -> str:
+        """Return why it is not to be had just now, or what is wrong with it; empty: nothing is."""
+        said = "" if self.is_finished else self._session["message"]
+        return printable(f"{self.title}: {self.state}: {said}") if said else ""
 
     def near_end(self) -> str:
         """Return a warning that its time limit is near; empty while it is not."""
@@ -238,11 +245,18 @@ def there(name: str | None) -> Cluster:
     """Return the cluster of a name, logged in; the choice of this process stays."""
     if name is None or name == chosen():
         return current()
+    own = ""
     if chosen() == "local":
         here = current()
-        if name in (here.name, here.client.get(here.path())["name"]):
+        own = here.client.get(here.path())["name"]
+        if name in (here.name, own):
             return here
-    return named(name)
+    try:
+        return named(name)
+    except ConfigError as error:
+        if own not in ("", "local"):
+            error.hint = f"The Slurm of this machine is called {own}, and need not be named. {error.hint}"
+        raise
 
 
 def launch(cluster: Cluster, parsed: MagicLine) -> Session:
@@ -270,12 +284,13 @@ def launch(cluster: Cluster, parsed: MagicLine) -> Session:
         raise UsageError(
             f"jupyter={words['jupyter'] or ''}: {said}.", hint="jupyter=install, and no command behind --."
         )
-    is_open = "env" in words and "python" not in words
+    env = _environment(words.get("env"), words.get("image"))
+    is_open = env is not None and "python" not in words
     submission = Submission(
         "session",
         "",
         parsed.options,
-        env=words.get("env"),
+        env=env,
         python=None if is_open else python,
         default_python=python,
         resume=restarts_of(parsed),
@@ -315,14 +330,32 @@ def session(name: str) -> Session:
     return Session(cluster, cluster.client.get(cluster.path("sessions", str(name))))
 
 
+def _environment(env: str | None, image: str | None) -> str | None:
+    """Return the environment that is meant: an image is one, by its name in a registry or by its path."""
+    if image is None:
+        return env
+    if env is not None:
+        raise UsageError("image= and env= each name an environment.", hint="Say one: image=NAME:TAG, or env=NAME.")
+    if image.endswith(_FILES) and "/" not in image:
+        return f"./{image}"
+    is_told = image.startswith(("/", "~", "./", "../")) or "://" in image or image.endswith(_FILES)
+    return image if is_told else f"docker://{image}"
+
+
 def _idle(text: str | None) -> float:
     """Return seconds: as ``--time`` is written, or 30m, 2h, 1d."""
     if text is None:
         return settings().session_idle
     short = re.fullmatch(r"(\d{1,6})([mhd])", text)
-    seconds = int(short[1]) * _UNITS[short[2]] if short else parse_time_limit(text)
+    try:
+        seconds = int(short[1]) * _UNITS[short[2]] if short else parse_time_limit(text)
+    except UsageError:
+        seconds = 0
     if seconds is None or seconds < _SHORTEST:
-        raise UsageError(f"idle={text}: at least a minute, and not without end.", hint="For example idle=30m, idle=2h.")
+        raise UsageError(
+            f"idle={text}: that has to be a time of at least a minute, and not without end.",
+            hint="For example idle=30m, idle=2h, idle=1d; a number alone is minutes.",
+        )
     return float(seconds)
 
 

@@ -219,7 +219,9 @@ stay in the foreground and to listen on the loopback only. Others on that node s
 Words (of launch; ours have no dashes, Slurm's have):
     name=NAME     its name, and a Python variable for it; by default jupyter-1, jupyter-2 …
     dir=FOLDER    the folder that it shows, or begins in; by default the job's working directory
-    env=NAME      the environment of the job: a name, the folder of a venv or of conda, or an image: docker://NAME:TAG
+    image=NAME:TAG
+                  the image that it runs in: of a registry, a SIF file, or the folder of an unpacked one
+    env=NAME      the environment of the job: a name, or the folder of a venv or of conda; an image, too: docker://NAME:TAG
     python=PATH   the Python whose Jupyter it is; a command is looked for on the job's PATH, then beside this Python
     jupyter=install
                   where that Python has no Jupyter, put a JupyterLab beside it: by pip, once, into the folder of images

@@ -32,6 +32,7 @@ Refused: Any = runtimes.Refused
 ask = images.ask
 
 FAILED = 125  # there was no container, as domain/environments.py has it of other environments
+_NEXT = "`jupyter slurm log` may say more; -x NODE of sbatch leaves a node out, image= and env= name another image."
 _ANSWER = 60.0  # seconds that nvidia-smi may take
 _LOOKS = 2.0  # seconds between two looks whether slurmstepd is there
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -275,7 +276,7 @@ def main() -> int:
     is_watched = any(place.job.get(name) for name in ("launcher", "resume", "run"))  # who started it tells the end
     is_watched = is_watched and "session" not in place.job
     if code == FAILED and not (is_told or is_watched):
-        told = {"session": {"why": why_not, "hint": "Its log may say more."}} if "session" in place.job else {}
+        told = {"session": {"why": why_not, "hint": _NEXT}} if "session" in place.job else {}
         place.end(FAILED, **told)
     return code
 

@@ -228,9 +228,10 @@ class Program:
         place = os.path.join(self.root, words[0]) if "/" in words[0] else words[0]
         found, node = shutil.which(place, path=self.env["PATH"]), os.uname().nodename
         if found is None:
-            raise CannotServe(
-                f"{node} has no {words[0]}.", "env=NAME names an environment that has it, python=PATH one."
-            )
+            hint = "env=NAME names an environment that has it, image=NAME:TAG an image; or write its whole path."
+            if " " in words[0]:
+                hint = "Behind -- each word of a command stands for itself: without quotes around them all."
+            raise CannotServe(f"{node} has no {words[0]}.", hint)
         try:
             self.process = subprocess.Popen(
                 words,

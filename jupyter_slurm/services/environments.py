@@ -158,9 +158,9 @@ class Environments:
                 return await self._with_variables(Environment.described(asked, {kind: path}))
         if path in there and (all(name in there for name in tree) if folder in there else path.endswith(_IMAGES)):
             return self._contained(asked, {"image": path})
+        host, lacks = self._where.host, "it has no pyvenv.cfg (venv), no conda-meta, and is no image"
         raise UsageError(
-            f"{printable(path)} is no environment on {self._where.host}: it has no pyvenv.cfg (venv), no conda-meta, "
-            "and is no image.",
+            printable(f"{path} is no environment on {host}: {lacks}." if path in there else f"{host} has no {path}."),
             hint="env= takes the folder that `python -m venv` or conda made, the name of an environment, a SIF file, "
             "the folder of an unpacked image, or docker://NAME:TAG.",
         )

@@ -11,24 +11,21 @@ import contextlib
 import logging
 import os
 import re
-import secrets
 import shlex
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from html import escape
 from typing import Any
 
-from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.output import why_lost
+from jupyter_slurm.services.pages import Pages
 from jupyter_slurm.services.served import Served, path_of, read_served, read_token, session_dict, way_to
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.services.telling import job_dict
-from jupyter_slurm.services.tunnels import Tunnels
-from jupyter_slurm.transport.files import make_private
+from jupyter_slurm.services.tunnels import Tunnels, owner
 
 __all__ = ["Sessions"]
 
@@ -41,15 +38,11 @@ _LOOK = (0.5, 2.0)  # seconds between two looks whether one that was cancelled i
 _ENDS = 60.0  # seconds for all of them
 _LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
 _AGAIN = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
-_OPENS = 600.0  # seconds for which a page that logs in is there: for one opening, perhaps by hand
 
-_PAGE = """<!DOCTYPE html>
-<html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Opening the session</title></head>
-<body onload="document.forms[0].submit()">
-<form method="post" action="{login}"><input type="hidden" name="token" value="{token}">
-<input type="hidden" name="password" value="{token}"><input type="hidden" name="next" value="{base_url}">
-<noscript><button>Open the session</button></noscript></form></body></html>
-"""
+_NO_PORT = (
+    "Free it, and `jupyter slurm open {0}` brings the session here; or `jupyter slurm stop {0}`, and launch it again "
+    "with another port=, or with none. `jupyter slurm tunnel --list` shows tunnels that may be closed."
+)
 
 
 class Sessions:
@@ -66,23 +59,19 @@ class Sessions:
     """
 
     def __init__(self, cluster: Callable[[str], Cluster], tunnels: Tunnels, folder: str) -> None:
-        self._cluster, self._tunnels, self._folder = cluster, tunnels, folder
+        self._cluster, self._tunnels, self._pages = cluster, tunnels, Pages(folder)
         self._launching: set[tuple[str, str]] = set()
         self._told: dict[str, Any] = {}  # of each that is not over, what was told last
         self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
         self._reaching: dict[str, asyncio.Task[None]] = {}
-        self._pages: dict[str, asyncio.TimerHandle] = {}  # when each is removed; by the keys of their sessions
 
     def start(self) -> None:
-        """Remove the pages that an agent has left which was killed: others may have the ports by now."""
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self._folder) if _is_private(self._folder) else ():
-                os.unlink(os.path.join(self._folder, name))
+        """Remove the pages that an agent has left which was killed."""
+        self._pages.sweep()
 
     async def stop(self) -> None:
         """Leave them as they are, and no page: without an agent, others can take the ports to which those post."""
-        for key in list(self._pages):
-            self._remove_page(key)
+        self._pages.clear()
         for task in self._reaching.values():
             task.cancel()
         await asyncio.gather(*self._reaching.values(), return_exceptions=True)
@@ -111,7 +100,8 @@ class Sessions:
                 session["node_ports"] = list(cluster.where.node_ports)
             body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session}
-            return await cluster.submit(body)
+            told = await cluster.submit(body)
+        return {**told, "warnings": [*(told.get("warnings") or ()), *_taken(session.get("port"))]}
 
     def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:
         """Return the sessions of a cluster, the newest first."""
@@ -221,7 +211,7 @@ class Sessions:
             if entry.is_finished:
                 self._told.pop(key, None)
                 self._next.pop(key, None)
-                self._remove_page(key)
+                self._pages.remove(key)
                 continue
             if entry.served is not None and not _is_of_this_run(entry, entry.served):
                 entry.served = None  # where its next run listens is another question
@@ -298,6 +288,8 @@ class Sessions:
             served.tunnel = await self._tunnels.reach(cluster.id, goal, asked=asked)
             served.error = None
         except SlurmError as error:
+            if error.details.get("why") == "taken":  # by whom, says the message
+                error.hint = _NO_PORT.format(_name(entry))
             served.error = error
             raise
 
@@ -306,31 +298,7 @@ class Sessions:
         if entry.folder is None:
             raise JobError("this is no session of ours")
         token = await read_token(cluster.client.transport, entry.folder)
-        base_url = "/" + url.split("/", 3)[3]
-        page = _PAGE.format(login=escape(f"{url}login"), token=escape(token), base_url=escape(base_url))
-        key = str(entry.key)
-        path = self._page_of(key)
-        try:
-            make_private(self._folder)
-            if not _is_private(self._folder):
-                raise TransportError(f"{self._folder} is no folder of yours alone", hint="Remove it, and ask again.")
-            _write(path, page)
-        except OSError as error:
-            raise TransportError(f"{path} cannot be written: {error.strerror}", hint="Is the disk full?") from error
-        if before := self._pages.get(key):
-            before.cancel()
-        self._pages[key] = asyncio.get_running_loop().call_later(_OPENS, self._remove_page, key)
-        return path
-
-    def _page_of(self, key: str) -> str:
-        return os.path.join(self._folder, f"{key}.html")
-
-    def _remove_page(self, key: str) -> None:
-        timer = self._pages.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-            with contextlib.suppress(OSError):
-                os.unlink(self._page_of(key))
+        return self._pages.write(str(entry.key), url, token)
 
     @contextlib.contextmanager
     def _named(self, cluster: Cluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
@@ -370,12 +338,6 @@ def _is_of_this_run(entry: Entry, served: Served) -> bool:
     return entry.state.is_running and served.restarts >= entry.restarts
 
 
-def _is_private(folder: str) -> bool:
-    """Whether nobody else can put a file there, or a link in its place."""
-    found = os.lstat(folder)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
-
-
 def _name(entry: Entry) -> str:
     return str((entry.record or {}).get("label") or entry.key)
 
@@ -390,6 +352,12 @@ def _check_command(command: Sequence[str] | None) -> None:
         )
 
 
+def _taken(port: int | None) -> list[str]:
+    """Warn of a local port that somebody has: it may be free when the session is ready."""
+    by = owner(port) if port is not None else ""
+    return [f"{port} here is taken{by}: unless it is free by then, the session is not reached."] if by else []
+
+
 def _stem(command: Sequence[str] | None) -> str:
     """Return what names sessions that were given none."""
     stem = os.path.basename(command[0])[:50] if command else "jupyter"
@@ -399,11 +367,3 @@ def _stem(command: Sequence[str] | None) -> str:
 def _base_url(own: str, command: Sequence[str] | None) -> str:
     """Return under which path a session serves: a command does under its own where it is told to."""
     return own if not command or any("{base_url}" in word for word in command) else "/"
-
-
-def _write(path: str, text: str) -> None:
-    """Write a file that only this user can read, in one step."""
-    draft = f"{path}.{secrets.token_hex(4)}"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(draft, path)

@@ -28,7 +28,7 @@ from jupyter_slurm.transport.ports import listeners
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
 
-__all__ = ["Tunnels"]
+__all__ = ["Tunnels", "owner"]
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ class Tunnels:
             return listen_on_socket(path)
         first, last = self._ports(cluster)
         ports: Iterable[int] = range(first, last + 1) if port is None else (port,)
-        among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken{_owner(port)}"
+        among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken{owner(port)}"
         return listen_on_port(ports, among=among)
 
     def _listen_again(self, asked: Asked) -> socket.socket | TunnelError:
@@ -236,7 +236,7 @@ class Tunnels:
         except TunnelError as error:
             if error.details.get("why") != "taken":
                 raise
-            by = _owner(asked.local_port) if asked.local_port is not None else ""
+            by = owner(asked.local_port) if asked.local_port is not None else ""
             return TunnelError(f"{asked.local_port or asked.socket} here is taken{by}; {_BACK}", hint=error.hint)
 
     def _keep(self, asked: Asked, listener: socket.socket | TunnelError) -> Tunnel:
@@ -357,8 +357,8 @@ def _reference(entry: Entry) -> str:
     return entry.key if entry.key is not None and not is_task else str(entry.id)
 
 
-def _owner(port: int) -> str:
-    """Return who has a port of this machine, where the system says it."""
+def owner(port: int) -> str:
+    """Return who has a port of this machine, as `` by …``; empty: nobody, or the system does not say it."""
     owner = listeners().get(port)
     if owner is None:
         return ""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -57,10 +58,14 @@ def slurm(environment: dict[str, str], home: Path) -> Callable[..., subprocess.C
 
 def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home: Path, wait_for: WaitFor) -> None:
     asked = kernel.ok("%slurm launch arandu -p arandu --gpus 1 name=training idle=2h\n").display
-    done = slurm("launch", "-p", "arandu", "noopen", "name=second", "port=8765")
-    assert done.returncode == 0, done.stderr
-    assert "unreachable" not in done.stdout
-    assert re.search(r"^Session \d+ \(second\): starting\b", done.stdout, re.MULTILINE), done.stdout
+    with socket.create_server(("127.0.0.1", 8765)):
+        begun = slurm("launch", "-p", "arandu", "noopen", "name=second", "port=8765")
+        assert begun.stderr.startswith("Warning: 8765 here is taken by another program of yours: ")
+        assert "Free it, and `jupyter slurm open second` brings the session here" in begun.stderr
+        assert "(second): unreachable: no local port is free: 8765 is taken" in slurm("sessions").stderr
+    assert re.search(r"^Session \d+ \(second\): starting\b", begun.stdout, re.MULTILINE), begun.stdout
+    done = slurm("open", "--no-browser", "second")
+    assert (begun.returncode, done.returncode) == (1, 0), done.stderr
     where = re.search(
         r"^(http://127\.0\.0\.1:8765/\S+)\nThis file opens it, logged in: (.+)$", done.stdout, re.MULTILINE
     )
@@ -134,6 +139,7 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     asked = kernel.ok("%slurm launch -p arandu name=files -- " + " ".join(served)).display
     done = slurm("launch", "-p", "arandu", "noopen", "--", *served)
     assert done.returncode == 0, done.stderr
+    assert "unreachable" not in done.stdout
     where = re.search(r"^http://127\.0\.0\.1:8\d{3}/$", done.stdout, re.MULTILINE)
     assert where, done.stdout
     assert "seen here" in httpx.get(where[0], trust_env=False).text
@@ -154,6 +160,9 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     assert slurm("sessions").stdout == "No sessions that are not over; --all shows the others.\n"
     refused = kernel.run("%slurm launch -p arandu -- tensorboard --logdir runs")
     assert "is not told on which port it is to listen" in refused.traceback
+    done = slurm("launch", "-p", "arandu", "noopen", "name=quoted", "--", "no-such --port {port}")
+    assert "without quotes around them all" in done.stderr
+    assert "The whole log: `jupyter slurm log quoted" in done.stderr
     assert "--port {port}" in refused.traceback
 
 
@@ -194,6 +203,15 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
     assert "/usr/bin/python3 has no Jupyter.\njupyter=install" in done.stderr
     assert "'../x' is no name" in slurm("launch", "name=../x").stderr
     assert "that is no port" in slurm("launch", "port=99999").stderr
+    assert "The Slurm of this machine is called arandu" in slurm("launch", "arndu").stderr
+    assert "Did you mean --gpus=1?" in kernel.run("%slurm launch -p arandu gpus=1").traceback
+    for idle in ("soon", "30s", "100000000d", "UNLIMITED"):
+        ran = kernel.run(f"%slurm launch -p arandu idle={idle}")
+        assert f"idle={idle}: that has to be a time of at least a minute" in ran.traceback
+        assert "idle=30m" in ran.traceback
+    assert "'docker://Torch:1' is no name of an image" in kernel.run("%slurm launch image=Torch:1").traceback
+    assert "/no-such.sif" in kernel.run("%slurm launch image=no-such.sif").traceback
+    assert "Say one: image=NAME:TAG" in kernel.run("%slurm launch image=python:3 env=torch").traceback
     shown = slurm("launch", "--help")
     assert shown.returncode == 0
     assert "idle=TIME" in shown.stdout

@@ -33,6 +33,7 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
     TunnelError
         None is free.
     """
+    refused = set()
     for port in ports:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -44,11 +45,14 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
             sock.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise TunnelError(f"port {port} cannot be listened on: {error.strerror}") from error
+            refused.add(error.errno)
         except BaseException:
             sock.close()
             raise
         else:
             return sock
+    if refused == {errno.EACCES}:
+        raise TunnelError(f"you may not listen on port {port} here", hint="A port from 1024 on is for everybody.")
     raise TunnelError(
         f"no local port is free: {among}",
         hint="Close tunnels that nobody uses (`jupyter slurm tunnel --list`), or name another port (--local).",

@@ -1,0 +1,98 @@
+"""The pages that log in to sessions: the token is in no command line and no history, and in a file for a while only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import stat
+from html import escape
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.files import make_private
+
+__all__ = ["Pages"]
+
+_OPENS = 600.0  # seconds for which a page that logs in is there: for one opening, perhaps by hand
+
+_PAGE = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Opening the session</title></head>
+<body onload="document.forms[0].submit()">
+<form method="post" action="{login}"><input type="hidden" name="token" value="{token}">
+<input type="hidden" name="password" value="{token}"><input type="hidden" name="next" value="{base_url}">
+<noscript><button>Open the session</button></noscript></form></body></html>
+"""
+
+
+class Pages:
+    """Those of one agent.
+
+    Parameters
+    ----------
+    folder : str
+        Of the person alone.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # when each is removed; by the keys of their sessions
+
+    def sweep(self) -> None:
+        """Remove those that an agent has left which was killed: others may have the ports by now."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._folder) if _is_private(self._folder) else ():
+                os.unlink(os.path.join(self._folder, name))
+
+    def clear(self) -> None:
+        """Leave none: without an agent, others can take the ports to which they post."""
+        for key in list(self._timers):
+            self.remove(key)
+
+    def write(self, key: str, url: str, token: str) -> str:
+        """Write the page of a session, for ten minutes; return its path.
+
+        Raises
+        ------
+        TransportError
+            It cannot be, or others could read it.
+        """
+        base_url = "/" + url.split("/", 3)[3]
+        page = _PAGE.format(login=escape(f"{url}login"), token=escape(token), base_url=escape(base_url))
+        path = self._path(key)
+        try:
+            make_private(self._folder)
+            if not _is_private(self._folder):
+                raise TransportError(f"{self._folder} is no folder of yours alone", hint="Remove it, and ask again.")
+            _write(path, page)
+        except OSError as error:
+            raise TransportError(f"{path} cannot be written: {error.strerror}", hint="Is the disk full?") from error
+        if before := self._timers.get(key):
+            before.cancel()
+        self._timers[key] = asyncio.get_running_loop().call_later(_OPENS, self.remove, key)
+        return path
+
+    def remove(self, key: str) -> None:
+        """Remove the page of a session, if there is one."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+            with contextlib.suppress(OSError):
+                os.unlink(self._path(key))
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._folder, f"{key}.html")
+
+
+def _is_private(folder: str) -> bool:
+    """Whether nobody else can put a file there, or a link in its place."""
+    found = os.lstat(folder)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file that only this user can read, in one step."""
+    draft = f"{path}.{secrets.token_hex(4)}"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(draft, path)
