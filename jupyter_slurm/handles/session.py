@@ -105,9 +105,11 @@ class Session(Job):
         return printable(session_history(self.data))
 
     def trouble(self) -> str:
-        """Return why it is not to be had just now, or what is wrong with it; empty: nothing is."""
-        said = "" if self.is_finished else self._session["message"]
-        return printable(f"{self.title}: {self.state}: {said}") if said else ""
+        """Return why it is not to be had just now, and what is wrong with it; empty: nothing is."""
+        message = self._session["message"]
+        said = [f"{self.state}: {message}"] if message else []
+        said += [f"Warning: {text}" for text in self.data.get("warnings") or ()]
+        return "" if self.is_finished else "\n".join(printable(f"{self.title}: {text}") for text in said)
 
     def near_end(self) -> str:
         """Return a warning that its time limit is near; empty while it is not."""

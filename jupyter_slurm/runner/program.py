@@ -216,7 +216,7 @@ class Program:
         self.port, self.starts = 0, 0
         self.process: Any = None
         self.used = time.monotonic()
-        self.told: set[tuple[str, int]] = set()  # where others reach it
+        self.is_open_at: list[tuple[str, int]] = []  # where others reach it
 
     def start(self) -> None:
         """Start it, on a port that is free."""
@@ -287,7 +287,7 @@ class Program:
     def unused_for(self) -> float:
         """Return for how many seconds it has had no connection."""
         now, found = time.monotonic(), list(rows())
-        self._tell_who_is_let_in(found)
+        self._see_who_is_let_in(found)
         for row in found:
             is_its = row.port == self.port or (row.peer[1] == self.port and is_loopback(row.peer[0]))
             if is_its and row.state != _LISTEN:
@@ -295,18 +295,24 @@ class Program:
                 self.used = max(self.used, now - age)
         return now - self.used
 
-    def _tell_who_is_let_in(self, found: list[Row]) -> None:
-        """Say in the log where others reach it, once: it may open another port, or the same one anew, when it likes."""
+    def _see_who_is_let_in(self, found: list[Row]) -> None:
+        """See where others reach it, and log that: it may open another port, or the same one anew, when it likes."""
         open_to_all = [row for row in found if row.state == _LISTEN and not is_loopback(row.address)]
-        new = [row for row in open_to_all if (row.address, row.port) not in self.told]
-        own: set[str] = sockets_of(family(self.process.pid)) if new else set()
-        for row in new:
-            if row.inode in own:
-                self.told.add((row.address, row.port))
-                sys.stderr.write(
-                    f"Warning: {self.module} listens on port {row.port} of {row.address}, where others reach it over "
-                    "the network. Have it listen on the node's loopback only, or see that it asks for a password.\n"
-                )
+        own: set[str] = sockets_of(family(self.process.pid)) if open_to_all else set()
+        before = self.warnings
+        self.is_open_at = sorted({(row.address, row.port) for row in open_to_all if row.inode in own})
+        for warning in self.warnings:
+            if warning not in before:
+                sys.stderr.write(f"Warning: {warning}\n")
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with it, for the person."""
+        return [
+            f"{self.module} listens on port {port} of {address}, where others reach it over the network. Have it "
+            "listen on the node's loopback only, or see that it asks for a password."
+            for address, port in self.is_open_at
+        ]
 
     def end(self) -> None:
         """Have it end, with what it started."""

@@ -134,6 +134,7 @@ class Server:
     """
 
     patience = _PATIENCE
+    warnings: tuple[str, ...] = ()  # its configuration has it on the loopback
 
     def __init__(self, place: Any) -> None:
         asked, folder = place.job["session"], place.folder
@@ -276,6 +277,7 @@ class Session:
     def __init__(self, place: Any) -> None:
         self.place, self.is_ending = place, False
         self.door: Any = None
+        self.told: dict[str, Any] = {}
         self.idle = float(place.job["session"]["idle"])
         self.before, self.ready = self._unused_before(), time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
@@ -342,7 +344,19 @@ class Session:
         told.update(gpus=int(gpus) if gpus.isdigit() else 0, restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0))
         if door:
             told["door"] = door
-        self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(told))
+        self.told = told
+        self._put()
+
+    def _put(self) -> None:
+        self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(self.told))
+
+    def _warn(self, warnings: list[str]) -> None:
+        """Tell what is wrong with the server, or that nothing is any more."""
+        if warnings != self.told.get("warnings", []):
+            self.told["warnings"] = warnings
+            with contextlib.suppress(OSError):
+                self._put()
+            self.place.tell("warned")
 
     def unused(self, server: Any) -> float:
         """Return for how many seconds nobody has used it: with those of the runs before, if nobody came back since."""
@@ -370,8 +384,9 @@ class Session:
                 self.place.end(128 - code if code < 0 else code, session=said)
                 return 128 - code if code < 0 else int(code)
             if time.monotonic() - looked >= min(30.0, self.idle / 10):
-                looked = time.monotonic()
-                if self.unused(server) >= self.idle:
+                looked, unused = time.monotonic(), self.unused(server)
+                self._warn(list(server.warnings))
+                if unused >= self.idle:
                     why = f"Nobody has used this session for {self.idle:g} s: it ends."
                     sys.stderr.write(why + "\n")
                     server.end()

@@ -4,7 +4,7 @@
 
     ROOT/CLUSTER/cluster.json            how that cluster is reached
     ROOT/CLUSTER/runner-HASH-NAME.py     the files of the runner, once per version
-    ROOT/CLUSTER/events/KEY.WHAT         signs of the runner: started, ended
+    ROOT/CLUSTER/events/KEY.WHAT         signs of the runner: started, warned, ended
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
     ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole
     ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name. Whoever

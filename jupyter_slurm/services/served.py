@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_slurm.domain.endings import is_near
@@ -29,10 +29,12 @@ __all__ = [
     "read_served",
     "read_token",
     "session_dict",
+    "warnings_of",
     "way_to",
 ]
 
 _MOST = 65_536
+_FEW = 10
 _NO_DOOR = "Another node may have a free port; the range is `node_ports` in [tunnels] of the cluster's profile."
 
 
@@ -60,6 +62,10 @@ class Served:
         Returns why nothing comes through now; empty: it does.
     token : str or None
         What it knows its person by, once that was asked for.
+    warnings : list of str
+        What is wrong with it.
+    is_stale : bool
+        Its runner has something new to tell of that.
     """
 
     server: str
@@ -71,6 +77,8 @@ class Served:
     error: SlurmError | None = None
     lost: Callable[[], str] = str
     token: str | None = None
+    warnings: list[str] = field(default_factory=list)
+    is_stale: bool = False
 
 
 def path_of(asked: Mapping[str, Any], key: str) -> str:
@@ -88,6 +96,7 @@ async def read_served(transport: Transport, folder: JobFolder) -> Served | str:
         granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"]), "ready": float(told["time"]), "port": port}
         server = f"{told['server']} {told['version']}".strip()[:100]
         found = Served(server, port, float(told["time"]), granted, int(told["restarts"]))
+        found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_FEW]]
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
         return ""
     return found if 0 < port < 65_536 else ""
@@ -175,6 +184,11 @@ def end_error(marker: Any) -> SlurmError | None:
         return JobError(str(told["why"])[:1000], hint=str(told.get("hint") or "")[:1000], **lacks)
     except (KeyError, TypeError, AttributeError):
         return None
+
+
+def warnings_of(entry: Entry) -> list[str]:
+    """Return what is wrong with the server of a session that runs."""
+    return entry.served.warnings if entry.served is not None and entry.state.is_running else []
 
 
 def session_dict(entry: Entry) -> dict[str, Any] | None:

@@ -215,6 +215,8 @@ class Sessions:
                 continue
             if entry.served is not None and not _is_of_this_run(entry, entry.served):
                 entry.served = None  # where its next run listens is another question
+            if entry.served is not None and entry.served.is_stale:
+                await self._hear_warnings(cluster, entry, entry.served)
             if entry.state.is_running and self._is_due(cluster, key) and await self._look(cluster, entry):
                 self._begin(cluster, entry)
             now = session_dict(entry)
@@ -259,6 +261,14 @@ class Sessions:
                 entry.record["granted"] = entry.served.granted
                 cluster.tracker.save_soon(entry)
         return entry.served is not None
+
+    @staticmethod
+    async def _hear_warnings(cluster: Cluster, entry: Entry, served: Served) -> None:
+        served.is_stale = False
+        found = await read_served(cluster.client.transport, entry.folder) if entry.folder is not None else ""
+        if isinstance(found, Served) and found.warnings != served.warnings:
+            served.warnings = found.warnings
+            cluster.tracker.tell(entry)
 
     def _begin(self, cluster: Cluster, entry: Entry) -> None:
         """Reach a session, beside what else goes on."""

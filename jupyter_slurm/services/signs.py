@@ -14,7 +14,7 @@ from jupyter_slurm.services.tracking import Tracker
 
 __all__ = ["Signs"]
 
-_SIGN = re.compile(r"(?P<key>[0-9]{8}-[0-9]{6}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>started|ended)")
+_SIGN = re.compile(r"(?P<key>[0-9]{8}-[0-9]{6}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>started|warned|ended)")
 _KEPT_FOR = 60.0
 
 
@@ -58,6 +58,13 @@ class Signs:
             elif now - self._seen[sign[0]] >= _KEPT_FOR:
                 with contextlib.suppress(TransportError):
                     await transport.remove(f"{folder}/{sign[0]}")
+                    self._hear_again(self._tracker.entries.get(sign["key"]), sign["what"])
+
+    @staticmethod
+    def _hear_again(entry: Entry | None, what: str) -> None:
+        """Have it read what is wrong with a server; once more when the sign goes: it may have been left twice."""
+        if what == "warned" and entry is not None and entry.served is not None:
+            entry.served.is_stale = True
 
     async def _take_in(self, sign: re.Match[str], now: float) -> None:
         tracker = self._tracker
@@ -71,7 +78,9 @@ class Signs:
         self._seen[sign[0]] = now
         if sign["task"] is not None or entry.is_finished:
             return
-        if sign["what"] == "started":
+        if sign["what"] == "warned":
+            self._hear_again(entry, "warned")
+        elif sign["what"] == "started":
             await self._on_start(entry)
             if entry.started(tracker.clock()) or entry.gives_signs:
                 tracker.tell(entry)

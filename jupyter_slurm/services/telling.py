@@ -10,7 +10,7 @@ from jupyter_slurm.domain.endings import exit_code_of
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.processes import process_of
-from jupyter_slurm.services.served import session_dict
+from jupyter_slurm.services.served import session_dict, warnings_of
 
 __all__ = ["job_dict"]
 
@@ -84,7 +84,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "script_path": entry.script_path,
         "work_dir": record.get("work_dir") or (latest.work_dir if latest else None),
         "argv": record.get("argv"),
-        "warnings": list(entry.warnings),
+        "warnings": [*entry.warnings, *warnings_of(entry)],
         "error": entry.error.to_problem() if entry.error else None,
     }
 

@@ -161,28 +161,28 @@ def test_a_connection_is_use_and_one_that_was_over_between_two_looks_too(wait_fo
 OPENS = """
 python3 -m http.server "$1" --bind 127.0.0.1 &
 until [ -e go ]; do sleep 0.05; done
-exec python3 -m http.server 0
+python3 -m http.server 0 & echo $! >open
+wait
 """
 
 
-def test_one_that_lets_others_in_later_says_so_once(tmp_path: Path, wait_for: Any, capfd: Any) -> None:
-    command = ["sh", "-c", OPENS, "sh", "{port}"]
-    one = Program({"command": command, "base_url": "/", "dir": str(tmp_path)}, dict(os.environ))
-    one.start()
-    try:
-        wait_for(one.is_ready, "an answer")
-        one.unused_for()
-        assert "Warning" not in capfd.readouterr().err
-        (tmp_path / "go").touch()
-        wait_for(lambda: one.unused_for() >= 0 and one.told, "that it is seen")
-        one.unused_for()
-    finally:
-        one.end()
-    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("Warning")]
-    assert len(said) == 1
-    assert re.match(
-        r"Warning: sh listens on port \d+ of (0\.0\.0\.0|::), where others reach it over the network\.", said[0]
-    )
+@pytest.mark.here_only(HERE)
+async def test_one_that_lets_others_in_later_is_told_at_the_session_as_long_as_it_does(
+    desk: Any, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jupyter_slurm.services.signs._KEPT_FOR", 1.0)
+    told = await served(["sh", "-c", OPENS, "sh", "{port}"], dir=str(tmp_path), idle=5.0)
+    _, writer = await asyncio.open_connection("127.0.0.1", told["session"]["local_port"])  # it is in use
+    assert told["warnings"] == []
+    (tmp_path / "go").touch()
+    told = await desk.until(told["key"], lambda job: job["warnings"])
+    said = r"sh listens on port \d+ of (0\.0\.0\.0|::), where others reach it over the network\. Have it .*"
+    assert re.fullmatch(said, "".join(told["warnings"])), told["warnings"]
+    assert re.findall(f"Warning: {said}", await desk.text(told["key"], "stderr")) != []
+    os.kill(int((tmp_path / "open").read_text()), signal.SIGKILL)
+    after = await desk.until(told["key"], lambda job: not job["warnings"])
+    assert after["session"] == told["session"]
+    writer.close()
 
 
 async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_computes(
