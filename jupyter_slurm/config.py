@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default
+from traitlets import Bool, Bunch, Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
 
@@ -89,7 +89,20 @@ class Settings(Configurable):
     session_idle = Float(
         86_400.0, min=60.0, help="A session (a Jupyter in a job) ends when nobody has used it for so long."
     ).tag(config=True)
+    node_ports = List(
+        Integer(min=1024, max=65_535),
+        maxlen=2,
+        help="First and last port of nodes of this machine's Slurm on which sessions may be reached from here, where "
+        "its nodes take neither ssh nor a step; empty: none.",
+    ).tag(config=True)
     live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
+
+    @validate("node_ports")
+    def _check_node_ports(self, proposal: Bunch) -> list[int]:
+        ports: list[int] = proposal["value"]
+        if ports and (len(ports) != 2 or ports[0] > ports[1]):
+            raise TraitError(f"{ports} is no first and last port")
+        return ports
 
     @default("job_root")
     def _default_job_root(self) -> str:

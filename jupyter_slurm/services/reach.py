@@ -97,8 +97,8 @@ class _Direct:
             return self._address
         raise TunnelUnproven(
             f"who listens on port {port} of {self._goal.node} cannot be proven: the node takes neither ssh nor a step",
-            hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile. If you trust it all the "
-            "same: `unproven = true` there.",
+            hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile (on the login node "
+            "itself: c.Settings.node_ports). If you trust it all the same: `unproven = true` in the profile.",
             why="unproven",
         )
 

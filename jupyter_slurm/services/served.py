@@ -35,7 +35,7 @@ __all__ = [
 
 _MOST = 65_536
 _FEW = 10
-_NO_DOOR = "Another node may have a free port; the range is `node_ports` in [tunnels] of the cluster's profile."
+_NO_DOOR = "Another node may have a free port; the range is `node_ports` of its profile, or of c.Settings."
 
 
 @dataclass

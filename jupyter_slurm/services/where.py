@@ -91,6 +91,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
         environments=check_environments(settings.environments, "c.Settings.environments"),
         container=check_container(settings.container, "c.Settings.container"),
         cost=check_cost(settings.cost, "c.Settings.cost"),
+        node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
     )
 
 

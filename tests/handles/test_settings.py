@@ -28,6 +28,7 @@ def _written(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("output_limit", "3", "at least 1024"),
         ("agent_host", "'moon'", "daemon"),
         ("live_output", "'no'", "boolean"),
+        ("node_ports", "[20999, 20000]", "First and last port"),
     ],
 )
 def test_a_value_that_is_not_allowed(

@@ -239,6 +239,39 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
             await until(lambda: not old.exists(), "the end of its page")
 
 
+_KNOCK = "import subprocess, sys; subprocess.run(['curl', '-ksS', '--max-time', '20', *sys.argv[1:]])"
+_NO_STEPS = "#!/bin/sh\necho 'srun: error: no steps from this host' >&2\nexit 1\n"
+
+
+async def test_a_port_of_the_node_is_for_its_person_where_the_login_node_reaches_nothing_else(
+    open_desk: Any, cluster: Any, tmp_path: Path, stranger: Stranger
+) -> None:
+    """The agent is on the login node itself, and no step leads to the node."""
+    (tmp_path / "srun").write_text(_NO_STEPS)
+    (tmp_path / "srun").chmod(0o755)
+    env = {**cluster.env(), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    there = SimpleNamespace(env=lambda: env, slurm_conf=cluster.slurm_conf)
+    ports = [27_200, 27_299]
+    async with open_desk(there, tmp_path, node_ports=ports) as desk:
+        asked = launch(desk, "-p", "arandu", name="mine")
+        await desk.core.sessions.launch(desk.id, asked)
+        told = await ready(desk, asked)
+        assert told["session"]["way"] == "direct"
+        (tunnel,) = desk.core.tunnels.told(desk.id)
+        assert (tunnel["proven"], "no steps from this host" in tunnel["failed"]["step"]) == (True, True)
+        page = Page((await desk.core.sessions.open(desk.id, "mine"))["page"])
+        await page.log_in()
+        assert await page.get("api/contents") == 200
+        door = json.loads((Path(told["folder"]) / "served.json").read_text())["door"]["port"]
+        assert ports[0] <= door <= ports[1]
+        for scheme in ("http", "https"):
+            url = f"{scheme}://127.0.0.1:{door}{told['session']['path']}api"
+            assert await asyncio.to_thread(stranger.run, _KNOCK, url) == b""
+        await desk.core.sessions.end(desk.id, "mine")
+        await desk.finished(told["key"])
+        await nothing_left(desk, told)
+
+
 @pytest.fixture
 async def swapped(desk: Any, launched: Any, stranger: Stranger) -> AsyncIterator[Callable[[], Any]]:
     """A session in whose place somebody has put a directory of their own, as the owner of a shared folder can."""
