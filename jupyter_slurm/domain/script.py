@@ -33,7 +33,7 @@ _BLANK = " \t\n\v\f\r"  # isspace(3) in the C locale
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 """Slurm refuses scripts over ``max_script_size`` (4 MiB unless the site says otherwise) with a misleading message."""
 
-_VERSION = "-ES -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])' 2>/dev/null"
+_VERSION = "-c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
 _ADD = "Add #!/bin/bash as its first line if it is a shell script."
 _LATE_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
 _HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts, with a complaint of sbatch
@@ -233,8 +233,12 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", 
 
 
 def _refusals(python: str, advice: str) -> list[str]:
-    """Return the lines that end the script where there is no such Python, or one that cannot even read our files."""
-    node, version = "${SLURMD_NODENAME:-$(uname -n)}", f"$({python} {_VERSION})"
+    """Return the lines that end the script where there is no such Python, or one that cannot even read our files.
+
+    What is no Python may end well whatever it is told to do: then the cell would seem to have run. One that needs its
+    variables to begin at all is asked without ``-E``, too.
+    """
+    node, version = "${SLURMD_NODENAME:-$(uname -n)}", f"$({python} -ES {_VERSION} 2>/dev/null)"
     return [
         f"if ! command -v {python} >/dev/null 2>&1; then",
         f"    printf '%s\\n' \"node {node} has no \"{python} '{advice}' >&2",
@@ -243,5 +247,8 @@ def _refusals(python: str, advice: str) -> list[str]:
         f"case {version} in 2.* | 3.[0-7])",
         f"    printf '%s\\n' \"Python {version} of node {node} is too old for cells\" '{advice}, 3.8 or newer' >&2",
         "    exit 1 ;;",
-        "esac",
+        f"*[0-9].[0-9]*) ;; *) case $({python} {_VERSION}) in *[0-9].[0-9]*) ;; *)",
+        f"    printf '%s\\n' \"what node {node} has is no Python, or none that works: \"{python} '{advice}' >&2",
+        "    exit 1 ;;",
+        "esac; esac",
     ]

@@ -195,6 +195,25 @@ def test_a_node_without_the_interpreter_says_so(python: str, tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("python", ["/bin/true", "/bin/ls", "/bin/sh", "/bin/echo"])
+def test_what_is_no_python_does_not_end_well(python: str) -> None:
+    script = job_script([python, "-u", "x"])
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.search(
+        rf"^what node \S+ has is no Python, or none that works: {python}\nsay python=PATH", done.stderr, re.M
+    )
+
+
+def test_a_python_that_needs_its_variables_is_one(tmp_path: Path) -> None:
+    moved = tmp_path / "python"
+    moved.write_text(f'#!/bin/sh\ncase "$1" in -E*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    moved.chmod(0o755)
+    script = job_script([str(moved), "-c", "print('runs')"])
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "runs\n", "")
+
+
 OLD = sorted(Path.home().glob(".pyenv/versions/3.[67].*/bin/python3"))
 
 

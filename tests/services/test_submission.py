@@ -61,12 +61,15 @@ async def test_header_of_a_python_cell_is_honoured(desk):
 
 
 async def test_missing_python_is_told_by_the_job(desk):
-    job = await desk.submit("print(1)", python="/no/such/python")
+    job, none = [await desk.submit("print(1)", python=python) for python in ("/no/such/python", "/bin/ls")]
     ended = await desk.finished(job["key"])
     assert ended["exit_code"] == 127
     assert ended["reason_text"] == "The node has no /no/such/python, as it seems (exit code 127)."
     assert "python=PATH" in ended["next_step"]
     assert "/no/such/python" in await desk.text(job["key"], "stderr")
+    ended = await desk.finished(none["key"])
+    assert (ended["state"], ended["exit_code"], await desk.text(none["key"])) == ("FAILED", 1, "")
+    assert "is no Python, or none that works: /bin/ls\nsay python=PATH" in await desk.text(none["key"], "stderr")
 
 
 async def test_the_limit_that_was_asked_for_is_known_at_once(desk):
