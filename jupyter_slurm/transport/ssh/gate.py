@@ -29,10 +29,11 @@ def personal_gate(
         Is given each host that has let us in, and what was tried; from another thread.
     """
     asker = Asker(prompter, asyncio.get_running_loop())
+    accepted: set[tuple[str, bytes]] = set()
 
     def check(host: Host, key: paramiko.PKey) -> None:
         shown = getattr(key, "public_blob", None)
-        verify(host, shown.key_blob if shown is not None else key.asbytes(), asker.ask)
+        verify(host, shown.key_blob if shown is not None else key.asbytes(), asker.ask, accepted)
 
     def enter(host: Host, transport: paramiko.Transport) -> None:
         opened(host, log_in(transport, host, asker))

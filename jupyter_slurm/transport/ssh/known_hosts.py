@@ -6,15 +6,15 @@ Sources: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh_config(5). Measured against `
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSet, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -31,6 +31,7 @@ from jupyter_slurm.transport.ssh.public_keys import (
     read_line,
     signer,
 )
+from jupyter_slurm.transport.ssh.revoked import in_revoked_file
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.unknown_key import asks_about_keys, unknown_key
 
@@ -48,6 +49,8 @@ __all__ = [
     "verify",
 ]
 
+log = logging.getLogger(__name__)
+
 _NOWHERE: Final = os.devnull
 _KINDS: Final = (
     "ssh-ed25519",
@@ -58,7 +61,6 @@ _KINDS: Final = (
     "rsa-sha2-256",
 )
 _ALGORITHMS: Final = (*(kind + CERTIFICATE for kind in _KINDS), *_KINDS)
-_KRL: Final = b"SSHKRL\n\0"
 _LINE: Final = re.compile(r"[ \t]*([^ \t#@][^ \t]*)[ \t]+([^ \t]+)[ \t]+([^ \t]+)(?:[ \t].*)?", re.DOTALL)
 
 
@@ -250,22 +252,41 @@ def add(host: Host, blob: bytes) -> str:
         raise HostKeyError(f"{host.label}: there is no known_hosts file to write to", hint="See UserKnownHostsFile.")
     line = f"{_line_for(host, blob)}\n".encode()
     try:
-        folder = os.path.dirname(path)
-        if not os.path.isdir(folder):
-            os.mkdir(folder, 0o700)
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with _opened(path) as descriptor:
             size = os.fstat(descriptor).st_size
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             os.write(descriptor, b"\n" + line if torn else line)  # one write: lines of others are never in between
-        finally:
-            os.close(descriptor)
     except OSError as error:
         raise HostKeyError(
             f"the key of {host.label} cannot be written to {path}: {error.strerror}",
             hint="Make that file one that you can write to, or name another in ~/.ssh/config (UserKnownHostsFile).",
         ) from None
     return path
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Open a file of keys to append to it; it is made where it is not there."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        os.mkdir(folder, 0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _why_not_kept(host: Host) -> str:
+    """Say why a key of a host cannot be written down; empty where it can, as far as is known before."""
+    path = _own_file(host)
+    if path is None:
+        return "UserKnownHostsFile names no file"
+    try:
+        with _opened(path):
+            return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
 
 
 def _own_file(host: Host) -> str | None:
@@ -283,8 +304,19 @@ def _adding(host: Host, blob: bytes) -> str:
     return f"echo {quote_argv([_line_for(host, blob)])} >>{quote_argv([_own_file(host) or '~/.ssh/known_hosts'])}"
 
 
-def verify(host: Host, blob: bytes, ask: Callable[[Prompt], Sequence[str] | None]) -> Verdict:
+def verify(
+    host: Host,
+    blob: bytes,
+    ask: Callable[[Prompt], Sequence[str] | None],
+    accepted: MutableSet[tuple[str, bytes]] | None = None,
+) -> Verdict:
     """Let a known key pass, ask the person about an unknown one, and refuse all others. Blocks while it asks.
+
+    Parameters
+    ----------
+    accepted : set, optional
+        Keys that the person accepted and that could not be written down, by the names of their hosts: nobody is asked
+        again, and this grows.
 
     Raises
     ------
@@ -293,7 +325,7 @@ def verify(host: Host, blob: bytes, ask: Callable[[Prompt], Sequence[str] | None
     """
     verdict = judge(host, blob)
     facts = {"host": host.name, "fingerprint": verdict.fingerprint, "key_type": verdict.key_type}
-    if verdict.status == "revoked" or _in_revoked_file(host, blob):
+    if verdict.status == "revoked" or in_revoked_file(host, blob):
         where = f"{verdict.entry.file}, line {verdict.entry.line}" if verdict.entry else host.revoked_host_keys
         raise HostKeyRevoked(
             f"{host.label} shows a key that was revoked: {verdict.fingerprint} ({where})",
@@ -303,10 +335,16 @@ def verify(host: Host, blob: bytes, ask: Callable[[Prompt], Sequence[str] | None
     if verdict.status == "changed":
         assert verdict.entry is not None
         raise _changed(host, verdict, facts)
-    if verdict.status == "unknown":
+    shown = (names_of(host)[0], bare_key(blob))
+    if verdict.status == "unknown" and shown not in (accepted or ()):
         if not asks_about_keys(host) or not _accepted(host, verdict, ask):
             raise unknown_key(host, verdict.fingerprint, verdict.key_type, _adding(host, blob))
-        add(host, blob)
+        try:
+            add(host, blob)
+        except HostKeyError as error:  # as OpenSSH does it: the person has said that the host is the right one
+            log.warning("%s", error.message)
+            if accepted is not None:
+                accepted.add(shown)
     return verdict
 
 
@@ -337,15 +375,20 @@ def _accepted(host: Host, verdict: Verdict, ask: Callable[[Prompt], Sequence[str
 
 
 def host_key_prompt(host: Host, key_type: str, fingerprint: str, remark: str = "") -> Prompt:
-    """Return the question whether an unknown key is the host's; :func:`is_yes` reads the answer."""
+    """Return the question whether an unknown key is the host's; :func:`is_yes` reads the answer.
+
+    Where the key cannot be kept the question says so, and why.
+    """
+    why_not = _why_not_kept(host)
     return Prompt(
         host.label,
         "host-key",
         "This host is not known yet",
         f"{key_type} key fingerprint is {fingerprint}\n"
         + (f"{remark}\n" if remark else "")
-        + "Is it the one that the site publishes? Your passwords go to whoever holds this key.",
-        (Question("Connect, and remember this key (yes/no, or the fingerprint)?", echo=True),),
+        + "Is it the one that the site publishes? Your passwords go to whoever holds this key."
+        + (f"\nThe key cannot be kept, so that the next log-in asks again: {why_not}" if why_not else ""),
+        (Question(f"Connect{'' if why_not else ', and remember this key'} (yes/no, or the fingerprint)?", echo=True),),
     )
 
 
@@ -368,32 +411,3 @@ def changed_at(host: Host, shown: str, shown_type: str, file: str, line: int) ->
         host=host.name,
         fingerprint=shown,
     )
-
-
-def _in_revoked_file(host: Host, blob: bytes) -> bool:
-    """Look into RevokedHostKeys; a file that cannot be read revokes everything, as in OpenSSH."""
-    if not host.revoked_host_keys:
-        return False
-    try:
-        with open(host.revoked_host_keys, "rb") as file:
-            text = file.read()
-    except OSError:
-        return True
-    if text.startswith(_KRL):
-        return _in_krl(host.revoked_host_keys, blob)
-    found = certificate(blob)
-    ours = (bare_key(blob), signer(found) if found is not None else None)
-    words = (line.split() for line in text.decode("utf-8", "replace").splitlines())
-    return any(read_line(*line[:2]) in ours for line in words if len(line) > 1 and not line[0].startswith("#"))
-
-
-def _in_krl(path: str, blob: bytes) -> bool:
-    """Ask ssh-keygen: the format of its own making is nobody else's."""
-    with tempfile.NamedTemporaryFile("wb", suffix=".pub") as file:
-        file.write(key_type(blob).encode() + b" " + base64.b64encode(blob) + b"\n")
-        file.flush()
-        argv = ["ssh-keygen", "-Q", "-f", path, file.name]
-        try:
-            return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30).returncode != 0
-        except (OSError, subprocess.SubprocessError):
-            return True

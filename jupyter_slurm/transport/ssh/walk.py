@@ -171,9 +171,12 @@ class Walk(_Steps):
             return
         self._reached(host)
         certificate = getattr(key, "public_blob", None)
-        before = judge(host, certificate.key_blob if certificate is not None else key.asbytes())
+        blob = certificate.key_blob if certificate is not None else key.asbytes()
+        before = judge(host, blob)
         self._inner.verify(host, key)
         where = f"{before.entry.file}, line {before.entry.line}" if before.entry else ""
+        if before.status == "unknown" and judge(host, blob).status == "unknown":
+            where = "for this connection: it could not be kept"
         self._known(host, where, before.key_type, before.fingerprint)
 
     def _login(self, host: Host, transport: paramiko.Transport) -> None:

@@ -377,6 +377,26 @@ def test_key_that_cannot_be_written_is_told(tmp_path):
     assert from_problem(caught.value.to_problem()).hint
 
 
+async def test_who_says_yes_is_connected_where_the_key_cannot_be_kept(both, tmp_path):
+    """As with OpenSSH; the question says why, and a connection that comes back does not ask again."""
+    blob, occupied = base64.b64decode(both.sshd.public("host").split()[1]), tmp_path / "occupied"
+    occupied.mkdir()
+    host = replace(await both.host("some.host"), strict="ask")
+    for file, why in (
+        (str(occupied), f"{occupied}: Is a directory"),
+        ("/dev/null", "UserKnownHostsFile names no file"),
+    ):
+        unkept, asked, accepted = replace(host, user_known_hosts=(file,)), [], set()
+        with pytest.raises(HostKeyUnknown):
+            verify(unkept, blob, asker(["no"], asked), accepted)
+        assert verify(unkept, blob, asker(["yes"], asked), accepted).status == "unknown"
+        assert asked[1].instruction.endswith(f"cannot be kept, so that the next log-in asks again: {why}")
+        assert "remember" not in asked[1].questions[0].text
+        assert verify(unkept, blob, never, accepted).status == "unknown"
+        with pytest.raises(HostKeyUnknown):
+            verify(replace(unkept, hostname="other.host"), blob, asker(["no"], asked), accepted)
+
+
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
 def test_fingerprint_is_the_one_of_ssh_keygen(piped_sshd, kind):
     piped_sshd.key("k", kind)

@@ -1,0 +1,47 @@
+"""Keys that must not be accepted any more: the file of RevokedHostKeys, as lines or as ssh-keygen makes it.
+
+Source: ssh_config(5), RevokedHostKeys; ssh-keygen(1), KEY REVOCATION LISTS.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import tempfile
+from typing import Final
+
+from jupyter_slurm.transport.ssh.public_keys import bare_key, certificate, key_type, read_line, signer
+from jupyter_slurm.transport.ssh.ssh_config import Host
+
+__all__ = ["in_revoked_file"]
+
+_KRL: Final = b"SSHKRL\n\0"
+
+
+def in_revoked_file(host: Host, blob: bytes) -> bool:
+    """Look into RevokedHostKeys; a file that cannot be read revokes everything, as in OpenSSH."""
+    if not host.revoked_host_keys:
+        return False
+    try:
+        with open(host.revoked_host_keys, "rb") as file:
+            text = file.read()
+    except OSError:
+        return True
+    if text.startswith(_KRL):
+        return _in_krl(host.revoked_host_keys, blob)
+    found = certificate(blob)
+    ours = (bare_key(blob), signer(found) if found is not None else None)
+    words = (line.split() for line in text.decode("utf-8", "replace").splitlines())
+    return any(read_line(*line[:2]) in ours for line in words if len(line) > 1 and not line[0].startswith("#"))
+
+
+def _in_krl(path: str, blob: bytes) -> bool:
+    """Ask ssh-keygen: the format of its own making is nobody else's."""
+    with tempfile.NamedTemporaryFile("wb", suffix=".pub") as file:
+        file.write(key_type(blob).encode() + b" " + base64.b64encode(blob) + b"\n")
+        file.flush()
+        argv = ["ssh-keygen", "-Q", "-f", path, file.name]
+        try:
+            return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=30).returncode != 0
+        except (OSError, subprocess.SubprocessError):
+            return True
