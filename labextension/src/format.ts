@@ -19,3 +19,22 @@ export function formatDuration(seconds: number): string {
   }
   return hours > 0 ? `${hours}:${two(minutes)}:${tail}` : `${minutes}:${tail}`;
 }
+
+/**
+ * Return the seconds of a time limit in any of Slurm's forms: minutes, `M:SS`, `H:MM:SS`, `D-H`, `D-H:MM`, `D-H:MM:SS`; null
+ * where it is none of them, or has no end.
+ */
+export function parseTimeLimit(text: string): number | null {
+  const found = /^(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?$/.exec(text.trim());
+  if (found === null) {
+    return null;
+  }
+  const [days, first, second, third] = found.slice(1).map((part: string | undefined) => part);
+  const number = (part: string | undefined): number => Number(part ?? 0);
+  if (days !== undefined) {
+    return ((number(days) * 24 + number(first)) * 60 + number(second)) * 60 + number(third);
+  }
+  return third === undefined
+    ? number(first) * 60 + number(second)
+    : (number(first) * 60 + number(second)) * 60 + number(third);
+}

@@ -1,6 +1,8 @@
 /**
  * The plugins: the models, the pages that launch sessions, the panel, the commands of menu and palette, the dialogs of
  * log-ins, the notices, and the item in the status bar. Each can be switched off alone.
+ * The plugins: the models, what is free, the pages that launch sessions, their templates, the panel with its commands, the dialogs of log-ins, and the item
+ * in the status bar. Each can be switched off alone.
  */
 import { commandsPlugin } from "./plugins/commands";
 import { launchPlugin } from "./plugins/launch";
@@ -8,15 +10,20 @@ import { modelPlugin } from "./plugins/model";
 import { noticesPlugin } from "./plugins/notices";
 import { panelPlugin } from "./plugins/panel";
 import { promptsPlugin } from "./plugins/prompts";
+import { resourcesPlugin } from "./plugins/resources";
 import { sessionsPlugin } from "./plugins/sessions";
 import { statusPlugin } from "./plugins/status";
+import { templatesPlugin } from "./plugins/templates";
 
+export { IResourcesModel } from "./resources";
 export { ISessionsModel } from "./sessions";
 export { IJobsModel } from "./tokens";
 export default [
   modelPlugin,
+  resourcesPlugin,
   sessionsPlugin,
   launchPlugin,
+  templatesPlugin,
   panelPlugin,
   commandsPlugin,
   promptsPlugin,

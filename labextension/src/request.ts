@@ -4,6 +4,7 @@ import { ServerConnection } from "@jupyterlab/services";
 
 import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
+import type { ILook, IResources, IResourcesApi } from "./resources";
 import type { IChoice, ILaunch, IPreview, ISessionsApi } from "./sessions";
 import type { IAgentApi, ICluster, IJob, IProblem, IPrompt, IServerEvent } from "./tokens";
 
@@ -39,7 +40,7 @@ async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string
 }
 
 /** The agent's API as this server extension exposes it. */
-export class AgentApi implements IAgentApi, ISessionsApi {
+export class AgentApi implements IAgentApi, ISessionsApi, IResourcesApi {
   private _offset = 0;
 
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -126,6 +127,11 @@ export class AgentApi implements IAgentApi, ISessionsApi {
     const path = ["clusters", cluster, "jobs", session, "output"];
     const response = await this._send(path, `?stream=stderr&offset=-${LOG}`, {});
     return response.text();
+  }
+
+  async resources(cluster: string, { newer, nodes }: ILook): Promise<IResources> {
+    const query = `?newer=${newer === true}&nodes=${nodes === true}`;
+    return (await this._json(["clusters", cluster, "resources"], query)) as IResources;
   }
 
   address(path: string): string | null {

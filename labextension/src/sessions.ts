@@ -5,6 +5,7 @@ import { Signal, type ISignal } from "@lumino/signaling";
 
 import { launchOf, newKey, type IForm } from "./form";
 import { RequestError, toProblem } from "./problem";
+import type { IResourcesModel } from "./resources";
 import type { IJob, IJobsModel, IProblem, ISession } from "./tokens";
 
 /** The job of a session. */
@@ -66,6 +67,8 @@ export interface ISessionsModel extends IDisposable {
   readonly changed: ISignal<ISessionsModel, void>;
   readonly jobs: IJobsModel;
   readonly memory: IMemory;
+  /** What is free; null where that plugin is switched off. */
+  readonly resources: IResourcesModel | null;
   /** Those that are not over, the newest first. */
   readonly going: readonly SessionJob[];
   find(cluster: string, key: string): SessionJob | null;
@@ -128,6 +131,7 @@ export class SessionsModel implements ISessionsModel {
     private readonly _api: ISessionsApi,
     readonly jobs: IJobsModel,
     readonly memory: IMemory,
+    readonly resources: IResourcesModel | null = null,
   ) {
     jobs.changed.connect(this._emit);
   }

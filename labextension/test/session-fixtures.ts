@@ -3,6 +3,7 @@ import { Signal } from "@lumino/signaling";
 import { vi } from "vitest";
 
 import type { IForm } from "../src/form";
+import { ResourcesModel, type IResources } from "../src/resources";
 import { SessionsModel, type ISessionsApi, type SessionJob } from "../src/sessions";
 import type { ICluster, IJob, IJobsModel } from "../src/tokens";
 
@@ -43,10 +44,58 @@ export function session(state: string, more: Partial<IJob> = {}, message = ""): 
   } as SessionJob;
 }
 
+/** Eight GPUs of a type on one partition, six of them free; one of a drained node on the other. */
+export const RESOURCES: IResources = {
+  asked_at: 1_700_000_000,
+  unknown_since: null,
+  said: "",
+  gpus: [{ type: "a100", total: 8, used: 2, free: 6, most: 8 }],
+  partitions: [
+    {
+      name: "arandu",
+      is_default: false,
+      state: "UP",
+      time_limit: 7200,
+      default_time: null,
+      nodes: { MIXED: 1 },
+      cpus: 128,
+      cpus_free: 126,
+      gpus: [{ type: "a100", total: 8, used: 2, free: 6, most: 8 }],
+    },
+    {
+      name: "devwork",
+      is_default: true,
+      state: "UP",
+      time_limit: null,
+      default_time: 3600,
+      nodes: { IDLE: 3, DRAIN: 1 },
+      cpus: 64,
+      cpus_free: 48,
+      gpus: [{ type: "", total: 4, used: 0, free: 3, most: 1 }],
+    },
+  ],
+  nodes: [],
+  use: { jobs: 2, cpu: 2, mem: 2 ** 35, "gres/gpu": 2 },
+  limits: [
+    {
+      scope: "user",
+      name: "c4ai",
+      kind: "in-use",
+      resource: "gres/gpu",
+      most: 4,
+      used: 2,
+      partition: "",
+    },
+  ],
+  cost: { unit: "credits", gpu_hour: { a100: 4 }, cpu_hour: 0.5 },
+};
+
 export interface IHere {
   readonly model: SessionsModel;
   readonly api: { [Name in keyof ISessionsApi]: ReturnType<typeof vi.fn> };
   readonly saved: Map<string, IForm>;
+  /** Answers what is free; at first nothing is known of it. */
+  readonly resources: ReturnType<typeof vi.fn>;
   /** What the jobs' model has from now on. */
   readonly tell: (...jobs: IJob[]) => void;
 }
@@ -91,5 +140,7 @@ export function here(...clusters: ICluster[]): IHere {
     jobs.jobs = all;
     changed.emit();
   };
-  return { model: new SessionsModel(api, told, memory), api, saved, tell };
+  const resources = vi.fn(() => Promise.reject<IResources>(new Error("nobody knows")));
+  const model = new SessionsModel(api, told, memory, new ResourcesModel({ resources }));
+  return { model, api, saved, resources, tell };
 }

@@ -4,6 +4,7 @@ import * as React from "react";
 
 import { newKey, type IForm } from "../form";
 import { toProblem } from "../problem";
+import type { IKnown, IResourcesModel } from "../resources";
 import { isRefused, type Choices, type ISessionsModel, type SessionJob } from "../sessions";
 import type { IProblem } from "../tokens";
 
@@ -50,6 +51,25 @@ export function useChoices(model: ISessionsModel, cluster: string, chosen: strin
     };
   }, [model, cluster, partition]);
   return choices;
+}
+
+const UNKNOWN: IKnown = { resources: null, problem: null, isAsking: false };
+
+/** What is free on a cluster: asked for when a form is shown. */
+export function useKnown(model: IResourcesModel | null, cluster: string): IKnown {
+  const [known, setKnown] = React.useState(UNKNOWN);
+  React.useEffect(() => {
+    const take = (): void => {
+      setKnown(model?.known(cluster) ?? UNKNOWN);
+    };
+    model?.changed.connect(take);
+    take();
+    void model?.look(cluster);
+    return () => {
+      model?.changed.disconnect(take);
+    };
+  }, [model, cluster]);
+  return known;
 }
 
 /** What the agent thinks of a form, when nothing has been typed for a moment. */

@@ -3,17 +3,47 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { firstForm, formProblems, type Field, type IForm } from "../form";
-import type { Choices, ISessionsModel, SessionJob } from "../sessions";
+import { costText, limitsText, partitionText, typeText, waitText } from "../resource-words";
+import { partitionOf, type IKnown } from "../resources";
+import type { Choices, IChoice, ISessionsModel, SessionJob } from "../sessions";
 import type { ICluster } from "../tokens";
 import { clusterName, problemText } from "../words";
-import { defaultPartition, useAsking, useChoices, type ISaid } from "./asking";
+import { defaultPartition, useAsking, useChoices, useKnown, type ISaid } from "./asking";
 import { ChoiceField, TextField } from "./fields";
+import { Age } from "./resources";
 
 export interface IFormProps {
   readonly model: ISessionsModel;
   readonly trans: TranslationBundle;
   readonly cluster: ICluster;
   readonly launched: (job: SessionJob) => void;
+  /** Keep what stands in the form as a file; absent where it cannot be. */
+  readonly save?: ((cluster: ICluster, form: IForm) => void) | undefined;
+  /** What stands in it at first, where that is not what was launched last. */
+  readonly template?: IForm | undefined;
+}
+
+/** What there is to choose from, with what is free of it; without that where it is not known. */
+function withFree(
+  trans: TranslationBundle,
+  choices: Choices,
+  { resources }: IKnown,
+  form: IForm,
+): { partitions: readonly IChoice[]; types: readonly IChoice[] } {
+  const told = (resources?.partitions ?? []).map((one) => ({
+    name: one.name,
+    about: partitionText(trans, one),
+  }));
+  const gpus = partitionOf(resources, form.partition)?.gpus ?? [];
+  const typed = gpus.filter(({ type }) => type !== "");
+  const named = choices["gpu-of-node"].filter(({ name }) => /^[^\d:][^:]*$/.test(name));
+  return {
+    partitions: told.length > 0 ? told : choices.partition,
+    types:
+      typed.length > 0
+        ? typed.map((one) => ({ name: one.type, about: typeText(trans, one) }))
+        : named,
+  };
 }
 
 /** The fields, in the order in which one decides. */
@@ -22,10 +52,13 @@ function Fields(props: {
   readonly cluster: ICluster;
   readonly form: IForm;
   readonly choices: Choices;
+  readonly model: ISessionsModel;
+  readonly known: IKnown;
   readonly set: (field: Field, value: string) => void;
   readonly problems: Partial<Record<Field, string>>;
 }): React.ReactElement {
-  const { trans, cluster, form, choices, set, problems } = props;
+  const { trans, cluster, form, choices, model, known, set, problems } = props;
+  const { resources } = known;
   const of = (
     field: Field,
     label: string,
@@ -34,7 +67,7 @@ function Fields(props: {
     ...{ field, label, form, set, hint },
     problem: problems[field],
   });
-  const types = choices["gpu-of-node"].filter(({ name }) => /^[^\d:][^:]*$/.test(name));
+  const { partitions, types } = withFree(trans, choices, known, form);
   const byDefault = defaultPartition(choices);
   const ofSlurm = trans.__("as Slurm chooses");
   const folder = cluster.connection
@@ -44,10 +77,13 @@ function Fields(props: {
     <>
       <ChoiceField
         {...of("partition", trans.__("Partition"))}
-        choices={choices.partition}
+        choices={partitions}
         none={byDefault ? trans.__("the default (%1)", byDefault) : ofSlurm}
       />
-      <TextField {...of("gpus", trans.__("GPUs"))} numeric />
+      {model.resources !== null && (
+        <Age model={model.resources} {...{ trans, known }} cluster={cluster.id} />
+      )}
+      <TextField {...of("gpus", trans.__("GPUs"), waitText(trans, resources, form))} numeric />
       {types.length > 0 && (
         <ChoiceField
           {...of("gpuType", trans.__("Type of GPU"))}
@@ -63,13 +99,25 @@ function Fields(props: {
       />
       {choices.account.length > 0 && (
         <ChoiceField
-          {...of("account", trans.__("Account"))}
+          {...of(
+            "account",
+            trans.__("Account"),
+            limitsText(trans, resources, ["user", "account"], form.account),
+          )}
           choices={choices.account}
           none={ofSlurm}
         />
       )}
       {choices.qos.length > 0 && (
-        <ChoiceField {...of("qos", trans.__("QOS"))} choices={choices.qos} none={ofSlurm} />
+        <ChoiceField
+          {...of(
+            "qos",
+            trans.__("QOS"),
+            limitsText(trans, resources, ["qos-user", "qos"], form.qos),
+          )}
+          choices={choices.qos}
+          none={ofSlurm}
+        />
       )}
       <TextField
         {...of(
@@ -92,7 +140,13 @@ function Fields(props: {
 }
 
 /** What speaks against the form, and what came of it. */
-function Said({ trans, said }: { trans: TranslationBundle; said: ISaid }): React.ReactElement {
+function Said(props: {
+  readonly trans: TranslationBundle;
+  readonly said: ISaid;
+  /** What it costs, told with the estimate. */
+  readonly cost: string;
+}): React.ReactElement {
+  const { trans, said, cost } = props;
   const { doubts, problem, estimate } = said;
   return (
     <>
@@ -105,7 +159,7 @@ function Said({ trans, said }: { trans: TranslationBundle; said: ISaid }): React
         {doubts.map((doubt) => (
           <p key={doubt}>{doubt}</p>
         ))}
-        {estimate !== "" && <p className="jp-Slurm-aside">{estimate}</p>}
+        {estimate !== "" && <p className="jp-Slurm-aside">{`${estimate} ${cost}`.trim()}</p>}
       </div>
     </>
   );
@@ -113,10 +167,11 @@ function Said({ trans, said }: { trans: TranslationBundle; said: ISaid }): React
 
 /** The form; Enter launches. */
 function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement {
-  const { model, trans, cluster, launched, first } = props;
+  const { model, trans, cluster, launched, save, first } = props;
   const [form, setForm] = React.useState(first);
   const node = React.useRef<HTMLFormElement>(null);
   const choices = useChoices(model, cluster.id, form.partition);
+  const known = useKnown(model.resources, cluster.id);
   const problems = formProblems(trans, form);
   const isWrong = Object.keys(problems).length > 0;
   const asked = { model, trans, id: cluster.id };
@@ -140,9 +195,9 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
   return (
     <form ref={node} noValidate aria-label={title} onSubmit={submit}>
       <div className="jp-Slurm-fields">
-        <Fields {...{ trans, cluster, form, choices, set, problems }} />
+        <Fields {...{ trans, cluster, form, choices, model, known, set, problems }} />
       </div>
-      <Said {...{ trans, said }} />
+      <Said {...{ trans, said }} cost={costText(trans, known.resources, form)} />
       <div className="jp-Slurm-actions">
         <button type="submit" className="jp-mod-styled jp-mod-accept" aria-disabled={isBusy}>
           {isBusy ? trans.__("Launching…") : trans.__("Launch")}
@@ -153,16 +208,30 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
           disabled={isBusy || isWrong}
           onClick={() => void ask()}
         >
-          {trans.__("When would it start?")}
+          {known.resources?.cost
+            ? trans.__("When would it start, and what would it cost?")
+            : trans.__("When would it start?")}
         </button>
+        {save !== undefined && (
+          <button
+            type="button"
+            className="jp-mod-styled jp-mod-minimal"
+            disabled={isWrong}
+            onClick={() => {
+              save(cluster, form);
+            }}
+          >
+            {trans.__("Save as template…")}
+          </button>
+        )}
       </div>
     </form>
   );
 }
 
-/** The form, filled with what was launched last. */
+/** The form, filled from a template, else with what was launched last. */
 export function LaunchForm(props: IFormProps): React.ReactElement | null {
-  const { model, cluster } = props;
+  const { model, cluster, template } = props;
   const [first, setFirst] = React.useState<IForm | null>(null);
   React.useEffect(() => {
     let isCurrent = true;
@@ -171,12 +240,13 @@ export function LaunchForm(props: IFormProps): React.ReactElement | null {
         setFirst(firstForm(last));
       }
     };
-    model.memory.load(cluster.id).then(take, () => {
+    const filled = template ? Promise.resolve(template) : model.memory.load(cluster.id);
+    filled.then(take, () => {
       take(null);
     });
     return () => {
       isCurrent = false;
     };
-  }, [model, cluster.id]);
+  }, [model, cluster.id, template]);
   return first === null ? null : <Form {...props} first={first} />;
 }

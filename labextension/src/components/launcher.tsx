@@ -5,6 +5,7 @@ import { UUID, type ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import { Signal, type ISignal } from "@lumino/signaling";
 import * as React from "react";
 
+import type { IForm } from "../form";
 import type { ISessionsModel, SessionJob } from "../sessions";
 import type { ICluster } from "../tokens";
 import { clusterName, connectionState, connectionText } from "../words";
@@ -15,6 +16,8 @@ import { SessionCard } from "./session";
 export interface ILaunchActs {
   readonly connect: (cluster: ICluster) => void;
   readonly stop: (job: SessionJob) => void;
+  /** Keep a form as a file. */
+  readonly save?: (cluster: ICluster, form: IForm) => void;
 }
 
 interface IPageProps {
@@ -24,6 +27,7 @@ interface IPageProps {
   readonly cluster: string;
   readonly session: string | null;
   readonly choose: (session: string | null) => void;
+  readonly template?: IForm;
 }
 
 /** A session by its key; the agent is asked for one that is not among the jobs. */
@@ -60,8 +64,9 @@ function Launched(props: IPageProps & { readonly session: string }): React.React
   );
 }
 
-function Page(props: IPageProps): React.ReactElement {
-  const { model, trans, acts, cluster: id, session, choose } = props;
+/** The log-in where one is needed, else the form, or what was launched. */
+export function LaunchPage(props: IPageProps): React.ReactElement {
+  const { model, trans, acts, cluster: id, session, choose, template } = props;
   const cluster = model.jobs.clusters.find((each) => each.id === id);
   if (cluster === undefined) {
     return <p role="status">{connectionText(trans, model.jobs)}</p>;
@@ -96,7 +101,7 @@ function Page(props: IPageProps): React.ReactElement {
   return (
     <>
       <h2>{trans.__("GPU notebook on %1", clusterName(cluster))}</h2>
-      <LaunchForm {...{ model, trans, cluster, launched }} />
+      <LaunchForm {...{ model, trans, cluster, launched, template }} save={acts.save} />
     </>
   );
 }
@@ -157,7 +162,7 @@ export class LaunchPanel extends ReactWidget {
     return (
       <UseSignal signal={model.changed}>
         {() => (
-          <Page
+          <LaunchPage
             {...{ model, trans, acts, choose }}
             cluster={this._place.cluster}
             session={this._place.session}

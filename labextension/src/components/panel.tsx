@@ -16,7 +16,9 @@ import {
   jobTimes,
   silentCluster,
 } from "../words";
+import { isReached } from "../records";
 import { Clusters } from "./clusters";
+import { AllResources } from "./resources";
 import { Sessions } from "./session";
 import { useTick } from "./tick";
 
@@ -189,6 +191,13 @@ function Panel({ model, sessions, trans, acts }: IPanelProps): React.ReactElemen
       </p>
       <Clusters {...{ model, trans }} connect={acts.connect} disconnect={acts.disconnect} />
       {sessions !== null && <Sessions {...sessions} trans={trans} />}
+      {sessions?.model.resources && (
+        <AllResources
+          model={sessions.model.resources}
+          clusters={model.clusters.filter(isReached)}
+          trans={trans}
+        />
+      )}
       <Table
         {...{ model, trans }}
         cancel={acts.cancel}

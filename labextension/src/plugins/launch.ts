@@ -10,9 +10,11 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { CommandIDs } from "../commands";
 import type { LaunchPanel } from "../components/launcher";
+import type { IForm } from "../form";
 import { addLaunching, launchPage, stopSession } from "../launching";
 import { addPage } from "../place";
 import { ISessionsModel, type SessionJob } from "../sessions";
+import { saveTemplate } from "../templates";
 import { DOMAIN, IJobsModel, type ICluster } from "../tokens";
 
 export const launchPlugin: JupyterFrontEndPlugin<void> = {
@@ -38,6 +40,8 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
     const acts = {
       connect: (cluster: ICluster) => void jobs.connect(cluster),
       stop: (job: SessionJob) => void stopSession(trans, model, job),
+      save: (cluster: ICluster, form: IForm) =>
+        void saveTemplate(app.serviceManager.contents, trans, cluster, form),
     };
     addLaunching(app.commands, palette, launcher, jobs, trans, async (place) => {
       const isShown = ({ content }: MainAreaWidget<LaunchPanel>): boolean =>

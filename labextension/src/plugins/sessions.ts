@@ -4,6 +4,7 @@ import { IStateDB } from "@jupyterlab/statedb";
 
 import { memoryIn } from "../launching";
 import { AgentApi } from "../request";
+import { IResourcesModel } from "../resources";
 import { ISessionsModel, SessionsModel } from "../sessions";
 import { IJobsModel } from "../tokens";
 
@@ -13,7 +14,14 @@ export const sessionsPlugin: JupyterFrontEndPlugin<ISessionsModel> = {
   provides: ISessionsModel,
   autoStart: true,
   requires: [IJobsModel],
-  optional: [IStateDB],
-  activate: (app: JupyterFrontEnd, jobs: IJobsModel, state: IStateDB | null): ISessionsModel =>
-    new SessionsModel(new AgentApi(app.serviceManager.serverSettings), jobs, memoryIn(state)),
+  optional: [IStateDB, IResourcesModel],
+  activate: (
+    app: JupyterFrontEnd,
+    jobs: IJobsModel,
+    state: IStateDB | null,
+    resources: IResourcesModel | null,
+  ): ISessionsModel => {
+    const api = new AgentApi(app.serviceManager.serverSettings);
+    return new SessionsModel(api, jobs, memoryIn(state), resources);
+  },
 };

@@ -1,0 +1,14 @@
+/** The plugin of what is free on the clusters. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+
+import { AgentApi } from "../request";
+import { IResourcesModel, ResourcesModel } from "../resources";
+
+export const resourcesPlugin: JupyterFrontEndPlugin<IResourcesModel> = {
+  id: "jupyter-slurm:resources",
+  description: "What is free on the person's clusters, asked for when somebody looks.",
+  provides: IResourcesModel,
+  autoStart: true,
+  activate: (app: JupyterFrontEnd): IResourcesModel =>
+    new ResourcesModel(new AgentApi(app.serviceManager.serverSettings)),
+};
