@@ -94,6 +94,7 @@ class CoreLike(Protocol):
     async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
     async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[Json]: ...  # noqa: D102
+    async def resubmit(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> Json: ...  # noqa: D102
     async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102
     async def start_step(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
@@ -172,6 +173,7 @@ class Routes:
             "getJob": self._get_job,
             "cancelJob": self._cancel_job,
             "actOnJobs": self._act_on_jobs,
+            "resubmitJob": self._resubmit_job,
             "listTasks": self._list_tasks,
             "getValues": self._get_values,
             "listSteps": self._list_steps,
@@ -288,6 +290,9 @@ class Routes:
 
     async def _act_on_jobs(self, call: Call) -> Reply:
         return Reply(await self._core.act(call.path["cluster"], call.body["act"], call.body["jobs"]))
+
+    async def _resubmit_job(self, call: Call) -> Reply:
+        return Reply(await self._core.resubmit(call.path["cluster"], call.path["job"], call.body), status=201)
 
     async def _list_tasks(self, call: Call) -> Reply:
         cluster, job = call.path["cluster"], call.path["job"]

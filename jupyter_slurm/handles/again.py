@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.handles.terminal import printable
 
 if TYPE_CHECKING:
@@ -89,23 +88,20 @@ class Recorded:
 
 def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any]) -> Any:
     """Return the submission of a record, with changes."""
+    from jupyter_slurm.domain.again import changed, check_repeatable, has_source
+    from jupyter_slurm.handles.options import option_table
     from jupyter_slurm.handles.submitting import Same, Submission
 
-    if record.get("options") is None:
-        raise JobError(
-            "An older version of jupyter_slurm submitted this job, and did not record what it takes to do that again.",
-            hint="job.script and job.source have the text.",
-        )
+    check_repeatable(record)
     if not {"d", "dependency"} & changes.keys():
         changes = {**_dependency(cluster, record["options"]), **changes}
     is_python = record["kind"] == "python"
-    has_source = is_python or bool(record.get("sweep") or record.get("part") or record.get("resume"))
-    raw, _ = cluster.client.get_bytes(path("source" if has_source else "script"))
+    raw, _ = cluster.client.get_bytes(path("source" if has_source(record) else "script"))
     text = raw.decode("utf-8", "surrogateescape")
     return Submission(
         record["kind"],
         text,
-        changed(cluster, record["options"], text, changes) if changes else record["options"],
+        changed(option_table(cluster, "sbatch"), record["options"], text, changes) if changes else record["options"],
         record["args"],
         python=record.get("python"),
         env=record.get("env"),
@@ -124,59 +120,11 @@ def _dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, str | Non
     """Return what is to be changed of a dependency, since some of what it names is over by now."""
     if not any(option.startswith(("-d", "--d")) for option in options):
         return {}
+    from jupyter_slurm.domain.again import dependency_of
     from jupyter_slurm.handles.dependencies import checked
     from jupyter_slurm.handles.options import option_table
 
-    found = [option for option in option_table(cluster, "sbatch").split(options).options if option.name == "dependency"]
-    if len(found) != 1 or found[0].value is None or (now := checked(cluster, found[0].value)) == found[0].value:
+    value = dependency_of(option_table(cluster, "sbatch"), options)
+    if value is None or (now := checked(cluster, value)) == value:
         return {}
     return {"dependency": now}
-
-
-def changed(cluster: Cluster, options: Sequence[str], text: str, changes: Mapping[str, Any]) -> list[str]:
-    """Return options of sbatch with changes: each replaces what was said of it on the line.
-
-    Raises
-    ------
-    OptionError, UsageError
-        An option that sbatch does not have, or a change that cannot be made.
-    """
-    from jupyter_slurm.domain.options import HET
-    from jupyter_slurm.domain.script import header_options
-    from jupyter_slurm.handles.options import option_table
-
-    table = option_table(cluster, "sbatch")
-    said, header = table.split(options).options, table.split(header_options(text)).options
-    if any(option.name == HET for option in (*said, *header)):
-        raise UsageError(
-            "The components of a heterogeneous job have options of their own: none of them can be changed by name.",
-            hint="job.resubmit() submits it as it was.",
-        )
-    names, added = set[str](), list[str]()
-    for word, value in changes.items():
-        is_letter, is_left_out = len(word) == 1, value is None or value is False
-        plain = f"-{word}" if is_letter else "--" + word.replace("_", "-")
-        if not is_left_out and value is not True:
-            plain += _value(value) if is_letter else f"={_value(value)}"
-        name = table.split([plain, *([""] * is_left_out)]).options[0].name  # an empty value for one that needs any
-        names.add(name)
-        if not is_left_out:
-            added.append(plain)
-        elif any(option.name == name for option in header):
-            raise UsageError(
-                f"{plain} stands in the text of the job (#SBATCH), and cannot be left out.",
-                hint=f"Give it another value: {word}=…",
-            )
-    kept = [option for option in said if option.name not in names]
-    touched = {option.index for option in said} - {option.index for option in kept}
-    words: list[str] = []
-    for option in kept:
-        if option.index in touched:  # one of a bundle of letters, which is written anew
-            words.append(f"--{option.name}" if option.value is None else f"--{option.name}={option.value}")
-        else:
-            words += option.tokens
-    return [*words, *added]
-
-
-def _value(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from jupyter_slurm.domain.again import LEAVE_OUT, Ending, awaited, is_met, still_awaited
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.script import header_options
 from jupyter_slurm.domain.states import JobState
@@ -22,8 +23,6 @@ KINDS: Final = {"after": "afterok", "afterany": "afterany", "afternotok": "after
 
 _ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
 _ITEM = re.compile(rf"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{{1,10}})\])?|(?P<id>{_ID.pattern})")
-_LEAVE_OUT = "job.resubmit(dependency=None) does not wait for it."
-_MET = {"afterok": True, "afterany": None, "afternotok": False}  # by a job that ended well: True, otherwise: False
 
 
 def dependency_options(
@@ -65,20 +64,10 @@ def checked(cluster: Cluster, value: str) -> str | None:
     UsageError
         It can never be met any more.
     """
-    conditions = []
-    for condition in value.split(","):
-        kind, *numbers = condition.split(":")
-        if kind not in _MET or not all(map(_ID.fullmatch, numbers)):
-            conditions.append(condition)  # sbatch says what it thinks of it
-            continue
-        try:
-            left = [number for number in numbers if not _is_met(kind, _known(cluster, number))]
-        except JobNotFound as error:
-            raise UsageError(f"--dependency={value}: {error.message}.", hint=_LEAVE_OUT) from None
-        except UsageError as error:
-            raise UsageError(error.message, hint=_LEAVE_OUT) from None
-        conditions += [":".join([kind, *left])] if left else []
-    return ",".join(conditions) or None
+    try:
+        return still_awaited(value, {number: _ending(_known(cluster, number)) for number in awaited(value)})
+    except JobNotFound as error:
+        raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
 
 
 def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) -> Iterator[Job]:
@@ -129,23 +118,19 @@ def _known(cluster: Cluster, number: str) -> Job:
 
 
 def _is_met(word: str, job: Job) -> bool:
-    """Tell whether a condition is met already: Slurm forgets jobs that are over, and would refuse their numbers.
+    """Tell whether a condition is met already.
 
     Raises
     ------
     UsageError
         It can never be met.
     """
-    kind = KINDS.get(word, word)
-    if not job.is_finished or kind not in _MET:
-        return False
-    wanted, is_well = _MET[kind], job.state == "COMPLETED"
-    if wanted is None or wanted == is_well:
-        return True
-    raise UsageError(
-        f"{word}=: {job.title} ended as {job.state}, so this job would never start.",
-        hint="afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED.",
-    )
+    hint = "afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED."
+    return is_met(word, KINDS[word], _ending(job), hint)
+
+
+def _ending(job: Job) -> Ending:
+    return Ending(job.title, job.state if job.is_finished else None)
 
 
 def _numbers(word: str, job: Job) -> list[str]:

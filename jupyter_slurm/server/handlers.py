@@ -145,8 +145,8 @@ class AgentHandler(APIHandler):
         if operation is not None and operation.operation_id == "listClusters":
             await self._access.register()
         client = await self._access.client()
-        if operation is not None and operation.operation_id == "launchSession":
-            body = await self._completed(client, address, body)
+        if operation is not None and operation.operation_id in ("launchSession", "resubmitJob"):
+            body = await self._completed(client, address, operation, body)
         query = address.query(method, self.request.query_arguments)
         headers = dict(self.request.headers)
         async with client.forward(method, address.path, query=query, headers=headers, body=body) as answer:
@@ -169,12 +169,17 @@ class AgentHandler(APIHandler):
         operation.read_body(bytes(self._body))
         return bytes(self._body)
 
-    async def _completed(self, client: AgentClient, address: Address, body: bytes) -> bytes:
-        """Return a launch with what a browser cannot say; it is then shown below the address of this server."""
-        from jupyter_slurm.server.launching import completed  # what a notebook needs, a server that shows jobs does not
+    async def _completed(self, client: AgentClient, address: Address, operation: Operation, body: bytes) -> bytes:
+        """Return a request with what a browser cannot say; a session is then shown below the address of this server."""
+        # What a notebook needs, a server that shows jobs does not.
+        from jupyter_slurm.server.launching import completed, surrounded
 
         cluster, folder = unquote(address.path.split("/")[3]), self.settings.get("server_root_dir") or "."
-        asked = await completed(client, cluster, json.loads(body), base_url=self.base_url, folder=folder)
+        asked = json.loads(body)
+        if operation.operation_id == "launchSession":
+            asked = await completed(client, cluster, asked, base_url=self.base_url, folder=folder)
+        else:
+            asked = await surrounded(client, cluster, asked, folder=folder)
         return json.dumps(asked).encode("ascii")
 
     def _tell(self, error: SlurmError) -> None:

@@ -1,4 +1,4 @@
-"""What a browser cannot say when it launches a session: whose Jupyter server it is, and where that works."""
+"""What a browser cannot say when it launches a session or submits: whose Jupyter server it is, and where that works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_slurm.server.addresses import fits_sessions
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
 
-__all__ = ["completed"]
+__all__ = ["completed", "surrounded"]
 
 
 async def completed(
@@ -38,14 +38,25 @@ async def completed(
         told["prefix"] = base_url
     if "context" in told and (told.get("python") or told.get("default_python")):
         return told
-    known = await client.aget(f"/v1/clusters/{quote(cluster, safe='')}")
-    is_remote = known.get("connection") is not None
-    there = Cluster(client, cluster, is_remote=is_remote, python=str(known.get("python") or "python3"))
+    there = await _place(client, cluster)
     if "context" not in told:
         told["context"] = _context(there, folder)
     if not told.get("python") and not told.get("default_python"):
         told["default_python" if told.get("env") else "python"] = python_named(None, there)
     return told
+
+
+async def surrounded(client: AgentClient, cluster: str, asked: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
+    """Return a request with the circumstances of a notebook of this server, where it came without any."""
+    if "context" in asked:
+        return dict(asked)
+    return {**asked, "context": _context(await _place(client, cluster), folder)}
+
+
+async def _place(client: AgentClient, cluster: str) -> Cluster:
+    known = await client.aget(f"/v1/clusters/{quote(cluster, safe='')}")
+    is_remote = known.get("connection") is not None
+    return Cluster(client, cluster, is_remote=is_remote, python=str(known.get("python") or "python3"))
 
 
 def _context(there: Cluster, folder: str) -> dict[str, Any]:

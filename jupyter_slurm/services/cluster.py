@@ -17,6 +17,7 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, JobNotFound, JobOutputMissing, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services import output, sweeping, tasks
 from jupyter_slurm.services.acting import Acts
+from jupyter_slurm.services.again import asked_again
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.facts import FactsKeeper
@@ -309,6 +310,13 @@ class Cluster:
             if entry.id is not None and not entry.is_finished and self.client.singles.is_ready():
                 await self.tracker.see(entry, await self.client.describe(entry.id))
             self.watcher.wake()
+
+    async def resubmit(self, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit a job of ours again, under a key of its own; see :func:`jupyter_slurm.services.again.asked_again`."""
+        known = self.tracker.find(asked["key"]) or await self.shelf.get(asked["key"])
+        if known is not None:  # the request came before, and its answer was lost
+            return job_dict(known)
+        return await self.submit(await asked_again(self, reference, asked))
 
     async def script(self, reference: str) -> bytes:
         """Return the batch script of a job, byte for byte."""

@@ -236,6 +236,10 @@ class Core:
         """See :meth:`Acts.act`."""
         return await self._cluster(cluster).acts.act(act, refs)
 
+    async def resubmit(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`Cluster.resubmit`."""
+        return await self._cluster(cluster).resubmit(ref, asked)
+
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> dict[str, Any]:
         """Return the tasks of an array; see :func:`jupyter_slurm.services.tasks.told`."""
         where = self._cluster(cluster)

@@ -23,7 +23,7 @@ export const CommandIDs = {
   disconnect: "jupyter-slurm:disconnect",
   /** With the id of a cluster as the argument `cluster`, and the key of a session that is to be shown as `session`. */
   launch: "jupyter-slurm:launch",
-  /** With the ids of a cluster and of a job as the arguments `cluster` and `job`. */
+  /** With the id of a cluster as the argument `cluster`, and as `job` a key, an id, or that of a task (`12_3`). */
   openJob: "jupyter-slurm:open-job",
   openJobById: "jupyter-slurm:open-job-by-id",
   /** With the same arguments; without them it asks which. */

@@ -38,3 +38,16 @@ export function parseTimeLimit(text: string): number | null {
     ? number(first) * 60 + number(second)
     : (number(first) * 60 + number(second)) * 60 + number(third);
 }
+
+/** Return bytes as a person reads them. */
+export function formatSize(count: number): string {
+  for (const [unit, size] of [
+    ["GiB", 2 ** 30],
+    ["MiB", 2 ** 20],
+  ] as const) {
+    if (count >= size) {
+      return `${(count / size).toFixed(1)} ${unit}`;
+    }
+  }
+  return `${Math.round(count / 1024)} KiB`;
+}

@@ -1,10 +1,10 @@
 /**
- * The plugins: the models, the pages that launch sessions, the panel, the commands of menu and palette, the dialogs of
- * log-ins, the notices, and the item in the status bar. Each can be switched off alone.
- * The plugins: the models, what is free, the pages that launch sessions, their templates, the panel with its commands, the dialogs of log-ins, and the item
- * in the status bar. Each can be switched off alone.
+ * The plugins: the models, the pages that launch sessions and the templates of their form, the panel, the pages of jobs, the
+ * commands of menu and palette, the dialogs of log-ins, the notices, and the item in the status bar. Each can be switched off
+ * alone.
  */
 import { commandsPlugin } from "./plugins/commands";
+import { jobPlugin } from "./plugins/job";
 import { launchPlugin } from "./plugins/launch";
 import { modelPlugin } from "./plugins/model";
 import { noticesPlugin } from "./plugins/notices";
@@ -26,6 +26,7 @@ export default [
   templatesPlugin,
   panelPlugin,
   commandsPlugin,
+  jobPlugin,
   promptsPlugin,
   noticesPlugin,
   statusPlugin,

@@ -33,7 +33,7 @@ export interface IModelOptions {
   readonly clock?: () => number;
 }
 
-function defaultSleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+export function defaultSleep(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const finish = (): void => {
       clearTimeout(timer);

@@ -2,6 +2,8 @@
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 
+import type { IJobApi, IRecord, IReport, ITasks, Stream } from "./job-api";
+import type { Read } from "./log";
 import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
 import type { ILook, IResources, IResourcesApi } from "./resources";
@@ -40,7 +42,7 @@ async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string
 }
 
 /** The agent's API as this server extension exposes it. */
-export class AgentApi implements IAgentApi, ISessionsApi, IResourcesApi {
+export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi {
   private _offset = 0;
 
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -85,13 +87,8 @@ export class AgentApi implements IAgentApi, ISessionsApi, IResourcesApi {
     return (await this._json(["clusters", cluster, "jobs", job])) as IJob;
   }
 
-  async events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>> {
-    const headers = { Accept: "text/event-stream" };
-    const response = await this._send(["events"], "", { signal, headers, cache: "no-store" });
-    if (response.body === null) {
-      throw new RequestError({ detail: "The event stream has no content." });
-    }
-    return parseEvents(decoded(response.body));
+  events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>> {
+    return this._stream(["events"], "", signal);
   }
 
   async names(cluster: string, kind: string, partition: string, wait: number): Promise<IChoice[]> {
@@ -137,6 +134,65 @@ export class AgentApi implements IAgentApi, ISessionsApi, IResourcesApi {
   address(path: string): string | null {
     const base = new URL(this._settings.baseUrl);
     return path.startsWith(`${base.pathname}jupyter-slurm/`) ? new URL(path, base).href : null;
+  }
+
+  async resubmit(cluster: string, job: string, key: string): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "jobs", job, "resubmit"], { key })) as IJob;
+  }
+
+  reader(cluster: string, job: string, stream: Stream): Read {
+    return async (offset, limit) => {
+      const query = `?stream=${stream}&offset=${offset}&limit=${limit}`;
+      const response = await this._send(["clusters", cluster, "jobs", job, "output"], query, {
+        cache: "no-store",
+      });
+      const data = new Uint8Array(await response.arrayBuffer());
+      return { data, size: Number(response.headers.get("X-Total-Size") ?? data.length) };
+    };
+  }
+
+  follow(
+    cluster: string,
+    job: string,
+    offsets: Readonly<Record<Stream, number>>,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<IServerEvent>> {
+    const query = `?stdout=${offsets.stdout}&stderr=${offsets.stderr}`;
+    return this._stream(["clusters", cluster, "jobs", job, "stream"], query, signal);
+  }
+
+  async text(cluster: string, job: string, what: "script" | "source"): Promise<string> {
+    return (await this._send(["clusters", cluster, "jobs", job, what], "", {})).text();
+  }
+
+  async record(cluster: string, job: string): Promise<IRecord> {
+    return (await this._json(["clusters", cluster, "jobs", job, "record"])) as IRecord;
+  }
+
+  async report(cluster: string, job: string): Promise<IReport> {
+    return (await this._json(["clusters", cluster, "jobs", job, "report"])) as IReport;
+  }
+
+  async tasks(cluster: string, job: string): Promise<ITasks> {
+    const path = ["clusters", cluster, "jobs", job, "tasks"];
+    return (await this._json(path, "?parameters=true")) as ITasks;
+  }
+
+  async steps(cluster: string, job: string): Promise<IJob[]> {
+    return (await this._json(["clusters", cluster, "jobs", job, "steps"])) as IJob[];
+  }
+
+  private async _stream(
+    path: string[],
+    query: string,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<IServerEvent>> {
+    const headers = { Accept: "text/event-stream" };
+    const response = await this._send(path, query, { signal, headers, cache: "no-store" });
+    if (response.body === null) {
+      throw new RequestError({ detail: "The event stream has no content." });
+    }
+    return parseEvents(decoded(response.body));
   }
 
   private async _json(path: string[], query = "", init: RequestInit = {}): Promise<unknown> {

@@ -1,0 +1,162 @@
+"""Submitting again what was submitted before: its options with changes, and what is left of a dependency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from jupyter_slurm.domain.options import HET, OptionTable
+from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.errors import JobError, UsageError
+
+__all__ = [
+    "LEAVE_OUT",
+    "Ending",
+    "awaited",
+    "changed",
+    "check_repeatable",
+    "dependency_of",
+    "has_source",
+    "is_met",
+    "still_awaited",
+]
+
+LEAVE_OUT: Final = "job.resubmit(dependency=None) does not wait for it."
+_ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
+_MET = {"afterok": True, "afterany": None, "afternotok": False}  # by a job that ended well: True, otherwise: False
+
+
+class Ending(NamedTuple):
+    """A job that another one waits for: what it is called, and how it ended; None: it goes on."""
+
+    title: str
+    state: str | None
+
+
+def check_repeatable(record: Mapping[str, Any]) -> None:
+    """Refuse what cannot be submitted again.
+
+    Raises
+    ------
+    UsageError, JobError
+        It is no script or cell, or too little is recorded of it.
+    """
+    if record["kind"] not in ("script", "python"):
+        raise UsageError(
+            "Only a script or a Python cell is submitted again.",
+            hint="Ask for another allocation or session instead.",
+        )
+    if record.get("options") is None:
+        raise JobError(
+            "An older version of jupyter_slurm submitted this job, and did not record what it takes to do that again.",
+            hint="job.script and job.source have the text.",
+        )
+
+
+def has_source(record: Mapping[str, Any]) -> bool:
+    """Tell whether what was typed is another thing than the batch script."""
+    return record["kind"] == "python" or bool(record.get("sweep") or record.get("part") or record.get("resume"))
+
+
+def dependency_of(table: OptionTable, options: Sequence[str]) -> str | None:
+    """Return what --dependency says among options, if it is there once."""
+    if not any(option.startswith(("-d", "--d")) for option in options):
+        return None
+    found = [option for option in table.split(options).options if option.name == "dependency"]
+    return found[0].value if len(found) == 1 else None
+
+
+def awaited(value: str) -> list[str]:
+    """Return the numbers of the jobs in a --dependency of which it matters how they ended."""
+    return [number for kind, numbers in _conditions(value) if kind for number in numbers]
+
+
+def still_awaited(value: str, endings: Mapping[str, Ending]) -> str | None:
+    """Return a --dependency that was given before as it has to be said now; None where nothing of it is left.
+
+    Of jobs that are over Slurm may not know any more, so that what is met already falls away.
+
+    Raises
+    ------
+    UsageError
+        It can never be met any more.
+    """
+    conditions = []
+    for condition, (kind, numbers) in zip(value.split(","), _conditions(value), strict=True):
+        if kind:
+            left = [number for number in numbers if not is_met(kind, kind, endings[number], LEAVE_OUT)]
+            conditions += [":".join([kind, *left])] if left else []
+        else:
+            conditions.append(condition)  # sbatch says what it thinks of it
+    return ",".join(conditions) or None
+
+
+def is_met(word: str, kind: str, job: Ending, hint: str) -> bool:
+    """Tell whether a condition is met already: Slurm forgets jobs that are over, and would refuse their numbers.
+
+    Raises
+    ------
+    UsageError
+        It can never be met.
+    """
+    if job.state is None or kind not in _MET:
+        return False
+    wanted, is_well = _MET[kind], job.state == "COMPLETED"
+    if wanted is None or wanted == is_well:
+        return True
+    raise UsageError(f"{word}=: {job.title} ended as {job.state}, so this job would never start.", hint=hint)
+
+
+def _conditions(value: str) -> list[tuple[str, list[str]]]:
+    """Return each condition as its kind and its numbers; the kind is empty for one that only sbatch understands."""
+    found: list[tuple[str, list[str]]] = []
+    for condition in value.split(","):
+        kind, *numbers = condition.split(":")
+        is_known = kind in _MET and all(map(_ID.fullmatch, numbers))
+        found.append((kind, numbers) if is_known else ("", []))
+    return found
+
+
+def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapping[str, Any]) -> list[str]:
+    """Return options of sbatch with changes: each replaces what was said of it on the line.
+
+    Raises
+    ------
+    OptionError, UsageError
+        An option that sbatch does not have, or a change that cannot be made.
+    """
+    said, header = table.split(options).options, table.split(header_options(text)).options
+    if any(option.name == HET for option in (*said, *header)):
+        raise UsageError(
+            "The components of a heterogeneous job have options of their own: none of them can be changed by name.",
+            hint="job.resubmit() submits it as it was.",
+        )
+    names, added = set[str](), list[str]()
+    for word, value in changes.items():
+        is_letter, is_left_out = len(word) == 1, value is None or value is False
+        plain = f"-{word}" if is_letter else "--" + word.replace("_", "-")
+        if not is_left_out and value is not True:
+            plain += _value(value) if is_letter else f"={_value(value)}"
+        name = table.split([plain, *([""] * is_left_out)]).options[0].name  # an empty value for one that needs any
+        names.add(name)
+        if not is_left_out:
+            added.append(plain)
+        elif any(option.name == name for option in header):
+            raise UsageError(
+                f"{plain} stands in the text of the job (#SBATCH), and cannot be left out.",
+                hint=f"Give it another value: {word}=…",
+            )
+    kept = [option for option in said if option.name not in names]
+    touched = {option.index for option in said} - {option.index for option in kept}
+    words: list[str] = []
+    for option in kept:
+        if option.index in touched:  # one of a bundle of letters, which is written anew
+            words.append(f"--{option.name}" if option.value is None else f"--{option.name}={option.value}")
+        else:
+            words += option.tokens
+    return [*words, *added]
+
+
+def _value(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)

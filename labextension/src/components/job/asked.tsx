@@ -1,0 +1,84 @@
+/** What is asked for when somebody looks, and not before: each such question costs the cluster something. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { Fact } from "../../job-words";
+import { toProblem } from "../../problem";
+import type { IProblem } from "../../tokens";
+import { problemText } from "../../words";
+
+/** An answer, or why there is none. */
+export interface IAsked<T> {
+  readonly value: T | null;
+  readonly problem: IProblem | null;
+  readonly isAsking: boolean;
+  readonly again: () => void;
+}
+
+/**
+ * Ask once, and again when told to.
+ *
+ * @param reason - Ask anew when it changes.
+ */
+export function useAsked<T>(ask: () => Promise<T>, reason: string): IAsked<T> {
+  const [told, setTold] = React.useState<Omit<IAsked<T>, "again">>({
+    value: null,
+    problem: null,
+    isAsking: true,
+  });
+  const [count, again] = React.useReducer((turn: number) => turn + 1, 0);
+  React.useEffect(() => {
+    let isCurrent = true;
+    const take = (value: T | null, problem: IProblem | null): void => {
+      if (isCurrent) {
+        setTold({ value, problem, isAsking: false });
+      }
+    };
+    setTold((before) => ({ ...before, isAsking: true }));
+    ask().then(
+      (value) => {
+        take(value, null);
+      },
+      (error: unknown) => {
+        take(null, toProblem(error, ""));
+      },
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, [count, reason]);
+  return { ...told, again };
+}
+
+/** What there is to see of a question: its answer, or why there is none, or that it is under way. */
+export function Answer<T>(props: {
+  readonly trans: TranslationBundle;
+  readonly asked: IAsked<T>;
+  readonly children: (value: T) => React.ReactNode;
+}): React.ReactElement {
+  const { trans, asked, children } = props;
+  if (asked.problem !== null) {
+    return <p className="jp-Slurm-problem">{problemText(trans, asked.problem)}</p>;
+  }
+  return asked.value === null ? (
+    <p role="status" className="jp-Slurm-aside">
+      {trans.__("Asking…")}
+    </p>
+  ) : (
+    <>{children(asked.value)}</>
+  );
+}
+
+/** Names, and what there is to say of each. */
+export function Facts({ facts }: { readonly facts: readonly Fact[] }): React.ReactElement {
+  return (
+    <dl className="jp-Slurm-facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

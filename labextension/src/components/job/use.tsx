@@ -1,0 +1,60 @@
+/** What a job asked for, and what it used of that. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { IJobDetail } from "../../job-api";
+import type { JobPage } from "../../job-page";
+import { jobFacts, reportFacts } from "../../job-words";
+import { isFinished } from "../../states";
+import { Answer, Facts, useAsked } from "./asked";
+
+interface IUseProps {
+  readonly page: JobPage;
+  readonly job: IJobDetail;
+  readonly trans: TranslationBundle;
+}
+
+/** The report is asked for when this is opened, when the job ends, and by the button: it costs questions to Slurm. */
+function Report({ page, job, trans }: IUseProps): React.ReactElement {
+  const { api, place } = page;
+  const asked = useAsked(
+    () => api.report(place.cluster, place.job),
+    isFinished(job.state) ? job.state : "",
+  );
+  return (
+    <>
+      <Answer trans={trans} asked={asked}>
+        {(report) => (
+          <>
+            <Facts facts={reportFacts(trans, report)} />
+            {report.notes.map((note) => (
+              <p key={note} className="jp-Slurm-aside">
+                {note}
+              </p>
+            ))}
+          </>
+        )}
+      </Answer>
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        disabled={asked.isAsking}
+        onClick={asked.again}
+      >
+        {trans.__("Ask again")}
+      </button>
+    </>
+  );
+}
+
+export function Use(props: IUseProps): React.ReactElement {
+  const { job, trans } = props;
+  return (
+    <>
+      <h3>{trans.__("Asked for")}</h3>
+      <Facts facts={jobFacts(trans, job)} />
+      <h3>{trans.__("Used")}</h3>
+      <Report {...props} />
+    </>
+  );
+}

@@ -1,0 +1,132 @@
+/** The plugin of the pages of jobs. */
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
+import { Dialog, MainAreaWidget, showDialog, WidgetTracker } from "@jupyterlab/apputils";
+import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
+import { fileIcon } from "@jupyterlab/ui-components";
+
+import { CommandIDs, confirmed } from "../commands";
+import { JobPanel } from "../components/job/page";
+import type { IJobActs } from "../components/job/head";
+import { JobPage, jobPlaceOf, type IJobPlace } from "../job-page";
+import { pageTitle } from "../job-words";
+import { addPage } from "../place";
+import { AgentApi } from "../request";
+import { DOMAIN, IJobsModel } from "../tokens";
+import { cancelBody, cancelTitle } from "../words";
+
+type Page = MainAreaWidget<JobPanel>;
+
+/** Cancel the job of a page after the person said so. */
+async function cancel(trans: TranslationBundle, page: JobPage): Promise<void> {
+  const { job } = page;
+  if (job !== null) {
+    const [title, body] = [cancelTitle(trans, job), cancelBody(trans, job)];
+    if (await confirmed(title, body, trans.__("Keep it"), trans.__("Cancel the job"))) {
+      await page.cancel();
+    }
+  }
+}
+
+/** Submit the job of a page again after the person said so; return the place of the new one. */
+async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobPlace | null> {
+  const result = await showDialog({
+    title: trans.__("Submit job %1 again?", page.job?.id ?? page.place.job),
+    body: trans.__("The same text, with the same options, from the same folder."),
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Submit") })],
+  });
+  const made = result.button.accept ? await page.resubmit() : null;
+  return jobPlaceOf({ cluster: made?.cluster, job: made?.key ?? made?.id });
+}
+
+/** Return a page in a frame of JupyterLab's, which has the name of its job. */
+function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs): Page {
+  const widget = new MainAreaWidget({ content: new JobPanel(page, trans, acts) });
+  widget.toolbar.hide(); // an empty one would be a stripe above the page
+  widget.title.icon = fileIcon;
+  widget.title.closable = true;
+  const name = (): void => {
+    widget.title.label = pageTitle(trans, page.job, page.place.job);
+  };
+  name();
+  page.changed.connect(name);
+  return widget;
+}
+
+/** The key of a job, by which its page is found again, is known only when the agent has told it. */
+function saveWhenKnown(tracker: WidgetTracker<Page>, widget: Page): void {
+  const { page } = widget.content;
+  const save = (): void => {
+    if (page.job !== null) {
+      page.changed.disconnect(save);
+      void tracker.save(widget);
+    }
+  };
+  page.changed.connect(save);
+}
+
+export const jobPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:job",
+  description: "A page for each job: what became of it, its log, what it used, and its script.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    jobs: IJobsModel,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const api = new AgentApi(app.serviceManager.serverSettings);
+    const tracker = new WidgetTracker<Page>({ namespace: "jupyter-slurm-job" });
+    const create = (place: IJobPlace): Page => {
+      const { cluster } = place;
+      const open = (job: string): void => {
+        void app.commands.execute(CommandIDs.openJob, { cluster, job });
+      };
+      const acts: IJobActs = {
+        cancel: (page) => void cancel(trans, page),
+        resubmit: (page) =>
+          void resubmit(trans, page).then((made) => {
+            if (made !== null) {
+              open(made.job);
+            }
+          }),
+        session: app.commands.hasCommand(CommandIDs.launch)
+          ? ({ key }) =>
+              void app.commands.execute(CommandIDs.launch, { cluster, session: key ?? "" })
+          : null,
+        open,
+      };
+      return framed(trans, new JobPage(api, jobs, place), acts);
+    };
+    app.commands.addCommand(CommandIDs.openJob, {
+      label: trans.__("Open the Page of a Slurm Job"),
+      caption: trans.__("Its state, log, resources and script"),
+      execute: async (args) => {
+        const place = jobPlaceOf(args);
+        if (place === null) {
+          return;
+        }
+        const widget = tracker.find(({ content }) => content.page.isAt(place)) ?? create(place);
+        if (!tracker.has(widget)) {
+          await tracker.add(widget);
+          saveWhenKnown(tracker, widget);
+          addPage(app, widget);
+        }
+        app.shell.activateById(widget.id);
+      },
+    });
+    if (restorer !== null) {
+      void restorer.restore(tracker, {
+        command: CommandIDs.openJob,
+        args: ({ content }) => ({ ...content.page.lasting }),
+        name: ({ content }) => JSON.stringify(content.page.place),
+      });
+    }
+  },
+};
