@@ -167,6 +167,10 @@ class PlumbingCore:
         self.calls.append(("cancel", cluster, ref, signal))
         return self._job(cluster, ref)
 
+    async def resubmit(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(("resubmit", cluster, ref, asked))
+        return {**self._job(cluster, ref), "key": asked["key"]}
+
     async def start_step(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
         return {**self._job(cluster, ref), "key": asked["key"], "allocation": None}
 

@@ -20,7 +20,7 @@ from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.agent.schema import load_document
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.errors import AgentUnreachable, JobNotFound, SubmitRefused
+from jupyter_slurm.errors import AgentUnreachable, JobNotFound, SubmitRefused, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -152,6 +152,29 @@ def test_the_answers_are_what_the_document_says(slurm: tuple[AgentClient, str], 
         client.get(f"{path}/jobs/999999")
     with pytest.raises(SubmitRefused):
         client.post(f"{path}/jobs", json=_submission("#!/bin/sh\n", cluster, "-p", "nowhere"))
+
+
+def test_a_job_is_submitted_again_once_for_one_key(
+    slurm: tuple[AgentClient, str], cluster: EmbeddedCluster
+) -> None:
+    client, path = slurm
+    first = client.post(f"{path}/jobs", json=_submission("#!/bin/sh\nsleep 100\n", cluster, "--array=3-4", "--hold"))
+    after = _submission("#!/bin/sh\npwd\n", cluster, "--hold", f"--dependency=afterany:{first['id']}")
+    second = client.post(f"{path}/jobs", json={**after, "args": ["a b"]})
+    client.post(f"{path}/jobs/{first['id']}/cancel", json={})
+    asked = {"key": _submission("", cluster)["key"], "context": {"cwd": "/", "env": cluster.env()}}
+    again = _check("Job", client.post(f"{path}/jobs/{second['id']}/resubmit", json=asked))
+    assert client.post(f"{path}/jobs/{second['id']}/resubmit", json=asked)["id"] == again["id"] != second["id"]
+    record = client.get(f"{path}/jobs/{again['key']}/record")
+    assert (record["resubmitted_from"], record["args"], record["cwd"]) == (second["key"], ["a b"], "/tmp")
+    # What is over already is not waited for: Slurm may have forgotten it.
+    assert record["options"] == ["--hold"]
+    task = {"key": _submission("", cluster)["key"], "context": asked["context"]}
+    alone = client.post(f"{path}/jobs/{first['id']}_4/resubmit", json=task)
+    assert alone["array"] == "4"
+    verbatim = cluster.run("sbatch", "--parsable", "--hold", "--wrap", "true").stdout.strip()
+    with pytest.raises(UsageError, match="nothing is recorded of it"):
+        client.post(f"{path}/jobs/{verbatim}/resubmit", json={"key": _submission("", cluster)["key"]})
 
 
 def test_events_tell_everybody(
