@@ -337,14 +337,17 @@ class Job(Recorded, Acting):
         return view.bundle(self._data)
 
     def _ipython_display_(self) -> None:
-        """Show the job with its output, live, under the cell being run."""
-        self._is_shown = True
+        """Show the job with its output, live, under the cell being run, and what can be done with it.
+
+        Of the cell that submits it only the first: a widget takes the kernel as long as the whole submission.
+        """
+        is_submission, self._is_shown = self._from_start and not self._is_shown, True
         shell = view.notebook()
         if shell is None:
             raise NotImplementedError  # in a terminal nothing can be redrawn: the text form is shown
-        self._show(shell)
+        self._show(shell, with_controls=not is_submission)
 
-    def _show(self, shell: Any) -> None:
+    def _show(self, shell: Any, *, with_controls: bool = False) -> None:
         """Make a view under this cell, unless there is one."""
         if any(shown.cell == view.cell_of(shell) for shown in self._views):
             return
@@ -352,7 +355,8 @@ class Job(Recorded, Acting):
         follower = self._follow(start=live or is_finished(self._data))
         if is_finished(self._data):
             follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
-        shown = view.View(shell, follower, settings().output_limit)
+        controls = (lambda: view.controls_of(self)) if with_controls and not is_finished(self._data) else None
+        shown = view.View(shell, follower, settings().output_limit, controls)
         self._views.append(shown)
         shown.open(live=live)
 

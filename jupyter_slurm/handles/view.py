@@ -12,7 +12,8 @@ import contextvars
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 from jupyter_slurm.handles import background
@@ -23,7 +24,7 @@ from jupyter_slurm.handles.held import is_released
 from jupyter_slurm.handles.serving import hides_log
 from jupyter_slurm.handles.timeline import Panes, not_shown
 
-__all__ = ["View", "bundle", "cell_of", "is_here", "notebook"]
+__all__ = ["View", "bundle", "cell_of", "controls_of", "is_here", "notebook"]
 
 _SHORTEST = 0.25  # seconds between two drawings
 _BYTES_PER_SECOND = 256 * 1024  # a large output is drawn less often
@@ -38,6 +39,11 @@ def notebook() -> Any:
         return None
     shell = get_ipython()
     return shell if shell is not None and getattr(shell, "kernel", None) is not None else None
+
+
+def controls_of(job: Any) -> Any:
+    """Return a widget with what can be done with a job. It is named here and not imported: front doors stand above."""
+    return import_module("jupyter_slurm.widgets.controls").controls(job)
 
 
 def cell_of(shell: Any) -> str:
@@ -80,12 +86,15 @@ class View:
         Who knows the job.
     limit : int
         Bytes of output that are shown.
+    controls : callable, optional
+        Returns a widget that stands below the card: what can be done with the job.
     """
 
-    def __init__(self, shell: Any, follower: Follower, limit: int) -> None:
+    def __init__(self, shell: Any, follower: Follower, limit: int, controls: Callable[[], Any] | None = None) -> None:
         self.cell = cell_of(shell)
         self._shell, self._follower, self._limit = shell, follower, limit
         self._id = "jupyter-slurm-" + secrets.token_hex(8)
+        self._controls = controls
         self._lock = threading.Lock()
         self._closed = False
         self._card: Any = None  # what it was drawn of, and when
@@ -146,7 +155,11 @@ class View:
             trouble = follower.error.message if follower.error else follower.trouble
             first, *blocks = follower.timeline.blocks(self._limit, data)
         printed = bool(first) or any(not isinstance(block, Shown) for block in blocks)
-        return self._publish_card(data, trouble, left_out, first, printed, update) + self._publish_below(blocks)
+        size = self._publish_card(data, trouble, left_out, first, printed, update)
+        if self._controls is not None and not update:
+            shown = self._controls()._repr_mimebundle_()
+            self._shell.display_pub.publish(shown, transient={"display_id": f"{self._id}-controls"})
+        return size + self._publish_below(blocks)
 
     def _publish_card(
         self, data: dict[str, Any], trouble: str, left_out: int, panes: Any, printed: bool, update: bool

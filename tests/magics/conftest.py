@@ -164,7 +164,8 @@ class Kernel:
             for m in self.under(request)
             if m["msg_type"] == "display_data" and "jupyter-slurm-job" not in m["content"]["data"].get("text/html", "")
         ]
-        return [bundle for display in ids if (bundle := self.drawn(display)[-1])]
+        drawn = [self.drawn(display)[-1] for display in ids]
+        return [bundle for bundle in drawn if bundle and "application/vnd.jupyter.widget-view+json" not in bundle]
 
     def text(self, display: str | None) -> str:
         """Return what is there now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ class FrontEnd:
             elif message["msg_type"] == "comm_msg" and content["data"].get("method") == "update":
                 models[content["comm_id"]] |= content["data"]["state"]
         return models
+
+    @property
+    def closed(self) -> list[str]:
+        self._kernel.pump()
+        return [m["content"]["comm_id"] for m in self._kernel.messages if m["msg_type"] == "comm_close"]
 
     def seen(self, root: str) -> list[tuple[str, dict[str, Any]]]:
         """Return what is within a widget now, from its top to its end."""
@@ -86,14 +92,13 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
 ) -> None:
     go = gate("go")
-    kernel.ok(f'%%sbatch as=first -J "{HOSTILE}" -t 10\n#!/bin/sh\necho "{HOSTILE}"; while :; do sleep 1; done')
+    kernel.ok(f'%%sbatch as=first -J "{HOSTILE}" -t 10\nimport time\nprint("{HOSTILE}")\ntime.sleep(600)')
     front = FrontEnd(kernel)
     root, bundle = _shown(kernel, "shown = jupyter_slurm.monitor()\nshown")
     assert HOSTILE in bundle["text/plain"]
     assert "&lt;img" in bundle["text/html"]
     assert HOSTILE not in bundle["text/html"]
     cell = kernel.begin(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)")
-    number = None
 
     def row() -> str:
         return next((part for part in front.html(root).split("\n") if 'role="row"' in part and "img" in part), "")
@@ -101,17 +106,9 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     wait_for(lambda: "RUNNING" in row(), "the job runs, while the cell does")
     assert HOSTILE not in front.html(root)
     assert "of 10:00" in row()
-    cancel = next(
-        name
-        for name, model in front.seen(root)
-        if HOSTILE in str(model.get("tooltip")) and model["description"] == "Cancel"
-    )
-    log = next(
-        name
-        for name, model in front.seen(root)
-        if HOSTILE in str(model.get("tooltip")) and model["description"] == "Log"
-    )
-    front.click(log)
+    job = f"Job {re.findall(r'>([0-9]+)<', row())[0]} ({HOSTILE})"
+    cancel = front.find(root, tooltip=f"Cancel {job}")
+    front.click(front.find(root, tooltip=f"Show what {job} prints"))
     wait_for(lambda: "jupyter-slurm-job" in front.html(root) and front.html(root).count("&lt;img") >= 4, "its log")
     front.click(cancel)
     wait_for(lambda: front.models[cancel]["description"] == "Really cancel?", "it asks")
@@ -121,5 +118,49 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     assert HOSTILE not in front.html(root)
     go.touch()
     kernel.end(cell)
-    del number
     kernel.ok("shown.close()")
+
+
+def test_a_front_end_without_subshells_is_told_that_clicks_wait(
+    kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    go = gate("go")
+    front = FrontEnd(kernel, subshell=False)
+    root, _ = _shown(kernel, "shown = jupyter_slurm.monitor()\nshown")
+    cell = kernel.begin(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)")
+    wait_for(lambda: "hands over what is clicked here only when that has ended" in front.html(root), "it says so")
+    go.touch()
+    kernel.end(cell)
+    wait_for(lambda: "hands over" not in front.html(root), "and no longer")
+    kernel.ok("shown.close()")
+
+
+def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
+    front = FrontEnd(kernel)
+    root, _ = _shown(kernel, "shown = jupyter_slurm.monitor()\nshown")
+    for count, listens in ((1, True), (0, False), (1, True)):
+        front.set(root, _view_count=count)
+        wait_for(
+            lambda listens=listens: kernel.value("shown._feed._work is not None") == str(listens), f"{count} views"
+        )
+    kernel.ok("%%sbatch as=later -J later --hold\n#!/bin/sh\ntrue")
+    wait_for(lambda: "later" in front.html(root), "what came later")
+    kernel.ok("shown.close()\nassert shown._feed._work is None\nlater.cancel()")
+
+
+def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wait_for: WaitFor) -> None:
+    submitted = kernel.ok("%%sbatch as=long -t 5\nimport time\ntime.sleep(600)")
+    assert not [m for m in submitted.messages if VIEW in m["content"].get("data", ())]  # it would take its time
+    front = FrontEnd(kernel)
+    shown = kernel.ok("long").messages
+    (bundle,) = [
+        m["content"]["data"] for m in shown if m["msg_type"] == "display_data" and VIEW in m["content"]["data"]
+    ]
+    assert bundle["text/html"] == ""  # the card says it all, also in the file
+    root = bundle[VIEW]["model_id"]
+    wait_for(lambda: "of 5:00" in front.html(root), "how long it runs, of how long it may")
+    cancel = front.find(root, description="Cancel")
+    front.click(cancel)
+    front.click(cancel)
+    wait_for(lambda: kernel.value("long.state") == "CANCELLED", "it is cancelled")
+    wait_for(lambda: root in front.closed, "and they go")

@@ -1,0 +1,68 @@
+"""What can be done with a job, below its card: how much of its time is used, and buttons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets
+
+from jupyter_slurm.handles.allocation import Allocation
+from jupyter_slurm.handles.card import is_finished, title
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.session import Session
+from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.widgets.look import progress
+from jupyter_slurm.widgets.panel import Button, Panel, html
+
+__all__ = ["Controls", "controls"]
+
+
+def controls(job: Job) -> Controls:
+    """Return what can be done with a job that goes on."""
+    shown = Controls(job)
+    shown.go()
+    return shown
+
+
+class Controls(Panel):
+    """What stands below the card of a job until its end."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._follower = job, job._follow()
+        about = printable(title(job._data)).replace("\n", " ")
+        self._used = html(flex="0 1 auto")
+        if isinstance(job, Session):
+            buttons = [Button("Stop", f"End {about}, with all that runs in it", self._cancel, asks=True)]
+        else:
+            word = "Release" if isinstance(job, Allocation) else "Cancel"
+            buttons = [Button(word, f"{word} {about}", self._cancel, asks=True)]
+        super().__init__([ipywidgets.HBox([*buttons, self._used], layout=ipywidgets.Layout(align_items="center"))])
+        self.add_class("jupyter-slurm-controls")
+
+    def resumed(self) -> None:
+        """Listen."""
+        self._follower.unlisten(self._heard)
+        self._follower.listen(self._heard)
+
+    def paused(self) -> None:
+        """Listen no longer."""
+        self._follower.unlisten(self._heard)
+
+    def draw(self) -> None:
+        """Bring it up to date; with the job it ends."""
+        data = self._follower.data
+        self._used.value = progress(data)
+        if is_finished(data) or self._follower.error is not None:
+            self.close()
+
+    def static(self) -> tuple[str, str]:
+        """Return nothing: the card says it all."""
+        return "", ""
+
+    def _heard(self, stream: str, data: bytes) -> None:
+        if not stream:
+            self.changed()
+
+    def _cancel(self) -> None:
+        job: Any = self._job
+        self.work(job.stop if isinstance(job, Session) else job.cancel)
