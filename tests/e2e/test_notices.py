@@ -1,0 +1,152 @@
+"""What JupyterLab and Notebook 7 tell of jobs by themselves, and what their menus and keys do."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slurm]
+
+expect.set_options(timeout=30_000)
+
+HOSTILE = "<img src=x onerror=alert(1)> **b**"
+TOAST = ".Toastify__toast"
+# What the browser would show, and a tab that nobody sees.
+RECORD = "window.told = []; window.Notification = class { static permission = 'granted'; constructor(_, { body }) { told.push(body); } }"
+HIDE = """hidden => {
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
+LIVE = ".jp-Slurm-status button[data-connection=live]"
+NOTEBOOK = """
+c.JupyterNotebookApp.expose_app_in_browser = True
+"""
+
+
+@pytest.fixture
+def submit(cluster: Any) -> Iterator[Callable[..., str]]:
+    """``submit(server, script, *options)``: a job of ours; its id. Cancelled at the end of the test."""
+    env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(cluster.slurm_conf)}
+    ids: list[str] = []
+
+    def submit(server: Any, script: str, *options: str) -> str:
+        key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+        context = {"cwd": str(server.home), "env": env, "umask": 0o22, "limits": {}}
+        text = f"#!/bin/bash\n{script}\n"
+        asked = {"key": key, "kind": "script", "text": text, "options": options, "args": [], "context": context}
+        headers = {"Authorization": f"token {server.token}"}
+        (known,) = httpx.get(server.api("v1/clusters"), headers=headers, timeout=60).json()
+        answer = httpx.post(server.api(f"v1/clusters/{known['id']}/jobs"), json=asked, headers=headers, timeout=60)
+        ids.append(str(answer.raise_for_status().json()["id"]))
+        return ids[-1]
+
+    yield submit
+    subprocess.run(["scancel", *ids], env={**os.environ, **env}, check=True)
+
+
+def test_notices_are_told_once_also_by_the_browser(
+    page: Page,
+    lab: Any,
+    submit: Callable[..., str],
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
+) -> None:
+    page.add_init_script(RECORD)
+    page.reload()
+    other = page.context.new_page()
+    other.goto(page.url)
+    for tab in (page, other):
+        expect(tab.locator(LIVE)).to_have_text("Slurm: no jobs")
+    running = submit(lab, "sleep 600", "-J", "training")
+    failed = submit(lab, "exit 3", "-J", HOSTILE)
+
+    def toasts() -> str:
+        return "\n".join(each for tab in (page, other) for each in tab.locator(TOAST).all_inner_texts())
+
+    wait_for(lambda: f"Job {running} (training) has started" in toasts(), "the start is told")
+    wait_for(lambda: f"Job {failed} ({HOSTILE}) has failed: FAILED." in toasts(), "the failure is told")
+    assert toasts().count(f"Job {failed} ") == 1
+    teller = page if page.locator(TOAST).count() else other
+    axe(teller, TOAST)
+    screenshot(teller, "notices")
+    other.close()
+
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:browser-notices')")
+    page.evaluate(HIDE, True)
+    expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
+    second = submit(lab, "exit 4", "-J", HOSTILE)
+    wait_for(lambda: page.evaluate("told.join()"), "the browser tells")
+    assert page.evaluate("told.join()").startswith(f"Job {second} ({HOSTILE}) has failed: FAILED.")
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:browser-notices')")
+    expect(page.locator(".jp-Slurm-status button")).to_have_attribute("data-connection", "paused")
+
+
+def test_menu_and_keys(
+    page: Page, lab: Any, submit: Callable[..., str], screenshot: Callable[[Page, str], None]
+) -> None:
+    job = submit(lab, "sleep 600", "-J", "training")
+    expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
+    menu = page.locator(".lm-MenuBar-item", has_text="Slurm")
+    menu.click()
+    items = page.locator(".lm-Menu-item[data-type=command] .lm-Menu-itemLabel:visible")
+    assert items.all_inner_texts() == [
+        "Show Jobs",
+        "Open Job…",
+        "Refresh Jobs",
+        "New GPU Notebook…",
+        "Cancel Job…",
+        "Notices of the Browser While the Page Is Hidden",
+    ]
+    screenshot(page, "menu")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ControlOrMeta+Alt+g")
+    expect(page.get_by_role("form").get_by_label("Partition")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill("slurm cancel job")
+    page.keyboard.press("Enter")
+    expect(page.locator(".jp-Dialog-header")).to_have_text(f"Cancel job {job} (training)?")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(LIVE)).to_have_text("Slurm: no jobs")
+    page.keyboard.press("ControlOrMeta+Alt+j")
+    expect(page.locator(".jp-Slurm-panel:not(.jp-Slurm-launch)")).to_be_visible()
+
+
+def test_notebook_7(
+    browser: Browser,
+    start_jupyter: Callable[..., Any],
+    submit: Callable[..., str],
+    screenshot: Callable[[Page, str], None],
+) -> None:
+    """It has neither a launcher nor a status bar; the menu is there, and pages of ours stand beside its own."""
+    served = start_jupyter("notebook", "--config=nb.py", files={"nb.py": NOTEBOOK})
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.goto(f"{served.url}tree?token={served.token}")
+    submit(served, "sleep 600", "-J", "training")
+    menu = page.locator(".lm-MenuBar-item", has_text="Slurm")
+    menu.click()
+    page.locator(".lm-Menu-item", has_text="Show Jobs").click()
+    expect(page.locator(".jp-Slurm-panel")).to_contain_text("training")
+    screenshot(page, "notebook-jobs")
+    menu.click()
+    page.locator(".lm-Menu-item", has_text="New GPU Notebook").click()
+    form = page.get_by_role("form", name="GPU notebook on arandu")
+    expect(form.get_by_label("Partition")).to_contain_text(re.compile("arandu .*8 a100"))
+    screenshot(page, "notebook-form")
+    expect(page.locator(TOAST)).to_have_count(0)
+    assert not [text for text in wrong if "lurm" in text]
+    context.close()
