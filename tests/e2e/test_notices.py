@@ -122,6 +122,25 @@ def test_menu_and_keys(
     expect(page.locator(".jp-Slurm-panel:not(.jp-Slurm-launch)")).to_be_visible()
 
 
+def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[Page, str], None]) -> None:
+    """Without a language pack for JupyterLab itself, too."""
+    speak = 'locale => window.jupyterapp.serviceManager.settings.save(\'@jupyterlab/translation-extension:plugin\', `{"locale": "${locale}"}`)'
+    page.evaluate(speak, "pt_BR")
+    try:
+        page.reload()
+        page.wait_for_selector("#jp-main-statusbar")
+        page.evaluate("window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('launcher:create'))")
+        expect(page.locator(".jp-LauncherCard[data-category=Slurm]").first).to_have_text("Notebook com GPU em arandu")
+        page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:launch')")
+        form = page.get_by_role("form", name="Notebook com GPU em arandu")
+        expect(form.get_by_label("Partição")).to_contain_text("a padrão (devwork)")
+        page.locator(".lm-MenuBar-item", has_text="Slurm").click()
+        expect(page.locator(".lm-Menu-itemLabel:visible").first).to_have_text("Mostrar jobs")
+        screenshot(page, "portuguese")
+    finally:
+        page.evaluate(speak, "default")
+
+
 def test_notebook_7(
     browser: Browser,
     start_jupyter: Callable[..., Any],
