@@ -154,9 +154,7 @@ def test_the_answers_are_what_the_document_says(slurm: tuple[AgentClient, str], 
         client.post(f"{path}/jobs", json=_submission("#!/bin/sh\n", cluster, "-p", "nowhere"))
 
 
-def test_a_job_is_submitted_again_once_for_one_key(
-    slurm: tuple[AgentClient, str], cluster: EmbeddedCluster
-) -> None:
+def test_a_job_is_submitted_again_once_for_one_key(slurm: tuple[AgentClient, str], cluster: EmbeddedCluster) -> None:
     client, path = slurm
     first = client.post(f"{path}/jobs", json=_submission("#!/bin/sh\nsleep 100\n", cluster, "--array=3-4", "--hold"))
     after = _submission("#!/bin/sh\npwd\n", cluster, "--hold", f"--dependency=afterany:{first['id']}")
