@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.table import Table
     from jupyter_slurm.handles.tunnel import Tunnel, tunnel
     from jupyter_slurm.handles.waiting import WaitInterrupted
+    from jupyter_slurm.widgets.form import submit_form
     from jupyter_slurm.widgets.monitor import monitor
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "resources",
     "session",
     "sessions",
+    "submit_form",
     "tunnel",
     "wait",
 ]
@@ -77,6 +79,7 @@ _HOME = {
     "monitor": "jupyter_slurm.widgets.monitor",
     "session": "jupyter_slurm.handles.session",
     "sessions": "jupyter_slurm.handles.session",
+    "submit_form": "jupyter_slurm.widgets.form",
     "tunnel": "jupyter_slurm.handles.tunnel",
     "wait": "jupyter_slurm.handles.completion",
 }

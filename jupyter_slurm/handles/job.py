@@ -50,6 +50,7 @@ class Job(Recorded, Acting):
         self._follower: Follower | None = None
         self._views: list[view.View] = []
         self._is_shown = False
+        self._submitted_in = view.cell_of(view.notebook()) if from_start else None
         self._outputs: Outputs | None = None
         self._wanted: Callable[[dict[str, Any]], None] | None = None
 
@@ -339,13 +340,13 @@ class Job(Recorded, Acting):
     def _ipython_display_(self) -> None:
         """Show the job with its output, live, under the cell being run, and what can be done with it.
 
-        Of the cell that submits it only the first: a widget takes the kernel as long as the whole submission.
+        Of the cell that submits it only the first: widgets would take the kernel as long as the submission itself.
         """
-        is_submission, self._is_shown = self._from_start and not self._is_shown, True
+        self._is_shown = True
         shell = view.notebook()
         if shell is None:
             raise NotImplementedError  # in a terminal nothing can be redrawn: the text form is shown
-        self._show(shell, with_controls=not is_submission)
+        self._show(shell, with_controls=self._submitted_in != view.cell_of(shell))
 
     def _show(self, shell: Any, *, with_controls: bool = False) -> None:
         """Make a view under this cell, unless there is one."""

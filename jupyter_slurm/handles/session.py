@@ -261,7 +261,7 @@ def there(name: str | None) -> Cluster:
         raise
 
 
-def launch(cluster: Cluster, parsed: MagicLine) -> Session:
+def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, Any]], None] = say_doubts) -> Session:
     """Have a job run a Jupyter, or the command behind ``--``, once.
 
     Parameters
@@ -270,6 +270,8 @@ def launch(cluster: Cluster, parsed: MagicLine) -> Session:
         Where.
     parsed : MagicLine
         Options of sbatch and our words.
+    tell : callable, optional
+        Says the doubts about what was submitted; by default they are printed.
 
     Raises
     ------
@@ -309,7 +311,7 @@ def launch(cluster: Cluster, parsed: MagicLine) -> Session:
                 "Interrupted while sbatch was at work: the session may or may not be there. "
                 f"`jupyter slurm sessions` lists it, `jupyter slurm stop {asked['name'] or asked['key']}` ends it."
             ) from None
-    say_doubts(data)
+    tell(data)
     return Session(cluster, data, from_start=True)
 
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -195,8 +195,15 @@ def preview(cluster: Cluster, submission: Submission) -> Preview:
     return Preview(data, submission.text if submission.kind == "python" else None)
 
 
-def submit(cluster: Cluster, submission: Submission) -> Job:
+def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[Mapping[str, Any]], None] | None = None) -> Job:
     """Submit, once.
+
+    Parameters
+    ----------
+    cluster, submission
+        Where, and what.
+    tell : callable, optional
+        Says the doubts about what was submitted; by default they are printed.
 
     Raises
     ------
@@ -216,7 +223,7 @@ def submit(cluster: Cluster, submission: Submission) -> Job:
                 f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
             ) from None
-    say_doubts(data)
+    (tell or say_doubts)(data)
     return handle(cluster, data, from_start=True)
 
 

@@ -47,7 +47,9 @@ def controls_of(job: Any) -> Any:
 
 
 def cell_of(shell: Any) -> str:
-    """Return something that names the cell being run."""
+    """Return something that names the cell being run; nothing outside of a notebook."""
+    if shell is None:
+        return ""
     header = getattr(shell.display_pub, "parent_header", None) or {}
     return str(header.get("msg_id") or shell.execution_count)
 

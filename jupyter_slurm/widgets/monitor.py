@@ -24,6 +24,7 @@ __all__ = ["Monitor", "monitor"]
 
 _ROWS, _FINISHED = 20, 5
 _MORE = 30  # rows that come with a click
+_LOG, _CANCEL = 4, 9  # widths of buttons
 
 Data = Mapping[str, Any]
 
@@ -49,7 +50,8 @@ class Monitor(Panel):
     def __init__(self, cluster: Cluster, *, rows: int = _ROWS, finished: int = _FINISHED) -> None:
         self._cluster, self._feed = cluster, feed_of(cluster)
         self._limit, self._finished = max(1, rows), max(0, finished)
-        self._head, self._columns, self._rest = html(), html(HEAD, flex="1 1 auto"), html()
+        self._name = escape(str(cluster.client.get(cluster.path())["name"]))
+        self._head, self._rest = html(), html()
         self._filter = text("", placeholder="Filter: name, number, state …", continuous_update=True)
         self._filter.observe(lambda _: self.changed(), "value")
         self._more = Button("Show more", "Show more jobs", self._show_more)
@@ -58,7 +60,8 @@ class Monitor(Panel):
         self._log = _Log(self)
         top = ipywidgets.HBox([self._head, self._filter], layout=_between())
         below = ipywidgets.HBox([self._rest, self._more])
-        super().__init__([top, self._columns, self._table, below, self._log.box])
+        columns = ipywidgets.HBox([html(HEAD, flex="1 1 auto", min_width="0"), html(width=f"{_LOG + _CANCEL + 1}em")])
+        super().__init__([top, columns, self._table, below, self._log.box])
         self.add_class("jupyter-slurm-monitor")
         self._feed.look()
 
@@ -130,7 +133,7 @@ class Monitor(Panel):
         counts = " · ".join(f"{count} {state}" for state, count in sorted(states.items())) or "nothing runs or waits"
         trouble = self._feed.trouble
         said = f' <span style="color:{BAD}">{escape(trouble)}</span>' if trouble else ""
-        return f"<div><b>Jobs on {escape(self._cluster.name)}</b> {calm(counts)}{said}</div>"
+        return f"<div><b>Jobs on {self._name}</b> {calm(counts)}{said}</div>"
 
 
 def _between() -> ipywidgets.Layout:
@@ -143,8 +146,10 @@ class _Row:
     def __init__(self, owner: Monitor) -> None:
         self._owner, self._data = owner, dict[str, Any]()
         self._cells = html(flex="1 1 auto", min_width="0")
-        self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data))
-        self._cancel = Button("Cancel", "Cancel this job", lambda: owner.cancel(self._data), asks=True)
+        self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG}em")
+        self._cancel = Button(
+            "Cancel", "Cancel this job", lambda: owner.cancel(self._data), asks=True, width=f"{_CANCEL}em"
+        )
         self.box = ipywidgets.HBox([self._cells, self._log, self._cancel], layout=ipywidgets.Layout(width="100%"))
 
     def show(self, data: dict[str, Any]) -> None:

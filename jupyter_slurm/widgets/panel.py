@@ -47,12 +47,16 @@ class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no type
         Called in the thread that hears of it.
     asks : bool
         What it does cannot be undone: only a second click, soon after, does it.
+    width : str
+        As CSS has it; where several stand below each other.
     """
 
-    def __init__(self, label: str, about: str, clicked: Callable[[], None], *, asks: bool = False) -> None:
+    def __init__(
+        self, label: str, about: str, clicked: Callable[[], None], *, asks: bool = False, width: str = "auto"
+    ) -> None:
         self._label, self._clicked, self._asks = label, clicked, asks
         self._asked = 0.0
-        layout = ipywidgets.Layout(width="auto", flex="0 0 auto")
+        layout = ipywidgets.Layout(width=width, flex="0 0 auto", align_self="flex-start")
         super().__init__(description=label, tooltip=about, layout=layout)
         heard_where_sent(self)
         self.on_click(self._heard)
@@ -140,6 +144,10 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Do what a click asks for, in a thread of its own; the panel says why it failed."""
         background.spawn(self._work(call), self._context.copy())
 
+    def later(self, seconds: float, call: Callable[[], Any], is_due: Callable[[], bool]) -> None:
+        """Do something in a while, unless it is not wanted any more by then."""
+        background.spawn(self._later(seconds, call, is_due), self._context.copy())
+
     def say(self, error: SlurmError | None) -> None:
         """Say what went wrong, and what to do next."""
         said = "" if error is None else sentences(error.message, error.hint)
@@ -171,6 +179,11 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         else:
             self.say(None)
         self.changed()
+
+    async def _later(self, seconds: float, call: Callable[[], Any], is_due: Callable[[], bool]) -> None:
+        await asyncio.sleep(seconds)
+        if is_due() and not self._is_closed:
+            await self._work(call)
 
     async def _keep_drawing(self) -> None:
         self._news = asyncio.Event()

@@ -164,3 +164,27 @@ def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wa
     front.click(cancel)
     wait_for(lambda: kernel.value("long.state") == "CANCELLED", "it is cancelled")
     wait_for(lambda: root in front.closed, "and they go")
+
+
+def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, wait_for: WaitFor) -> None:
+    front = FrontEnd(kernel)
+    root, _ = _shown(kernel, "form = jupyter_slurm.submit_form()\nform")
+    partition, gpus = (front.find(root, description=label) for label in ("Partition", "GPUs"))
+    wait_for(lambda: "arandu" in front.models[partition].get("options", ()), "the partitions that there are")
+    front.set(partition, value="arandu")
+    front.set(gpus, value="9")
+    wait_for(lambda: "all nodes in partition arandu have: 8 GPUs" in front.html(root), "more GPUs than there are")
+    front.set(gpus, value="a100:1")
+    front.set(front.find(root, description="Job name"), value="<b>two words")
+    wait_for(
+        lambda: "%%sbatch -p arandu --gpus=a100:1 -J &#x27;&lt;b&gt;two words&#x27;" in front.html(root), "the line"
+    )
+    wait_for(lambda: "8 GPUs" not in front.html(root), "nothing is doubtful")
+    submit = front.find(root, description="Submit")
+    front.click(submit)
+    wait_for(lambda: "There is nothing to submit yet" in front.html(root), "it wants a cell")
+    (cell,) = (name for name, model in front.seen(root) if model["_model_name"] == "TextareaModel")
+    front.set(cell, value="print('from the form')")
+    front.click(submit)
+    wait_for(lambda: "COMPLETED" in front.html(root), "the job, to its end")
+    assert kernel.value("form.job.name, form.job.stdout.strip()") == "<b>two words from the form"

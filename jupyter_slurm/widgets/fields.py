@@ -1,0 +1,124 @@
+"""The fields of a form: what they are called, what they offer, and which options they become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets
+
+from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.handles.facts import names
+from jupyter_slurm.widgets.panel import calm, html, text
+
+__all__ = ["RESOURCES", "Field", "Fields", "with_dashes"]
+
+_SHORT = re.compile("-[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field.
+
+    Attributes
+    ----------
+    label, placeholder : str
+        What it is called, and an example.
+    option : str
+        The option of sbatch, or our word with ``=``, that it becomes.
+    kind : str
+        Of names that are offered (``listNames`` of the API); empty: none.
+    """
+
+    label: str
+    option: str
+    placeholder: str = ""
+    kind: str = ""
+
+
+RESOURCES = (
+    Field("Partition", "-p", "the cluster's default", "partition"),
+    Field("GPUs", "--gpus", "1, or a100:2", "gpu"),
+    Field("CPUs", "-c", "4"),
+    Field("Memory", "--mem", "16G", "memory"),
+    Field("Time limit", "--time", "2:00:00", "time-limit"),
+    Field("Account", "-A", "your default", "account"),
+    Field("QOS", "--qos", "", "qos"),
+)
+"""What a job asks for, in the order in which it is thought of."""
+
+_OF_A_PARTITION = ("gpu", "memory", "time-limit")
+
+
+class Fields:
+    """Some fields, as they stand.
+
+    Parameters
+    ----------
+    fields : sequence of Field
+        Which.
+    changed : callable
+        Called when one has changed.
+    """
+
+    def __init__(self, fields: Sequence[Field], changed: Callable[[], None]) -> None:
+        self._fields = fields
+        self._texts = {field.label: self._text(field) for field in fields}
+        self._notes = {field.label: html() for field in fields}
+        self._offered: dict[str, list[Named]] = {}
+        for one in self._texts.values():
+            one.observe(lambda _: changed(), "value")
+        rows = [
+            ipywidgets.HBox([self._texts[field.label], self._notes[field.label]], layout=_wrapping())
+            for field in fields
+        ]
+        self.box = ipywidgets.VBox(rows)
+
+    def __getitem__(self, label: str) -> str:
+        return str(self._texts[label].value).strip()
+
+    def set(self, label: str, value: str) -> None:
+        """Fill one in."""
+        self._texts[label].value = value
+
+    def words(self) -> list[str]:
+        """Return what stands in them, as the words of a line."""
+        found: list[str] = []
+        for field in self._fields:
+            if value := self[field.label]:
+                found += [field.option, value] if _SHORT.fullmatch(field.option) else [with_dashes(field.option, value)]
+        return found
+
+    def offer(self) -> None:
+        """Offer the names that are there, as far as they are known; asks the agent, which asks Slurm rarely."""
+        partition = self["Partition"] if "Partition" in self._texts else ""
+        for field in self._fields:
+            if not field.kind:
+                continue
+            known = names(field.kind, partition=partition if field.kind in _OF_A_PARTITION else "")
+            if known != self._offered.get(field.kind):
+                self._offered[field.kind] = known
+                self._texts[field.label].options = [one.name for one in known]
+
+    def remark(self) -> None:
+        """Say beside a field what is known of what stands in it."""
+        for field in self._fields:
+            about = {one.name: one.about for one in self._offered.get(field.kind, ())}
+            said = about.get(self[field.label], "")
+            self._notes[field.label].value = calm(said) if said else ""
+
+    @staticmethod
+    def _text(field: Field) -> Any:
+        more = {"placeholder": field.placeholder, "continuous_update": True}
+        return text(field.label, options=[] if field.kind else None, **more)
+
+
+def with_dashes(option: str, value: str) -> str:
+    """Return a long option, or a word of ours, with its value, as one word of a line."""
+    return f"{option}{value}" if option.endswith("=") else f"{option}={value}"
+
+
+def _wrapping() -> ipywidgets.Layout:
+    return ipywidgets.Layout(flex_flow="row wrap", align_items="center")

@@ -1,0 +1,145 @@
+"""A form for sbatch: it says what is doubtful, writes the line of a cell, and submits."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import ipywidgets
+
+from jupyter_slurm.domain.line import parse_cell_line
+from jupyter_slurm.domain.script import classify
+from jupyter_slurm.errors import CellError, SlurmError
+from jupyter_slurm.handles.card import sentences
+from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.submitting import Submission, python_named, submit
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.widgets.controls import controls
+from jupyter_slurm.widgets.fields import RESOURCES, Field, Fields
+from jupyter_slurm.widgets.look import row
+from jupyter_slurm.widgets.panel import BAD, Button, Panel, html
+from jupyter_slurm.widgets.waiting import heard_where_sent
+
+__all__ = ["SubmitForm", "submit_form"]
+
+_FIELDS = (*RESOURCES, Field("Job name", "-J"), Field("Array", "--array", "0-9"))
+_TYPED = 0.6  # seconds without a key after which what was typed is looked at
+_EMPTY = "#!/bin/sh\n"  # what is asked about where nothing was written yet
+_LINE = (
+    "user-select:all;white-space:pre-wrap;padding:.2em .4em;background:var(--jp-layout-color2,#eee);"
+    "color:var(--jp-ui-font-color1,CanvasText);font-family:var(--jp-code-font-family,monospace)"
+)
+
+
+def submit_form(cell: str = "") -> SubmitForm:
+    """Show a form for sbatch, which writes the line ``%%sbatch …``, and submits.
+
+    Parameters
+    ----------
+    cell : str
+        What is to be submitted: a script that begins with ``#!``, or Python. It can be written in the form, too.
+    """
+    shown = SubmitForm(current(), cell)
+    shown.go()
+    return shown
+
+
+class SubmitForm(Panel):
+    """What :func:`submit_form` shows.
+
+    Attributes
+    ----------
+    line : str
+        What it says, as the first line of a cell.
+    job : Job or None
+        What it has submitted last.
+    """
+
+    def __init__(self, cluster: Cluster, cell: str = "") -> None:
+        self.job: Job | None = None
+        self._cluster = cluster
+        self._typed = 0
+        self._fields = Fields(_FIELDS, self._changed)
+        layout = ipywidgets.Layout(width="100%", height="8em")
+        hint = "The cell: a script that begins with #!, or Python. Or copy the line below into a cell of its own."
+        self._cell = heard_where_sent(ipywidgets.Textarea(cell, placeholder=hint, layout=layout))
+        self._cell.observe(lambda _: self._changed(), "value")
+        self._line, self._doubts, self._result = html(width="100%"), html(width="100%"), html(width="100%")
+        self._submit = Button("Submit", "Submit the cell with these options", lambda: self.work(self._submit_it))
+        self._below = ipywidgets.VBox([])
+        super().__init__(
+            [self._fields.box, self._cell, self._line, self._doubts, self._submit, self._result, self._below]
+        )
+        self.add_class("jupyter-slurm-form")
+
+    @property
+    def line(self) -> str:
+        """The first line of a cell, with what the form says."""
+        return " ".join(["%%sbatch", *([shlex.join(words)] if (words := self._fields.words()) else [])])
+
+    def go(self) -> None:
+        """Begin: look what names there are."""
+        super().go()
+        self._changed()
+
+    def draw(self) -> None:
+        """Show the line as it stands."""
+        title = "Select it with a click, and copy it"
+        self._line.value = f'<code title="{title}" style="{_LINE}">{escape(self.line)}</code>'
+        if self.job is not None:
+            self._result.value = row(self.job._follow().data)
+
+    def static(self) -> tuple[str, str]:
+        """Return the line: it is what the form is for."""
+        return self.line, f"<code>{escape(self.line)}</code>"
+
+    def __repr__(self) -> str:
+        return self.line
+
+    def _changed(self) -> None:
+        """Look at what was typed, once nothing more comes."""
+        self._typed += 1
+        mark = self._typed
+        self.changed()
+        self.later(_TYPED, self._look, lambda: mark == self._typed)
+
+    def _look(self) -> None:
+        """Offer the names that are there, and say what is doubtful: all from what the agent knows."""
+        self._fields.offer()
+        self._fields.remark()
+        try:
+            with self._submission(self._cell.value or _EMPTY).body(self._cluster) as body:
+                asked = {**body, "dry_run": True}
+                told = self._cluster.client.post(self._cluster.path("jobs"), json=asked)
+            said = [*(told.get("doubts") or []), *(told.get("warnings") or [])]
+        except SlurmError as error:
+            said = [sentences(error.message, error.hint)]
+        lines = "".join(f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(text)}</div>' for text in said)
+        self._doubts.value = f'<div role="status">{lines}</div>' if said else ""
+
+    def _submission(self, cell: str) -> Submission:
+        cluster = self._cluster
+        parsed = parse_cell_line(self.line.removeprefix("%%sbatch"), option_table(cluster, "sbatch"), {})
+        kind = classify(cell)
+        python = python_named(None, cluster) if kind == "python" else None
+        return Submission(kind, cell, parsed.options, python=python)
+
+    def _submit_it(self) -> None:
+        if not str(self._cell.value).strip():
+            raise CellError("There is nothing to submit yet.", hint="Write a script that begins with #!, or Python.")
+        self._submit.disabled = True
+        try:
+            self.job = submit(self._cluster, self._submission(self._cell.value), tell=self._told)
+        finally:
+            self._submit.disabled = False
+        self.job._follow().listen(lambda stream, _: None if stream else self.changed())
+        for before in self._below.children:
+            before.close()
+        self._below.children = (controls(self.job),)
+
+    def _told(self, data: Mapping[str, Any]) -> None:
+        said = "".join(f'<div style="color:{BAD}">{escape(doubt)}</div>' for doubt in data.get("doubts") or ())
+        self._doubts.value = said
