@@ -271,8 +271,9 @@ class Sessions:
             cluster.tracker.tell(entry)
 
     def _begin(self, cluster: Cluster, entry: Entry) -> None:
-        """Reach a session, beside what else goes on."""
-        if entry.served is not None and entry.served.tunnel is None:
+        """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now."""
+        served = entry.served
+        if served is not None and (served.tunnel is None or (served.tunnel.is_broken and not served.lost())):
             task = asyncio.create_task(self._reach_soon(cluster, entry), name=f"session {entry.key}")
             self._reaching[str(entry.key)] = task
             task.add_done_callback(lambda _: self._reaching.pop(str(entry.key), None))

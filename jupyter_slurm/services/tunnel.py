@@ -151,9 +151,9 @@ class Tunnel:
         self._threads.close()
 
     @property
-    def is_open(self) -> bool:
-        """Whether it was ready the last time that it was used."""
-        return not self._is_closed and self._error is None
+    def is_broken(self) -> bool:
+        """Whether it was not ready the last time that it was used; it may be again."""
+        return not self._is_closed and self._error is not None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the tunnel as the API tells it."""

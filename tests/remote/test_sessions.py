@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sessions import Page, ended, hurried, run_a_cell, run_in, start_kernel  # noqa: F401 - one is a fixture
 from ssh_hosts import Site
 from ssh_hosts.laptop import NAME, Laptop
+
+from jupyter_slurm.transport.ssh.kept import KeptLink
 
 _VISIT = """
 import ssl, sys, urllib.request as u
@@ -30,8 +33,31 @@ async def site(ssh_site: Site) -> AsyncIterator[Site]:
 
 
 @pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch, site: Site, tmp_path: Path) -> list[object]:
+    """The attempts to connect; all times of a link are a tenth of what they are, so that a cut of seconds is a long one.
+
+    Found out after 2 s and not 17, given up after 1 s each and not 30, with 3 s between two and not 30, and who opens a
+    page meanwhile hears of it after 2 s and not 60.
+    """
+    made, opens = list[object](), KeptLink._open
+
+    async def counted(link: KeptLink) -> Any:
+        made.append(link)
+        return await opens(link)
+
+    monkeypatch.setattr(KeptLink, "_open", counted)
+    for name, seconds in (("ping", 0.5), ("deadline", 1.2), ("pause", 0.05)):
+        monkeypatch.setitem(KeptLink.__init__.__kwdefaults__ or {}, name, seconds)
+    monkeypatch.setattr("jupyter_slurm.services.tunnel._PATIENCE", 2.0)
+    config = tmp_path / "impatient"
+    config.write_text("ConnectTimeout 1\n" + site.ssh_config.read_text())
+    monkeypatch.setattr(site, "ssh_config", config)
+    return made
+
+
+@pytest.fixture
 async def laptop(
-    site: Site, tmp_path: Path, at_laptop: Callable[..., Any], remote_carrier: str
+    site: Site, tmp_path: Path, at_laptop: Callable[..., Any], remote_carrier: str, attempts: list[object]
 ) -> AsyncIterator[Laptop]:
     async with at_laptop(site, tmp_path, carrier=remote_carrier) as there:
         yield there
@@ -61,8 +87,8 @@ async def launched(
     return await until(laptop, asked["key"], wanted)
 
 
-async def test_a_session_outlives_a_link_that_is_cut(
-    laptop: Laptop, site: Site, user_python: tuple[list[str], dict[str, str]]
+async def test_a_session_outlives_a_link_that_is_cut_for_long(
+    laptop: Laptop, site: Site, user_python: tuple[list[str], dict[str, str]], attempts: list[object]
 ) -> None:
     before = await launched(laptop, user_python)
     key = before["key"]
@@ -76,6 +102,11 @@ async def test_a_session_outlives_a_link_that_is_cut(
     site.gateway.drop()
     told = await until(laptop, key, "reconnecting")
     assert "The connection to far is lost" in told["session"]["message"]
+    tried = len(attempts)
+    with pytest.raises(httpx.TransportError):  # who opens the page meanwhile is not kept waiting
+        await page.get("api/contents")
+    await laptop.until(lambda: len(attempts) >= tried + 5, "it is tried again and again")
+    assert session(laptop, key)["session"]["state"] == "reconnecting"
     site.gateway.restore()
     after = (await until(laptop, key, "ready"))["session"]
     names = ("url", "port", "local_port", "way", "ready_time")
