@@ -102,6 +102,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert re.search(steps, slurm("sessions", "-v").stdout)
     stopped = slurm("stop", "third")
     assert re.fullmatch(r"Stopped: Session \d+ \(third\)\n", stopped.stdout), stopped
+    assert slurm("stop", "third").stdout.endswith("(third) was over already.\n")
     over = next(one for one in json.loads(slurm("sessions", "--all", "--json").stdout) if one["label"] == "third")
     assert (over["session"]["state"], over["state"]) == ("ended", "CANCELLED")
     assert [step["state"] for step in over["session"]["steps"]][-2:] == ["ready", "ended"]

@@ -142,6 +142,18 @@ async def test_a_node_without_ssh_and_steps_lets_its_person_in_and_nobody_else(
             (tunnel,) = laptop.core.tunnels.told(NAME)
             assert (tunnel["proven"], sorted(tunnel["failed"])) == (True, ["nested", "ssh"])
 
+            (tmp_path / "another").mkdir()
+            async with at_laptop(
+                site, tmp_path / "another", tunnels=ways
+            ) as another:  # the same log-in, another machine
+                found = await until(another, told["key"], "ready")
+                assert found["session"]["port"] == told["session"]["port"]
+                assert found["session"]["local_port"] != told["session"]["local_port"]
+                there = Page((await another.core.sessions.open(NAME, "mine"))["page"])
+                await there.log_in()
+                assert await there.get("api/contents") == 200
+            assert await page.get("api/contents") == 200
+
             node = site.nodes[told["nodes"]]
             listening = node.run("ss", "-Hltn").stdout.split()[3::5]
             assert f"*:{port}" in listening

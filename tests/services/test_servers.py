@@ -23,7 +23,7 @@ from sessions import run_a_cell
 
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.cell import Place
-from jupyter_slurm.runner.program import Program, family
+from jupyter_slurm.runner.program import FIRST, Program, family, free_port
 from jupyter_slurm.runner.serve import Server, Session
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -186,17 +186,22 @@ async def test_one_that_lets_others_in_later_is_told_at_the_session_as_long_as_i
 
 
 async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_computes(
-    tmp_path: Path, wait_for: Any
+    tmp_path: Path, wait_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It has found itself a port, since the one that it was to have was taken."""
     session = {"base_url": "/", "idle": 2.0}
     (tmp_path / "job.json").write_text(json.dumps({"key": "k", "session": session}))
-    one = Server(Place(str(tmp_path)))
-    one.start()
-    try:
+    one, taken = Server(Place(str(tmp_path))), free_port()
+    with socket.create_server(("127.0.0.1", taken)):
+        monkeypatch.setattr("jupyter_slurm.runner.serve.secrets.randbelow", lambda _: taken - FIRST)
+        one.start()
         wait_for(one.is_ready, "an answer")
+    assert one.port != taken
+    try:
         page: Any = SimpleNamespace(url=f"http://127.0.0.1:{one.port}/", token=one.token)
         begin = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'while True: pass']).pid)"
         works = int(await run_a_cell(page, begin))
+        one.unused_for()  # what its children do is counted from here on
         one.process.send_signal(signal.SIGSTOP)
         assert [one.unused_for() for _ in range(2)] == [0.0, 0.0]
         os.kill(works, signal.SIGKILL)

@@ -19,6 +19,7 @@ from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
 
 _STRANGER = 12345
+_LOWEST = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
 
 
 def _as_stranger(code: str, *args: str) -> str:
@@ -89,6 +90,18 @@ def test_a_port_that_somebody_has_is_passed_over_and_ours_is_shared_with_nobody(
         with pytest.raises(TunnelError, match="no local port is free: these") as full:
             listen_on_port([taken], among="these")
         assert "--list" in full.value.hint
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.skipif(_LOWEST <= 80, reason="here everybody may listen on low ports")
+def test_a_port_that_is_for_root_alone_is_not_taken_for_a_busy_one() -> None:
+    os.seteuid(_STRANGER)
+    try:
+        with pytest.raises(TunnelError, match="you may not listen on port 80 here"):
+            listen_on_port([80], among="80")
+    finally:
+        os.seteuid(0)
 
 
 def test_a_closed_tunnel_gives_its_port_up_and_ends_its_connections() -> None:
