@@ -46,6 +46,11 @@ _WORKS = 0.05  # of a CPU; a kernel that waits for its person takes less
 _SETTLES = 2.0  # seconds by which what we ask a server may look like use
 _NOT_ITS_OWN = re.compile(r"(JPY_|JUPYTERHUB_|JUPYTER_(TOKEN|PORT|RUNTIME_DIR|SERVER_URL|SERVER_ROOT)|NOTEBOOK_)")
 _COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
+# Who is on the node could else read on a port of a kernel what its cells print. Asking takes long, and is done there.
+_ENCRYPTS = (2, 20)
+_ENCRYPTED = """import zmq
+c.MappingKernelManager.transport_encryption = "auto" if zmq.has("curve") else "disabled"
+"""
 _SIGNS = ("jpserver-*.json", "nbserver-*.json")
 
 
@@ -165,6 +170,8 @@ class Server:
         config = os.path.join(self.place, "jupyter_config.json")
         told = configuration(self.token, self.root, self.base_url, is_new=self.is_new)
         self._write(config, json.dumps(told))
+        if self.is_new and (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTS:
+            self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # it reads both
         self._write(os.path.join(self.place, "token"), self.token)
         self.process = subprocess.Popen(
             [sys.executable, "-m", self.module, "--config=" + config],

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sessions import Page, launch, nothing_left, processes, ready
+from sessions import Page, launch, nothing_left, processes, ready, run_a_cell
 
 from jupyter_slurm.errors import JobError, TransportError, TunnelError
 
@@ -61,6 +61,18 @@ while True:
     if heard: print(heard, flush=True)
     connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
     connection.close()
+"""
+
+
+# Says how what listens on a port wants to be spoken to (the greeting of ZMTP 3.1).
+_GREETS = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) as peer:
+    peer.sendall(b"\\xff" + bytes(8) + b"\\x7f\\x03\\x01")
+    told = b""
+    while len(told) < 32 and (more := peer.recv(64)):
+        told += more
+sys.stdout.buffer.write(told[12:32].rstrip(b"\\0"))
 """
 
 
@@ -115,6 +127,11 @@ async def test_nothing_that_others_can_read_has_the_token_and_no_port_lets_them_
             url = f"http://127.0.0.1:{port}/jupyter-slurm/{told['key']}/api/contents"
             curl = f"import subprocess; subprocess.run(['curl', '-sS', '-o', '/dev/null', '-w', '%{{http_code}}', {url!r}])"
             assert (await asyncio.to_thread(stranger.run, curl)).removesuffix(b"000") == said
+        assert await run_a_cell(page, "print(1)") == "1\n"
+        (kernel,) = (Path(told["folder"]) / "serving" / "runtime").glob("kernel-*.json")
+        for name, port in json.loads(kernel.read_text()).items():
+            if name.endswith("_port"):
+                assert await asyncio.to_thread(stranger.run, _GREETS, str(port)) == b"CURVE", name
         await desk.core.sessions.end(desk.id, "mine")
         await desk.finished(told["key"])
         await nothing_left(desk, told)
