@@ -16,8 +16,8 @@ import pytest
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
+from jupyter_slurm.transport.ssh import allowance, pool
 from jupyter_slurm.transport.ssh import kept as kept_module
-from jupyter_slurm.transport.ssh import pool
 from jupyter_slurm.transport.ssh.link import Link
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
@@ -115,6 +115,40 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
     # One that was used up still counts there when the next one is opened.
     monkeypatch.setattr(pool, "_close", lambda shell, close=pool._close: (time.sleep(0.3), close(shell)))
     assert [(await transport.run(["cat"], stdin=b"in")).stdout for _ in range(3)] == [b"in"] * 3
+
+
+async def test_two_streams_at_once_take_two_sessions_and_what_was_refused_is_tried_again(
+    ssh_host, connect_by, monkeypatch
+):
+    host = ssh_host(name="counting", options={"MaxSessions": 4})
+    transport = connect_by("paramiko", host).transport
+
+    async def four_commands():
+        await asyncio.gather(*(transport.run(["sleep", "0.3"]) for _ in range(8)))
+
+    def stream():
+        opened = transport.pipe(["sh", "-c", "echo on; exec cat"], 30)
+        assert opened.recv(100) == b"on\n"
+        return opened
+
+    await transport.run(["true"])
+    early = [await asyncio.to_thread(stream) for _ in range(2)]
+    await four_commands()
+    assert transport._pool.limit == 2, "so many were allowed beside those two"
+    for one in early:
+        one.close()
+    monkeypatch.setattr(allowance, "_AGAIN", 0.0)
+    await four_commands()
+    assert (transport._pool._count, transport._pool.limit) == (4, 4)
+    monkeypatch.undo()
+    opened = await asyncio.gather(*(asyncio.to_thread(stream) for _ in range(4)), return_exceptions=True)
+    refused = [one for one in opened if isinstance(one, Exception)]
+    assert [type(one) for one in refused] == [TransportError], "three have a shell's place, the last shell stays"
+    await four_commands()
+    assert (transport._pool._count, transport._pool.limit) == (1, 1)
+    host.kill_sessions()
+    await four_commands()
+    assert transport._pool.limit == 4, "of another connection nothing is known yet"
 
 
 async def test_sessions_that_all_hang_are_freed(ssh_host, connect):

@@ -14,6 +14,7 @@ import paramiko
 
 from jupyter_slurm.errors import TransportError, TunnelError
 from jupyter_slurm.transport.base import Context, Stream
+from jupyter_slurm.transport.ssh.allowance import Claim
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.prompts import printable
@@ -139,10 +140,10 @@ class CommandStream:
 class Room(Protocol):
     """Makes room for a session where the server allows no more: :class:`jupyter_slurm.transport.ssh.pool.Pool`."""
 
-    async def make_room(self, patience: float) -> bool:
-        """Let a session go that is not needed; False: there is none."""
+    async def make_room(self, patience: float) -> Claim | None:
+        """Let a session go that is not needed; None: there is none."""
 
-    def give_room_back(self) -> None:
+    def give_room_back(self, claim: Claim) -> None:
         """Note that the room is not needed any more."""
 
 
@@ -156,11 +157,12 @@ def open_command(
 ) -> Stream:
     """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
     deadline, made = time.monotonic() + timeout, 0.0
+    claim: Claim | None = None
 
     def give_back() -> None:
-        if made and link.loop is not None:
+        if claim is not None and link.loop is not None:
             with contextlib.suppress(RuntimeError):  # that loop is closed
-                link.loop.call_soon_threadsafe(link.loop.call_later, _ROOM, room.give_room_back)
+                link.loop.call_soon_threadsafe(link.loop.call_later, _ROOM, room.give_room_back, claim)
 
     try:
         while True:
@@ -168,15 +170,15 @@ def open_command(
             try:
                 return CommandStream(_begin(link, new_shell, argv, env, deadline), give_back)
             except paramiko.ChannelException as error:
-                if not made and _in_loop(link, room.make_room(max(0.1, deadline - time.monotonic())), deadline):
+                if claim is None:
+                    claim = _in_loop(link, room.make_room(max(0.1, deadline - time.monotonic())), deadline)
                     made = time.monotonic()
-                elif not made or time.monotonic() > made + _ROOM:
+                if claim is None or time.monotonic() > made + _ROOM:
                     raise TransportError(
                         f"{link.name} allows no session more: {printable(error.text or '', 200)}",
                         hint="MaxSessions of its sshd is too low.",
                     ) from None
-                else:  # one that was closed takes a moment to end there
-                    time.sleep(_BREATH)
+                time.sleep(_BREATH)  # one that was closed takes a moment to end there
     except BaseException:
         give_back()
         raise

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import paramiko
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.allowance import Allowance, Claim
 from jupyter_slurm.transport.ssh.base import LinkLost, Session
 from jupyter_slurm.transport.ssh.kept import KeptLink
 from jupyter_slurm.transport.ssh.prompts import printable
@@ -39,11 +40,6 @@ class Pool:
         How many there may be; the server may allow fewer (MaxSessions), which is found out.
     slow : callable, optional
         Tells the person that the start-up files of the first one take long; it is cancelled when it has started.
-
-    Attributes
-    ----------
-    limit : int
-        How many there may be, as far as is known.
     """
 
     def __init__(
@@ -53,7 +49,8 @@ class Pool:
         limit: int,
         slow: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        self._link, self._make, self.limit, self._slow = link, make, limit, slow
+        self._link, self._make, self._slow = link, make, slow
+        self._allowance = Allowance(limit)
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and being opened
         self._generation = 0
@@ -99,10 +96,15 @@ class Pool:
         """Give a shell back that :meth:`idle` gave."""
         self._give(shell)
 
-    async def make_room(self, patience: float) -> bool:
-        """Let a shell go, so that there can be a session of another kind; False: the last one stays.
+    @property
+    def limit(self) -> int:
+        """How many there may be, as far as is known."""
+        return self._allowance.limit
 
-        There is one shell less from then on, until :meth:`give_room_back`.
+    async def make_room(self, patience: float) -> Claim | None:
+        """Let a shell go, so that there can be a session of another kind; None: the last one stays.
+
+        There is one shell less from then on, until :meth:`give_room_back`. Two who want room at once get two.
 
         Raises
         ------
@@ -110,11 +112,11 @@ class Pool:
             All were busy for ``patience`` seconds.
         """
         deadline = time.monotonic() + patience
-        if self._count < 2:
-            return False
-        self.limit = self._count - 1
+        claim = self._allowance.claim(self._count)
+        if claim is None:
+            return None
         try:
-            while self._count > self.limit:
+            while not self._allowance.is_free(claim, self._count):
                 free = [shell for shell in self._idle if shell not in self.holding]
                 if free:
                     self._idle.remove(free[0])
@@ -124,13 +126,13 @@ class Pool:
                     await self._turn(deadline)
                 self._renew()
         except BaseException:
-            self.give_room_back()
+            self.give_room_back(claim)
             raise
-        return True
+        return claim
 
-    def give_room_back(self) -> None:
+    def give_room_back(self, claim: Claim) -> None:
         """Note that what needed the room is over."""
-        self.limit += 1
+        self._allowance.give_back(claim)
         self._wake()
 
     @property
@@ -195,6 +197,7 @@ class Pool:
             self._idle.clear()
             self.holding.clear()
             self._count = 0
+            self._allowance.forget()
         for shell in [shell for shell in self._idle if shell.channel.closed]:
             self._idle.remove(shell)
             self._forget(shell)
@@ -248,7 +251,7 @@ class Pool:
                 hint="MaxSessions of its sshd is too low, or its administrators forbid commands.",
             ) from error
         log.info("%s allows %d sessions for commands", self._link.name, self._count)
-        self.limit = self._count
+        self._allowance.refused(self._count)
 
     async def _turn(self, deadline: float | None) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
