@@ -84,7 +84,7 @@ async def _is_over(tracker: Tracker, entry: Entry, *, dry_run: bool) -> bool:
 
 
 async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[str]:
-    """Remove job directories that were never finished: their agent died, or the disk was full."""
+    """Remove what was never finished: its agent died, the disk was full, or the connection was ended meanwhile."""
     transport, removed = tracker.client.transport, []
     before = min(before, tracker.clock() - _HOUR)
     try:

@@ -6,7 +6,9 @@
     ROOT/CLUSTER/runner-HASH-NAME.py     the files of the runner, once per version
     ROOT/CLUSTER/events/KEY.WHAT         signs of the runner: started, warned, ended
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
-    ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole
+    ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole. Also what it
+                                         takes along, while that is on its way
+    …/.RANDOM.tmp                        a file in the making (Transport.write)
     ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name. Whoever
                                          submits the job has its lock (flock) until the answer of sbatch is known
     ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)
@@ -56,7 +58,7 @@ FORMAT = 1
 """Format number of job.json. A reader refuses a higher one: it would not know what it means."""
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
-_DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+")
+_DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+|\.[0-9a-f]{{16}}\.tmp")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
 _RESERVED = re.compile(
     r"(job\.json|stdout|stderr|claim|submit|end|display|resume|checkpoint|in|out|sweep|tasks|used|memory)(\..*)?|end.*\.json"
@@ -69,7 +71,7 @@ def is_key(text: str) -> bool:
 
 
 def is_draft(text: str) -> bool:
-    """Tell whether a text is the name of a job directory in the making."""
+    """Tell whether a text is the name of a job directory, or of a file, in the making."""
     return _DRAFT.fullmatch(text) is not None
 
 

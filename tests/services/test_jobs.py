@@ -280,11 +280,18 @@ async def test_what_a_dead_agent_left_half_made_is_cleaned_away_when_it_is_old(d
         (folder / "cell.sh").touch()
         if folder is not fresh:
             os.utime(folder, (1e9, 1e9))
+    on_its_way, cut_off, foreign = (root / f".{name}.tmp" for name in ("0" * 16, "f" * 16, "of-somebody-else"))
+    for file in (on_its_way, cut_off, foreign):
+        file.touch()
+        if file is not on_its_way:
+            os.utime(file, (1e9, 1e9))
     (await desk.core.jobs(desk.id, active=False))
-    assert sorted((await desk.core.clean(older_than_days=1))["removed"]) == sorted([str(old), str(draft)])
+    removed = (await desk.core.clean(older_than_days=1))["removed"]
+    assert sorted(removed) == sorted(map(str, (old, draft, cut_off)))
     assert sorted(path.name for path in root.iterdir() if path.is_dir()) == sorted(
         ["events", fresh.name, Path(job["folder"]).name]
     )
+    assert (on_its_way.exists(), foreign.exists()) == (True, True)
 
 
 @pytest.mark.parametrize(
