@@ -4,19 +4,17 @@ import { Dialog, showDialog, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
+import { actQuestion } from "./act-words";
 import { chooseCluster } from "./choosing";
-import type { ICluster, IJob, IJobsModel } from "./tokens";
-import {
-  cancelBody,
-  cancelTitle,
-  clusterName,
-  disconnectBody,
-  disconnectTitle,
-  usersText,
-} from "./words";
+import type { Act, ICluster, IJob, IJobsModel } from "./tokens";
+import { clusterName, disconnectBody, disconnectTitle, usersText } from "./words";
 
 export const CommandIDs = {
   open: "jupyter-slurm:open",
+  /** The panel in the side bar. */
+  side: "jupyter-slurm:show-side-bar",
+  /** Select a job in the table, with the same arguments as `openJob`. */
+  select: "jupyter-slurm:select-job",
   refresh: "jupyter-slurm:refresh",
   /** With the id of a cluster as the argument `cluster`, as the next two; without it they ask. */
   connect: "jupyter-slurm:connect",
@@ -43,16 +41,28 @@ export async function confirmed(
   return result.button.accept;
 }
 
-/** Cancel a job after the person said so: a cancelled job's work is gone. */
-export async function cancelJob(
+/** Do the same with several jobs, after the person said so where work is lost by it. */
+export async function actOn(
   trans: TranslationBundle,
   model: IJobsModel,
-  job: IJob,
+  act: Act,
+  jobs: readonly IJob[],
 ): Promise<void> {
-  const [title, body] = [cancelTitle(trans, job), cancelBody(trans, job)];
-  if (await confirmed(title, body, trans.__("Keep it"), trans.__("Cancel the job"))) {
-    await model.cancel(job);
+  if (jobs.length === 0) {
+    return;
   }
+  if (act === "cancel" || act === "requeue") {
+    const { title, body, keep, end } = actQuestion(trans, act, jobs);
+    if (!(await confirmed(title, body, keep, end))) {
+      return;
+    }
+  }
+  await model.act(act, jobs);
+}
+
+/** Cancel a job after the person said so: a cancelled job's work is gone. */
+export function cancelJob(trans: TranslationBundle, model: IJobsModel, job: IJob): Promise<void> {
+  return actOn(trans, model, "cancel", [job]);
 }
 
 /** End a log-in, at once if nobody uses it. */

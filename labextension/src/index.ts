@@ -6,6 +6,7 @@
 import { commandsPlugin } from "./plugins/commands";
 import { jobPlugin } from "./plugins/job";
 import { launchPlugin } from "./plugins/launch";
+import { linkPlugin } from "./plugins/link";
 import { modelPlugin } from "./plugins/model";
 import { noticesPlugin } from "./plugins/notices";
 import { panelPlugin } from "./plugins/panel";
@@ -27,6 +28,7 @@ export default [
   panelPlugin,
   commandsPlugin,
   jobPlugin,
+  linkPlugin,
   promptsPlugin,
   noticesPlugin,
   statusPlugin,

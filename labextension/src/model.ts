@@ -1,13 +1,27 @@
 /** The jobs of this person, kept up to date by the agent's event stream. No DOM, no requests of its own. */
 import { Signal, type ISignal } from "@lumino/signaling";
 
+import { Acts } from "./acts";
+import { Asked } from "./asked";
 import { RequestError, toProblem } from "./problem";
-import { identity, isCluster, isJob, isPrompt, isReached, isUnknown, newestFirst } from "./records";
-import { isFinished, stateKind } from "./states";
+import {
+  identity,
+  isCluster,
+  isJob,
+  isPrompt,
+  isReached,
+  isUnknown,
+  referenceOf,
+  taskJobs,
+} from "./records";
+import { isFinished } from "./states";
+import { JobStore, OLDER_KEPT } from "./store";
 import type {
+  Act,
   Connection,
   IAgentApi,
   ICluster,
+  IFailure,
   IJob,
   IJobsModel,
   IProblem,
@@ -17,8 +31,8 @@ import type {
 /** Waits between attempts to reach the agent, in milliseconds. */
 const SHORTEST_RETRY = 2_000;
 const LONGEST_RETRY = 120_000;
-/** Finished jobs that are asked for and kept in view. */
-export const FINISHED_KEPT = 1_000;
+/** In this time changes of many jobs are told as one, in milliseconds. */
+const TOGETHER = 50;
 
 /** How long it is told that a lost link is back, in milliseconds. */
 const BACK_TOLD = 15_000;
@@ -48,21 +62,19 @@ export function defaultSleep(milliseconds: number, signal: AbortSignal): Promise
 export class JobsModel implements IJobsModel {
   private readonly _changed = new Signal<this, void>(this);
   private readonly _settled = new Signal<this, IPrompt>(this);
-  /** Prompts that were answered here, until the agent says that they are settled. */
-  private readonly _answered = new Map<string, IPrompt>();
+  private readonly _asked: Asked;
   private readonly _options: Required<IModelOptions>;
-  private _jobs = new Map<string, IJob>();
+  private readonly _store = new JobStore();
+  private readonly _acts: Acts;
   private _clusters = new Map<string, ICluster>();
-  private _prompts = new Map<string, IPrompt>();
   private _returned: string | null = null;
-  /** The state in which each job was cancelled: until another is told, it goes by that. */
-  private readonly _cancelling = new Map<string, string>();
   private _connection: Connection = "paused";
   private _problem: IProblem | null = null;
   private _isVisible = false;
   private _isKept = false;
   private _watch: AbortController | null = null;
   private readonly _ended = new AbortController();
+  private _telling: ReturnType<typeof setTimeout> | null = null;
 
   constructor(options: IModelOptions) {
     this._options = {
@@ -72,6 +84,21 @@ export class JobsModel implements IJobsModel {
       clock: () => Date.now() / 1000,
       ...options,
     };
+    const changed = (): void => {
+      this._changed.emit();
+    };
+    const settled = (prompt: IPrompt): void => {
+      this._settled.emit(prompt);
+    };
+    this._asked = new Asked({ api: options.api, changed, settled });
+    this._acts = new Acts({
+      api: options.api,
+      changed,
+      take: (jobs) => {
+        this._store.put(jobs);
+      },
+      isKnown: (job) => this._store.has(job),
+    });
     this.setVisible(this._options.visible);
   }
 
@@ -96,7 +123,7 @@ export class JobsModel implements IJobsModel {
   }
 
   get prompts(): readonly IPrompt[] {
-    return [...this._prompts.values()];
+    return this._asked.prompts;
   }
 
   get returned(): ICluster | null {
@@ -104,21 +131,23 @@ export class JobsModel implements IJobsModel {
   }
 
   get jobs(): readonly IJob[] {
-    const rank = ({ state }: IJob): number =>
-      isFinished(state) ? 2 : Number(stateKind(state) === "pending");
-    return [...this._jobs.values()].sort((a, b) => rank(a) - rank(b) || newestFirst(a, b));
+    return this._store.jobs;
   }
 
   get older(): boolean {
-    return this._finished().length >= FINISHED_KEPT;
+    return this._store.finished >= this._store.kept;
   }
 
   get running(): number {
-    return this._count("running");
+    return this._store.count("running");
   }
 
   get pending(): number {
-    return this._count("pending");
+    return this._store.count("pending");
+  }
+
+  get failures(): readonly IFailure[] {
+    return this._acts.failures;
   }
 
   get now(): number {
@@ -132,6 +161,7 @@ export class JobsModel implements IJobsModel {
   dispose(): void {
     this._ended.abort();
     this._watch?.abort();
+    clearTimeout(this._telling ?? undefined);
     Signal.clearData(this);
   }
 
@@ -161,31 +191,45 @@ export class JobsModel implements IJobsModel {
 
   refresh(): void {
     if (this._watch !== null) {
-      this._cancelling.clear();
+      this._acts.forget();
       this._listenWhereWanted(false);
       this._listenWhereWanted(true);
     }
   }
 
-  isCancelling(job: IJob): boolean {
-    return this._cancelling.get(identity(job)) === job.state;
+  acting(job: IJob): Act | null {
+    return this._acts.under(job);
   }
 
-  async cancel(job: IJob): Promise<void> {
-    const reference = job.key ?? job.id;
-    if (reference === null || this.isCancelling(job)) {
-      return;
-    }
-    this._cancelling.set(identity(job), job.state);
+  isCancelling(job: IJob): boolean {
+    return this.acting(job) === "cancel";
+  }
+
+  cancel(job: IJob): Promise<void> {
+    return this.act("cancel", [job]);
+  }
+
+  async act(act: Act, jobs: readonly IJob[]): Promise<void> {
+    this._problem = await this._acts.act(act, jobs);
     this._changed.emit();
-    try {
-      this._put([await this._options.api.cancel(job.cluster, reference)]);
-      this._problem = null;
-    } catch (error) {
-      this._cancelling.delete(identity(job));
-      this._problem = toProblem(error, "Whether the job was cancelled is not known: look again.");
-    }
+  }
+
+  dismiss(): void {
+    this._acts.failures = [];
     this._changed.emit();
+  }
+
+  showOlder(): void {
+    this._store.kept = OLDER_KEPT;
+    this.refresh();
+  }
+
+  async parts(job: IJob): Promise<IJob[]> {
+    const { api } = this._options;
+    const reference = referenceOf(job) ?? "";
+    return job.tasks === null
+      ? api.steps(job.cluster, reference)
+      : taskJobs(job, await api.tasks(job.cluster, reference));
   }
 
   async connect(cluster: ICluster): Promise<void> {
@@ -215,29 +259,11 @@ export class JobsModel implements IJobsModel {
   }
 
   async answer(prompt: IPrompt, answers: readonly string[] | null): Promise<void> {
-    this._prompts.delete(prompt.id);
-    this._answered.set(prompt.id, prompt);
-    this._changed.emit();
-    try {
-      await this._options.api.answer(prompt.id, answers);
-    } catch (error) {
-      if (error instanceof RequestError && error.problem.type?.endsWith(":prompt-gone")) {
-        return; // somebody else was quicker
-      }
-      this._problem = toProblem(error, "An answer can be given anew as long as it is waited for.");
-      if (answers !== null && !(error instanceof RequestError)) {
-        this._prompts.set(prompt.id, prompt); // it did not arrive; what was refused would be refused again
-      }
+    const problem = await this._asked.answer(prompt, answers);
+    if (problem !== null) {
+      this._problem = problem;
       this._changed.emit();
     }
-  }
-
-  private _count(kind: string): number {
-    let count = 0;
-    for (const job of this._jobs.values()) {
-      count += Number(stateKind(job.state) === kind);
-    }
-    return count;
   }
 
   private _set(connection: Connection, problem: IProblem | null): void {
@@ -284,16 +310,14 @@ export class JobsModel implements IJobsModel {
     };
     try {
       const stream = await this._options.api.events(stop.signal);
-      const prompts = await this._options.api.prompts();
-      this._prompts = new Map(prompts.map((prompt) => [prompt.id, prompt]));
-      this._changed.emit();
+      this._asked.know(await this._options.api.prompts());
       next(() => this._load(signal).then(live));
       for await (const { event, data } of stream) {
         if (signal.aborted) {
           return;
         }
         if (event === "prompt" && isPrompt(data)) {
-          this._ask(data);
+          this._asked.hear(data);
         } else {
           next(() => this._take(event, data));
         }
@@ -304,27 +328,15 @@ export class JobsModel implements IJobsModel {
     }
   }
 
-  private _ask(prompt: IPrompt): void {
-    if (prompt.settled) {
-      const asked = this._prompts.get(prompt.id) ?? this._answered.get(prompt.id);
-      this._prompts.delete(prompt.id);
-      this._answered.delete(prompt.id);
-      if (asked !== undefined) {
-        this._settled.emit(asked);
-      }
-    } else {
-      this._prompts.set(prompt.id, prompt);
-    }
-    this._changed.emit();
-  }
-
   private async _load(signal: AbortSignal): Promise<void> {
     const { api } = this._options;
     const clusters = await api.clusters();
     const reached = clusters.filter(isReached);
-    const table = (await Promise.all(reached.map(({ id }) => api.jobs(id, FINISHED_KEPT)))).flat();
+    const table = (
+      await Promise.all(reached.map(({ id }) => api.jobs(id, this._store.kept)))
+    ).flat();
     const present = new Set(table.map(identity));
-    const gone = [...this._jobs.values()].filter((job) => !present.has(identity(job)));
+    const gone = this._store.jobs.filter((job) => !present.has(identity(job)));
     const lost = new Set(clusters.filter((each) => !isReached(each)).map(({ id }) => id));
     const ended = await Promise.all(
       gone.map(async (job) =>
@@ -335,8 +347,8 @@ export class JobsModel implements IJobsModel {
       return;
     }
     this._clusters = new Map();
-    this._jobs = new Map();
-    this._put([...table, ...ended.filter((job) => job !== null)]);
+    this._store.keep(() => false);
+    this._store.put([...table, ...ended.filter((job) => job !== null)]);
     clusters.forEach((cluster) => {
       this._know(cluster);
     });
@@ -345,7 +357,7 @@ export class JobsModel implements IJobsModel {
 
   /** How a job is that left the table while nobody looked; null when the agent does not know it any more. */
   private async _lookUp(job: IJob): Promise<IJob | null> {
-    const reference = job.key ?? job.id;
+    const reference = referenceOf(job);
     try {
       return reference === null ? null : await this._options.api.job(job.cluster, reference);
     } catch {
@@ -355,12 +367,14 @@ export class JobsModel implements IJobsModel {
 
   private async _take(event: string, data: unknown): Promise<void> {
     if (event === "job" && isJob(data)) {
-      this._put([data]);
+      this._store.put([data]);
+      this._tellSoon();
+      return;
     } else if (event === "cluster" && isCluster(data)) {
       const known = this._clusters.get(data.id);
       this._know(data);
       if (isReached(data) && !(known && isReached(known))) {
-        this._put(await this._options.api.jobs(data.id, FINISHED_KEPT));
+        this._store.put(await this._options.api.jobs(data.id, this._store.kept));
       }
     } else {
       return; // an event of a newer agent
@@ -373,11 +387,7 @@ export class JobsModel implements IJobsModel {
     const before = this._clusters.get(cluster.id)?.connection?.state;
     this._clusters.set(cluster.id, cluster);
     if (isUnknown(cluster)) {
-      for (const [key, job] of this._jobs) {
-        if (job.cluster === cluster.id) {
-          this._jobs.delete(key);
-        }
-      }
+      this._store.keep((job) => job.cluster !== cluster.id);
     }
     if (before === "lost" && cluster.connection?.state === "connected") {
       void this._tellOfReturn(cluster.id);
@@ -395,19 +405,11 @@ export class JobsModel implements IJobsModel {
     }
   }
 
-  private _put(jobs: readonly IJob[]): void {
-    for (const job of jobs) {
-      this._jobs.set(identity(job), job);
-    }
-    const finished = this._finished();
-    if (finished.length > FINISHED_KEPT) {
-      for (const old of finished.sort(newestFirst).slice(FINISHED_KEPT)) {
-        this._jobs.delete(identity(old));
-      }
-    }
-  }
-
-  private _finished(): IJob[] {
-    return [...this._jobs.values()].filter(({ state }) => isFinished(state));
+  /** Tell of the changes of a moment together: the events of an array come by the thousand. */
+  private _tellSoon(): void {
+    this._telling ??= setTimeout(() => {
+      this._telling = null;
+      this._changed.emit();
+    }, TOGETHER);
   }
 }

@@ -8,7 +8,16 @@ import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
 import type { ILook, IResources, IResourcesApi } from "./resources";
 import type { IChoice, ILaunch, IPreview, ISessionsApi } from "./sessions";
-import type { IAgentApi, ICluster, IJob, IProblem, IPrompt, IServerEvent } from "./tokens";
+import type {
+  Act,
+  IAgentApi,
+  ICluster,
+  IJob,
+  IOutcome,
+  IProblem,
+  IPrompt,
+  IServerEvent,
+} from "./tokens";
 
 const API = "jupyter-slurm/api/v1";
 /** Bytes of a log that are asked for: its end. */
@@ -58,6 +67,10 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
   async jobs(cluster: string, finished: number): Promise<IJob[]> {
     const query = `?state=all&finished=${finished}`;
     return (await this._json(["clusters", cluster, "jobs"], query)) as IJob[];
+  }
+
+  async act(cluster: string, act: Act, jobs: readonly string[]): Promise<IOutcome[]> {
+    return (await this._post(["clusters", cluster, "acts"], { act, jobs })) as IOutcome[];
   }
 
   async cancel(cluster: string, job: string): Promise<IJob> {

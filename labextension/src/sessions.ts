@@ -251,7 +251,7 @@ export class SessionsModel implements ISessionsModel {
   }
 
   private readonly _emit = (): void => {
-    for (const { key } of this.jobs.jobs) {
+    for (const { key } of this._told.size > 0 ? this.jobs.jobs : []) {
       this._told.delete(key ?? "");
     }
     this._changed.emit();

@@ -1,5 +1,5 @@
 /** What a state means for the eye and for the counters. */
-import type { IJob } from "./tokens";
+import type { Act, IJob } from "./tokens";
 
 export type StateKind = "pending" | "running" | "done" | "failed" | "cancelled" | "unknown";
 
@@ -31,14 +31,41 @@ const KINDS: Readonly<Record<string, StateKind>> = {
   TIMEOUT: "failed",
 };
 
+/** Of the states that were seen: it is asked for of each job, again and again. */
+const kinds = new Map<string, StateKind>();
+
 /**
  * Return the kind of a state.
  *
  * @param state - Slurm's word; "RUNNING+COMPLETING" and "CANCELLED by 1000" are understood, an unknown word is "unknown".
  */
 export function stateKind(state: string): StateKind {
-  const word = /^[A-Z_]+/.exec(state)?.[0] ?? "";
-  return Object.hasOwn(KINDS, word) ? (KINDS[word] ?? "unknown") : "unknown";
+  let kind = kinds.get(state);
+  if (kind === undefined) {
+    const word = /^[A-Z_]+/.exec(state)?.[0] ?? "";
+    kind = Object.hasOwn(KINDS, word) ? (KINDS[word] ?? "unknown") : "unknown";
+    kinds.set(state, kind);
+  }
+  return kind;
+}
+
+/**
+ * Whether something can be done with a job in this state, by its person: what belongs to an administrator is not offered.
+ */
+export function isAllowed(act: Act, job: IJob): boolean {
+  const kind = stateKind(job.state);
+  const isStep = Boolean(job.allocation);
+  const isQueued = kind === "pending" && job.id !== null && !isStep;
+  switch (act) {
+    case "cancel":
+      return isCancellable(job.state);
+    case "hold":
+      return isQueued && !job.reason.startsWith("JobHeld");
+    case "release":
+      return isQueued && job.reason.startsWith("JobHeldUser");
+    case "requeue":
+      return /^(RUNNING|SUSPENDED)/.test(job.state) && !isStep && job.kind !== "allocation";
+  }
 }
 
 /** Whether there is still something to cancel: what has done its work only waits for its nodes to be cleaned up. */

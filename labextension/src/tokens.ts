@@ -51,6 +51,36 @@ export interface IJob {
   readonly warnings?: readonly string[];
   /** Of a job that runs a Jupyter, or another server: how far it is. */
   readonly session?: ISession | null;
+  /** `script`, `python`, `allocation`, `session`; of a step `command`, `process`, too; others may come. */
+  readonly kind?: string | null;
+  /** Of a step: the key of its allocation. */
+  readonly allocation?: string | null;
+  readonly account?: string | null;
+  readonly qos?: string | null;
+  readonly exit_code?: number | null;
+}
+
+/** What can be done with jobs in the queue. */
+export type Act = "cancel" | "hold" | "release" | "requeue";
+
+/** What became of a job with which something was to be done. */
+export interface IOutcome {
+  /** As it was named. */
+  readonly job: string;
+  readonly error: IProblem | null;
+  readonly now: IJob | null;
+}
+
+/** A job with which something could not be done. */
+export interface IFailure {
+  readonly job: IJob;
+  readonly problem: IProblem;
+}
+
+/** The tasks of an array, a row each. */
+export interface ITaskRows {
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly unknown[])[];
 }
 
 /** A Jupyter, or another server, in a job. Its name is the label of the job. */
@@ -130,7 +160,10 @@ export interface IAgentApi {
   /** All jobs that are not over, and the newest of those that are. */
   jobs(cluster: string, finished: number): Promise<IJob[]>;
   job(cluster: string, job: string): Promise<IJob>;
-  cancel(cluster: string, job: string): Promise<IJob>;
+  /** Do the same with several jobs, by key or id; each has an answer of its own. */
+  act(cluster: string, act: Act, jobs: readonly string[]): Promise<IOutcome[]>;
+  tasks(cluster: string, job: string): Promise<ITaskRows>;
+  steps(cluster: string, job: string): Promise<IJob[]>;
   /** Log in; resolves when that is done, which may take as long as the person does. */
   connect(cluster: string): Promise<void>;
   disconnect(cluster: string): Promise<void>;
@@ -175,6 +208,18 @@ export interface IJobsModel extends IDisposable {
   isCancelling(job: IJob): boolean;
   /** Cancel a job; a failure is told through `problem`. */
   cancel(job: IJob): Promise<void>;
+  /** What was asked for with a job and is not seen yet. */
+  acting(job: IJob): Act | null;
+  /** Do the same with several jobs; of one a failure is told through `problem`, of several through `failures`. */
+  act(act: Act, jobs: readonly IJob[]): Promise<void>;
+  /** The jobs with which nothing was done, of those that something was last to be done with. */
+  readonly failures: readonly IFailure[];
+  /** The person has read of the failures. */
+  dismiss(): void;
+  /** Have all jobs that are over, as far as a page can hold them. */
+  showOlder(): void;
+  /** The tasks of an array, or the steps of an allocation. */
+  parts(job: IJob): Promise<IJob[]>;
   /** Log in to a cluster; a failure is told through `problem`, what hosts ask through `prompts`. */
   connect(cluster: ICluster): Promise<void>;
   /** End the log-in to a cluster, for everybody who uses it. */

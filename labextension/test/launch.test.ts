@@ -1,3 +1,4 @@
+import { JobsTable } from "../src/table";
 import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { ILauncher } from "@jupyterlab/launcher";
 import { nullTranslator } from "@jupyterlab/translation";
@@ -200,14 +201,18 @@ describe("the list of sessions", () => {
   it("stands above the jobs, with those that go on", async () => {
     const desk = here(CLUSTER);
     const [stop, go] = [vi.fn(), vi.fn()];
-    const nothing = { cancel: vi.fn(), connect: vi.fn(), disconnect: vi.fn() };
-    const jobs = { ...desk.model.jobs, clusters: [], isCancelling: () => false };
+    const nothing = {
+      act: vi.fn(),
+      open: vi.fn(),
+      write: vi.fn(),
+      connect: vi.fn(),
+      disconnect: vi.fn(),
+    };
+    const jobs = { ...desk.model.jobs, clusters: [], failures: [], acting: () => null };
     desk.tell(session("ready", { nodes: "dgx01" }), session("ended", { key: "2", id: "13" }));
     await show(
-      new JobsPanel(jobs, trans, nothing, {
-        model: desk.model,
-        stop,
-        show: go,
+      new JobsPanel(new JobsTable(jobs), trans, nothing, {
+        sessions: { model: desk.model, stop, show: go },
       }),
     );
     const rows = node.querySelectorAll(".jp-Slurm-sessions li");

@@ -1,8 +1,18 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { FINISHED_KEPT, JobsModel } from "../src/model";
+import { JobsModel } from "../src/model";
 import { RequestError } from "../src/problem";
-import type { IAgentApi, ICluster, IConnection, IJob, IPrompt, IServerEvent } from "../src/tokens";
+import { FINISHED_KEPT, OLDER_KEPT } from "../src/store";
+import type {
+  IAgentApi,
+  ICluster,
+  IConnection,
+  IJob,
+  IOutcome,
+  IPrompt,
+  IServerEvent,
+  ITaskRows,
+} from "../src/tokens";
 
 const CLUSTER: ICluster = { id: "local", name: "arandu", poll: { error: null } };
 
@@ -38,6 +48,7 @@ class Agent implements IAgentApi {
   opened = 0;
   finished = 0;
   cancelled = "COMPLETING";
+  refused: string[] = [];
   asked: string[] = [];
   failure: Error | null = null;
   private _send: (event: IServerEvent | null) => void = () => undefined;
@@ -60,11 +71,33 @@ class Agent implements IAgentApi {
     return Promise.resolve(job(reference, "COMPLETED"));
   }
 
-  async cancel(_cluster: string, reference: string): Promise<IJob> {
-    if (this.failure !== null) {
+  async act(cluster: string, act: string, jobs: readonly string[]): Promise<IOutcome[]> {
+    this.asked.push(`${act} ${jobs.join(",")} on ${cluster}`);
+    if (this.failure !== null && !(this.failure instanceof RequestError)) {
       throw this.failure;
     }
-    return Promise.resolve(job(reference, this.cancelled));
+    const error = this.failure?.problem ?? null;
+    return Promise.resolve(
+      jobs.map((each) => {
+        const isRefused = error !== null || this.refused.includes(each);
+        return {
+          job: each,
+          error: isRefused ? (error ?? { detail: `not ${each}` }) : null,
+          now: isRefused ? null : job(each, this.cancelled, { cluster }),
+        };
+      }),
+    );
+  }
+
+  async tasks(_cluster: string, reference: string): Promise<ITaskRows> {
+    this.asked.push(`tasks ${reference}`);
+    const columns = ["task", "state", "start_time", "nodes"];
+    return Promise.resolve({ columns, rows: [[3, "RUNNING", 10, "n1"]] });
+  }
+
+  async steps(_cluster: string, reference: string): Promise<IJob[]> {
+    this.asked.push(`steps ${reference}`);
+    return Promise.resolve([job(`${reference}.0`, "RUNNING")]);
   }
 
   async connect(cluster: string): Promise<void> {
@@ -300,6 +333,65 @@ describe("JobsModel", () => {
     agent.failure = new TypeError("Failed to fetch");
     await model.cancel(model.jobs[0]!);
     expect(model.problem?.hint).toBe("Whether the job was cancelled is not known: look again.");
+  });
+
+  it("does the same with many jobs in few requests, and tells which were refused", async () => {
+    const agent = new Agent();
+    agent.known = [CLUSTER, { ...CLUSTER, id: "near" }];
+    agent.table = [
+      ...Array.from({ length: 60 }, (_, id) => job(String(id + 1), "RUNNING")),
+      job("99", "RUNNING", { cluster: "near" }),
+    ];
+    agent.refused = ["7", "9"];
+    await live(agent);
+    const asked = model.act("cancel", model.jobs);
+    expect(model.jobs.map((each) => model.acting(each))).toEqual(Array(61).fill("cancel"));
+    await asked;
+    const requests = agent.asked.filter((each) => each.startsWith("cancel "));
+    expect(requests.map((each) => each.split(",").length)).toEqual([1, 50, 10]);
+    expect(model.failures.map((each) => [each.job.id, each.problem.detail])).toEqual([
+      ["9", "not 9"],
+      ["7", "not 7"],
+    ]);
+    expect(model.problem).toBeNull();
+    expect(model.jobs.filter(({ state }) => state === "COMPLETING")).toHaveLength(59);
+    model.dismiss();
+    expect(model.failures).toEqual([]);
+    const [task] = await model.parts(job("12", "RUNNING", { tasks: { RUNNING: 1 } }));
+    expect([task?.id, task?.state, task?.key, task?.nodes]).toEqual([
+      "12_3",
+      "RUNNING",
+      null,
+      "n1",
+    ]);
+    await model.act("cancel", [task!]); // its answer is no job of the table
+    expect(model.jobs).toHaveLength(61);
+    expect((await model.parts(job("5", "RUNNING", { kind: "allocation" })))[0]?.id).toBe("5.0");
+  });
+
+  it("forgets a hold with its answer: the state stays the same", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "PENDING")];
+    agent.cancelled = "PENDING";
+    await live(agent);
+    const asked = model.act("hold", model.jobs);
+    expect(model.acting(model.jobs[0]!)).toBe("hold");
+    await asked;
+    expect(model.acting(model.jobs[0]!)).toBeNull();
+  });
+
+  it("has older jobs on request", async () => {
+    const agent = new Agent();
+    agent.table = Array.from({ length: FINISHED_KEPT + 5 }, (_, id) =>
+      job(String(id), "COMPLETED"),
+    );
+    await live(agent);
+    expect([model.jobs.length, model.older]).toEqual([FINISHED_KEPT, true]);
+    model.showOlder();
+    await vi.waitFor(() => {
+      expect([model.jobs.length, model.older]).toEqual([FINISHED_KEPT + 5, false]);
+    });
+    expect(agent.finished).toBe(OLDER_KEPT);
   });
 
   it("tells a broken connection in words", async () => {

@@ -5,8 +5,10 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { JobsPanel } from "../src/components/panel";
 import { StatusItem } from "../src/components/status";
+import { JobsTable } from "../src/table";
 import type { IJob, IJobsModel } from "../src/tokens";
 
+const ROW = ".jp-Slurm-body [role=row]";
 const trans = nullTranslator.load("jupyter_slurm");
 const HOSTILE = '<img src=x onerror="document.title=1"><b>bold</b>';
 
@@ -30,7 +32,18 @@ const JOB: IJob = {
   tasks: null,
 };
 
-const NOTHING = { cancel: vi.fn(), connect: vi.fn(), disconnect: vi.fn() };
+const NOTHING = {
+  act: vi.fn(),
+  open: vi.fn(),
+  write: vi.fn(),
+  connect: vi.fn(),
+  disconnect: vi.fn(),
+};
+
+/** A panel with what a model holds. */
+function panel(shown: IJobsModel, acts: Partial<typeof NOTHING> = {}): JobsPanel {
+  return new JobsPanel(new JobsTable(shown), trans, { ...NOTHING, ...acts });
+}
 
 function model(jobs: IJob[]): IJobsModel {
   const owner = {};
@@ -44,7 +57,8 @@ function model(jobs: IJob[]): IJobsModel {
     running: 0,
     pending: 1,
     now: 60,
-    isCancelling: () => false,
+    failures: [],
+    acting: () => null,
   } as unknown as IJobsModel;
 }
 
@@ -56,6 +70,10 @@ describe("what is shown", () => {
     Widget.attach(shown, document.body);
     await vi.waitFor(() => {
       expect(shown.node.childElementCount).toBeGreaterThan(0);
+      // Rows come when it is known how much room there is for them.
+      expect(
+        shown.node.querySelector("[role=treegrid]") && !shown.node.querySelector(ROW),
+      ).toBeFalsy();
     });
     return shown.node;
   }
@@ -65,24 +83,22 @@ describe("what is shown", () => {
   });
 
   it("takes text from outside as text", async () => {
-    const node = await show(new JobsPanel(model([JOB]), trans, NOTHING));
+    const node = await show(panel(model([JOB])));
     expect(node.querySelector("img, b")).toBeNull();
-    expect(node.querySelector(".jp-Slurm-name")?.textContent).toBe(HOSTILE);
-    expect(node.querySelector(".jp-Slurm-nodes")?.textContent).toBe(HOSTILE);
+    expect(node.querySelector(".jp-Slurm-body .jp-Slurm-name")?.textContent).toBe(HOSTILE);
+    expect(node.querySelector(".jp-Slurm-body .jp-Slurm-nodes")?.textContent).toBe(HOSTILE);
     expect(node.querySelector("[role=status]")?.textContent).toBe(HOSTILE);
   });
 
   it("offers to cancel what goes on, and nothing for what has ended", async () => {
-    const cancel = vi.fn();
+    const act = vi.fn();
     const ended = { ...JOB, id: "11", state: "FAILED" };
     const ending = { ...JOB, id: "10", state: "COMPLETING" };
-    const node = await show(
-      new JobsPanel(model([JOB, ending, ended]), trans, { ...NOTHING, cancel }),
-    );
-    const buttons = node.querySelectorAll<HTMLButtonElement>("tbody button");
+    const node = await show(panel(model([JOB, ending, ended]), { act }));
+    const buttons = node.querySelectorAll<HTMLButtonElement>(".jp-Slurm-action button");
     expect(buttons).toHaveLength(1);
     buttons[0]!.click();
-    expect(cancel).toHaveBeenCalledExactlyOnceWith(JOB);
+    expect(act).toHaveBeenCalledExactlyOnceWith("cancel", [JOB]);
   });
 
   it("shows an allocation that was given back as that, and how much of its time was used", async () => {
@@ -94,8 +110,8 @@ describe("what is shown", () => {
       { ...over, id: "6", released: "asked", state: "TIMEOUT", reason_text: "too long" },
       { ...over, id: "5", released: null, reason: "None" },
     ];
-    const node = await show(new JobsPanel(model(jobs), trans, NOTHING));
-    const rows = [...node.querySelectorAll<HTMLElement>("tbody tr")];
+    const node = await show(panel(model(jobs)));
+    const rows = [...node.querySelectorAll<HTMLElement>(ROW)];
     const shown = rows.map((row) => [
       row.dataset["kind"],
       row.querySelector(".jp-Slurm-badge")?.textContent,
@@ -110,51 +126,102 @@ describe("what is shown", () => {
     ]);
   });
 
-  it("draws the first of very many jobs and says where the others are", async () => {
-    const many = Array.from({ length: 1203 }, (_, id) => ({ ...JOB, id: String(id) }));
-    const node = await show(new JobsPanel(model(many), trans, NOTHING));
-    expect(node.querySelectorAll("tbody tr")).toHaveLength(1000);
-    expect(node.textContent).toContain("Older ones: jupyter slurm jobs --all");
+  it("draws of very many jobs those in sight, and says how many there are", async () => {
+    const showOlder = vi.fn();
+    const many = Array.from({ length: 50_000 }, (_, id) => ({ ...JOB, id: String(id) }));
+    const shown = { ...model(many), older: true, showOlder } as unknown as IJobsModel;
+    const node = await show(panel(shown));
+    expect(node.querySelectorAll(ROW).length).toBeLessThan(100);
+    expect(node.querySelector("[role=treegrid]")?.ariaRowCount).toBe("50001");
+    const links = [...node.querySelectorAll<HTMLButtonElement>(".jp-Slurm-link")];
+    links.find(({ textContent }) => textContent === "Show older ones")!.click();
+    expect(showOlder).toHaveBeenCalledOnce();
   });
 
-  it("hides what is over and shows it again", async () => {
-    const ended = { ...JOB, id: "11", state: "FAILED" };
-    const shown = { ...model([JOB, ended]), older: true } as unknown as IJobsModel;
-    const node = await show(new JobsPanel(shown, trans, NOTHING));
-    const button = node.querySelector<HTMLButtonElement>("header button")!;
-    for (const [label, rows] of [
-      ["Hide finished", 2],
-      ["Show finished (1)", 1],
-      ["Hide finished", 2],
-    ]) {
-      await vi.waitFor(() => {
-        expect([button.textContent, node.querySelectorAll("tbody tr").length]).toEqual([
-          label,
-          rows,
-        ]);
-      });
-      expect(node.textContent.includes("Older ones")).toBe(rows === 2);
-      button.click();
-    }
+  it("is used by the keyboard alone", async () => {
+    const acts = { act: vi.fn(), open: vi.fn(), write: vi.fn() };
+    const jobs = ["3", "2", "1"].map((id) => ({ ...JOB, id, name: `job ${id}` }));
+    const node = await show(panel(model(jobs), acts));
+    const grid = node.querySelector<HTMLElement>("[role=treegrid]")!;
+    const press = (key: string, more: KeyboardEventInit = {}): void => {
+      grid.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, ...more }));
+    };
+    const rows = (which: string): (string | undefined)[] =>
+      [...node.querySelectorAll(`${ROW}[${which}=true]`)].map(
+        (row) => row.querySelector(".jp-Slurm-id")?.textContent,
+      );
+    press("ArrowDown");
+    press("ArrowDown", { shiftKey: true });
+    await vi.waitFor(() => {
+      expect([rows("aria-selected"), rows("data-active")]).toEqual([["3", "2"], ["2"]]);
+    });
+    expect(grid.getAttribute("aria-activedescendant")).toBe(
+      node.querySelector("[data-active=true]")?.id,
+    );
+    press("Enter");
+    expect(acts.open).toHaveBeenCalledExactlyOnceWith(jobs[1]);
+    press("Delete");
+    expect(acts.act).toHaveBeenCalledExactlyOnceWith("cancel", jobs.slice(0, 2));
+    press("c", { ctrlKey: true });
+    expect(acts.write.mock.calls[0]?.[0]).toContain("local,3,job 3,PENDING");
+    press("End");
+    press(" ");
+    await vi.waitFor(() => {
+      expect(rows("aria-selected")).toEqual(["3", "2", "1"]);
+    });
+    press("Escape");
+    await vi.waitFor(() => {
+      expect(rows("aria-selected")).toEqual([]);
+    });
+    press("Delete"); // nothing is selected: it is about the line where the keyboard is
+    expect(acts.act).toHaveBeenLastCalledWith("cancel", [jobs[2]]);
+  });
+
+  it("offers with the selected jobs what they allow, and tells which were refused", async () => {
+    const act = vi.fn();
+    const jobs = [
+      { ...JOB, id: "3", reason: "" },
+      { ...JOB, id: "2", reason: "JobHeldUser" },
+      { ...JOB, id: "1", state: "FAILED" },
+    ];
+    const failures = [{ job: jobs[0]!, problem: { detail: HOSTILE, hint: "Ask." } }];
+    const shown = { ...model(jobs), failures } as unknown as IJobsModel;
+    const node = await show(panel(shown, { act }));
+    expect(node.querySelector("[role=alert] li")?.textContent).toBe(`3: ${HOSTILE} Ask.`);
+    node.querySelectorAll<HTMLElement>(ROW)[0]!.click();
+    node
+      .querySelectorAll<HTMLElement>(ROW)[2]!
+      .dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: true }));
+    const offered = (): string[] =>
+      [...node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button")].map(
+        ({ textContent }) => textContent,
+      );
+    await vi.waitFor(() => {
+      expect(offered()).toEqual(["Cancel (2)", "Hold (1)", "Release (1)", "Clear selection"]);
+    });
+    node.querySelector<HTMLElement>(".jp-Slurm-marked button")!.click();
+    expect(act).toHaveBeenCalledExactlyOnceWith("cancel", jobs.slice(0, 2));
   });
 
   it("says that there are no jobs", async () => {
-    const node = await show(new JobsPanel(model([]), trans, NOTHING));
-    expect(node.querySelector("table")).toBeNull();
+    const node = await show(panel(model([])));
+    expect(node.querySelector("[role=treegrid]")).toBeNull();
     expect(node.querySelector(".jp-Slurm-empty")?.textContent).toBe("No jobs.");
   });
 
   it("has the whole of a long name at hand, and the tasks of an array", async () => {
     const array = { ...JOB, name: "x".repeat(1000), tasks: { RUNNING: 3, PENDING: 1998 } };
-    const node = await show(new JobsPanel(model([array]), trans, NOTHING));
-    expect(node.querySelector<HTMLElement>(".jp-Slurm-name > div")?.title).toHaveLength(1000);
-    expect(node.querySelector(".jp-Slurm-id")?.textContent).toBe("122001 tasks");
+    const node = await show(panel(model([array])));
+    expect(node.querySelector<HTMLElement>(".jp-Slurm-body .jp-Slurm-name")?.title).toHaveLength(
+      1000,
+    );
+    expect(node.querySelector(".jp-Slurm-body .jp-Slurm-id")?.textContent).toBe("122001 tasks");
   });
 
   it("marks a cluster that does not answer as a problem", async () => {
     const silent = { id: "local", name: "arandu", poll: { error: { detail: HOSTILE } } };
     const shown = { ...model([JOB]), problem: null, clusters: [silent] } as unknown as IJobsModel;
-    const node = await show(new JobsPanel(shown, trans, NOTHING));
+    const node = await show(panel(shown));
     const notice = node.querySelector<HTMLElement>("[role=status]");
     expect(notice?.dataset["problem"]).toBe("true");
     expect(notice?.textContent).toBe(`arandu: ${HOSTILE}`);
@@ -175,9 +242,9 @@ describe("what is shown", () => {
       at("new", "connecting"),
       at("gone", "lost", "connection lost, connecting again"),
     ];
-    const acts = { ...NOTHING, connect: vi.fn(), disconnect: vi.fn() };
+    const acts = { connect: vi.fn(), disconnect: vi.fn() };
     const shown = { ...model([JOB]), problem: null, clusters } as unknown as IJobsModel;
-    const node = await show(new JobsPanel(shown, trans, acts));
+    const node = await show(panel(shown, acts));
     const rows = [...node.querySelectorAll<HTMLElement>(".jp-Slurm-clusters li")];
     expect(node.querySelector("img, b")).toBeNull();
     expect(rows.map((row) => row.querySelector("button")?.ariaLabel)).toEqual([

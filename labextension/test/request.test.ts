@@ -40,11 +40,11 @@ describe("AgentApi", () => {
       response.end("{}");
     });
     await api.job("local", "../12?x");
-    await api.cancel("local-1", "12_3");
+    await api.act("local-1", "cancel", ["12_3"]);
     expect(seen).toEqual([
       "GET /user/me/jupyter-slurm/api/v1/clusters/local/jobs/..%2F12%3Fx",
       "token secret",
-      "POST /user/me/jupyter-slurm/api/v1/clusters/local-1/jobs/12_3/cancel",
+      "POST /user/me/jupyter-slurm/api/v1/clusters/local-1/acts",
       "token secret",
     ]);
   });

@@ -8,6 +8,7 @@ import { firstForm } from "../src/form";
 import { parseTimeLimit } from "../src/format";
 import { costText, limitAmount, limitName, waitText } from "../src/resource-words";
 import { costOf, ResourcesModel, type ILimit, type IResources } from "../src/resources";
+import { JobsTable } from "../src/table";
 import { clusterOf, readTemplate, templateText } from "../src/templates";
 import { CLUSTER, here, RESOURCES, type IHere } from "./session-fixtures";
 
@@ -71,9 +72,17 @@ describe("what is free, in the panel", () => {
   it("is asked for when it is opened, and shown as text", async () => {
     const desk = here(CLUSTER);
     desk.resources.mockResolvedValue({ ...RESOURCES, nodes: [NODE] });
-    const acts = { cancel: vi.fn(), connect: vi.fn(), disconnect: vi.fn() };
-    const above = { model: desk.model, stop: vi.fn(), show: vi.fn() };
-    const node = await show(new JobsPanel(desk.model.jobs, trans, acts, above), "details");
+    const acts = {
+      act: vi.fn(),
+      open: vi.fn(),
+      write: vi.fn(),
+      connect: vi.fn(),
+      disconnect: vi.fn(),
+    };
+    const sessions = { model: desk.model, stop: vi.fn(), show: vi.fn() };
+    const jobs = { ...desk.model.jobs, failures: [], acting: () => null };
+    const panel = new JobsPanel(new JobsTable(jobs), trans, acts, { sessions });
+    const node = await show(panel, "details");
     expect(desk.resources).not.toHaveBeenCalled();
     node.querySelector("details")!.open = true;
     await vi.waitFor(() => {

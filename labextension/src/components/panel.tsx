@@ -1,90 +1,30 @@
-/** The table of one's own jobs. */
+/** The panel: how the clusters are reached, the sessions, the jobs. In the side bar, or wide in the main area. */
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import { isCancellable, isFinished, isReleased, stateKind } from "../states";
-import type { ISessionsModel, SessionJob } from "../sessions";
-import type { ICluster, IJob, IJobsModel } from "../tokens";
-import {
-  connectionText,
-  jobName,
-  jobReason,
-  jobState,
-  jobTasks,
-  jobTime,
-  jobTimes,
-  silentCluster,
-} from "../words";
+import { asCsv } from "../columns";
 import { isReached } from "../records";
+import type { ISessionsModel, SessionJob } from "../sessions";
+import { JobsTable } from "../table";
+import type { Act, ICluster, IJob } from "../tokens";
+import { connectionText, silentCluster } from "../words";
 import { Clusters } from "./clusters";
 import { AllResources } from "./resources";
 import { Sessions } from "./session";
-import { useTick } from "./tick";
-
-/** A browser draws no more rows than this at ease. */
-const ROWS = 1_000;
-
-interface IRowProps {
-  readonly job: IJob;
-  readonly model: IJobsModel;
-  readonly trans: TranslationBundle;
-  readonly cancel: (job: IJob) => void;
-}
-
-function Row({ job, model, trans, cancel }: IRowProps): React.ReactElement {
-  const name = jobName(job);
-  const cancelling = model.isCancelling(job);
-  const kind = stateKind(job.state);
-  return (
-    <tr data-kind={kind === "cancelled" && isReleased(job) ? "done" : kind} data-known={job.known}>
-      <td className="jp-Slurm-id">
-        <div>{job.id ?? trans.__("being submitted")}</div>
-        <div className="jp-Slurm-aside">{jobTasks(trans, job)}</div>
-        {model.clusters.length > 1 && <div className="jp-Slurm-aside">{job.cluster}</div>}
-      </td>
-      <td className="jp-Slurm-name">
-        <div title={name}>{name}</div>
-      </td>
-      <td className="jp-Slurm-state">
-        <span className="jp-Slurm-badge">{jobState(trans, job)}</span>
-      </td>
-      <td className="jp-Slurm-reason">
-        {jobReason(trans, job).map((line, index) => (
-          <div key={line} className={index > 0 ? "jp-Slurm-aside" : undefined}>
-            {line}
-          </div>
-        ))}
-      </td>
-      <td>{job.partition}</td>
-      <td className="jp-Slurm-nodes">{job.nodes}</td>
-      <td className="jp-Slurm-time" title={jobTimes(trans, job)}>
-        {jobTime(job, model.now)}
-      </td>
-      <td className="jp-Slurm-action">
-        {isCancellable(job.state) && (
-          <button
-            type="button"
-            className="jp-mod-styled jp-mod-minimal"
-            disabled={cancelling}
-            aria-label={trans.__("Cancel job %1", job.id ?? name)}
-            onClick={() => {
-              cancel(job);
-            }}
-          >
-            {cancelling ? trans.__("Cancelling…") : trans.__("Cancel")}
-          </button>
-        )}
-      </td>
-    </tr>
-  );
-}
+import { Table } from "./table";
+import { Toolbar } from "./toolbar";
 
 /** What a person can do here. */
 export interface IActs {
-  readonly cancel: (job: IJob) => void;
+  readonly act: (act: Act, jobs: readonly IJob[]) => void;
+  readonly open: (job: IJob) => void;
+  /** Write a text to the clipboard. */
+  readonly write: (text: string) => void;
   readonly connect: (cluster: ICluster) => void;
   readonly disconnect: (cluster: ICluster) => void;
+  /** Open the panel wide, where it is narrow. */
+  readonly widen?: () => void;
 }
 
 /** The sessions above the jobs, and what a person can do with one. */
@@ -94,83 +34,64 @@ export interface IWithSessions {
   readonly show: (job: SessionJob) => void;
 }
 
-interface IPanelProps {
-  readonly model: IJobsModel;
-  readonly sessions: IWithSessions | null;
+/** What else the panel shows. */
+export interface IBeside {
+  readonly sessions?: IWithSessions | null;
+}
+
+interface IPanelProps extends IBeside {
+  readonly table: JobsTable;
   readonly trans: TranslationBundle;
   readonly acts: IActs;
 }
 
-interface ITableProps {
-  readonly model: IJobsModel;
-  readonly trans: TranslationBundle;
-  readonly cancel: (job: IJob) => void;
-  readonly jobs: readonly IJob[];
-  /** Whether there are jobs that are not among these. */
-  readonly older: boolean;
-}
-
-function Table({ model, trans, cancel, jobs, older }: ITableProps): React.ReactElement {
-  useTick();
-  if (jobs.length === 0) {
-    return <p className="jp-Slurm-empty">{trans.__("No jobs.")}</p>;
-  }
-  const heads = [
-    trans.__("Job"),
-    trans.__("Name"),
-    trans.__("State"),
-    trans.__("Reason"),
-    trans.__("Partition"),
-    trans.__("Nodes"),
-    trans.__("Time"),
-    "",
-  ];
+function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
+  const { model, lines, criteria } = table;
+  const { act, open, write } = acts;
+  const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
+  const copy = (jobs: readonly IJob[]): void => {
+    write(asCsv(jobs));
+  };
   return (
-    <>
-      <table>
-        <thead>
-          <tr>
-            {heads.map((head) => (
-              <th key={head} scope="col">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {jobs.slice(0, ROWS).map((job) => (
-            <Row
-              key={`${job.cluster}/${job.key ?? ""}/${job.id ?? ""}`}
-              {...{ job, model, trans, cancel }}
-            />
-          ))}
-        </tbody>
-      </table>
-      {(older || jobs.length > ROWS) && (
-        <p className="jp-Slurm-aside">{trans.__("Older ones: jupyter slurm jobs --all")}</p>
+    <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
+      <Toolbar {...{ table, trans, acts }} />
+      {lines.length === 0 ? (
+        <p className="jp-Slurm-empty">
+          {isFiltered ? trans.__("No job is like that.") : trans.__("No jobs.")}
+        </p>
+      ) : (
+        <Table {...{ table, trans }} acts={{ act, open, copy }} />
       )}
-    </>
+      {model.older && (
+        <p className="jp-Slurm-aside">
+          <button
+            type="button"
+            className="jp-Slurm-link"
+            onClick={() => {
+              model.showOlder();
+            }}
+          >
+            {trans.__("Show older ones")}
+          </button>
+        </p>
+      )}
+    </section>
   );
 }
 
-function Panel({ model, sessions, trans, acts }: IPanelProps): React.ReactElement {
-  const [hidden, setHidden] = React.useState(false);
-  const going = model.jobs.filter(({ state }) => !isFinished(state));
-  const finished = model.jobs.length - going.length;
+function Panel(props: IPanelProps): React.ReactElement {
+  const { table, sessions, trans, acts } = props;
+  const { model } = table;
   return (
     <>
       <header>
         <h2>{trans.__("My Slurm jobs")}</h2>
         <span>
-          <button
-            type="button"
-            className="jp-mod-styled jp-mod-minimal"
-            onClick={() => {
-              setHidden(!hidden);
-            }}
-          >
-            {hidden ? trans.__("Show finished (%1)", finished) : trans.__("Hide finished")}
-          </button>
+          {acts.widen && (
+            <button type="button" className="jp-mod-styled jp-mod-minimal" onClick={acts.widen}>
+              {trans.__("Open wide")}
+            </button>
+          )}
           <button
             type="button"
             className="jp-mod-styled jp-mod-minimal"
@@ -190,7 +111,7 @@ function Panel({ model, sessions, trans, acts }: IPanelProps): React.ReactElemen
         {connectionText(trans, model)}
       </p>
       <Clusters {...{ model, trans }} connect={acts.connect} disconnect={acts.disconnect} />
-      {sessions !== null && <Sessions {...sessions} trans={trans} />}
+      {sessions && <Sessions {...sessions} trans={trans} />}
       {sessions?.model.resources && (
         <AllResources
           model={sessions.model.resources}
@@ -198,35 +119,39 @@ function Panel({ model, sessions, trans, acts }: IPanelProps): React.ReactElemen
           trans={trans}
         />
       )}
-      <Table
-        {...{ model, trans }}
-        cancel={acts.cancel}
-        jobs={hidden ? going : model.jobs}
-        older={model.older && !hidden}
-      />
+      <Jobs {...props} />
     </>
   );
 }
 
 export class JobsPanel extends ReactWidget {
   constructor(
-    private readonly _model: IJobsModel,
+    readonly table: JobsTable,
     private readonly _trans: TranslationBundle,
     private readonly _acts: IActs,
-    private readonly _sessions: IWithSessions | null = null,
+    private readonly _beside: IBeside = {},
   ) {
     super();
     this.addClass("jp-Slurm-panel");
+    this.addClass("jp-Slurm-withTable");
+  }
+
+  override dispose(): void {
+    this.table.dispose();
+    super.dispose();
   }
 
   protected override render(): React.ReactElement {
     const panel = (): React.ReactElement => (
-      <Panel model={this._model} sessions={this._sessions} trans={this._trans} acts={this._acts} />
+      <UseSignal signal={this.table.changed}>
+        {() => <Panel table={this.table} trans={this._trans} acts={this._acts} {...this._beside} />}
+      </UseSignal>
     );
-    return this._sessions === null ? (
-      <UseSignal signal={this._model.changed}>{panel}</UseSignal>
+    const { sessions } = this._beside;
+    return sessions ? (
+      <UseSignal signal={sessions.model.changed}>{panel}</UseSignal>
     ) : (
-      <UseSignal signal={this._sessions.model.changed}>{panel}</UseSignal>
+      <>{panel()}</>
     );
   }
 }

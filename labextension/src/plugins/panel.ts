@@ -1,27 +1,68 @@
-/** The plugin of the table of jobs. */
+/** The plugin of the panel: in the side bar, and wide in the main area. */
 import {
   ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
 } from "@jupyterlab/application";
-import { ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { Clipboard, ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { ILauncher } from "@jupyterlab/launcher";
-import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+import { IStateDB } from "@jupyterlab/statedb";
+import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import { listIcon } from "@jupyterlab/ui-components";
 
-import { cancelJob, CommandIDs, disconnect } from "../commands";
-import { JobsPanel } from "../components/panel";
+import { actOn, CommandIDs, disconnect } from "../commands";
+import { JobsPanel, type IActs } from "../components/panel";
 import { stopSession } from "../launching";
 import { addPage } from "../place";
+import { referenceOf } from "../records";
 import { ISessionsModel, type SessionJob } from "../sessions";
-import { DOMAIN, IJobsModel, type ICluster, type IJob } from "../tokens";
+import { JobsTable, type ITableMemory } from "../table";
+import { DOMAIN, IJobsModel } from "../tokens";
+
+const SIDE = "jupyter-slurm-side-bar";
+const MAIN = "jupyter-slurm-panel";
+/** In the side bar below the file browser and what runs. */
+const RANK = 300;
+
+/** Remember in the state database of JupyterLab how a table looks. */
+function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
+  return (
+    state && {
+      load: () => state.fetch(`${place}:table`),
+      save: ({ columns, sort, kinds }) =>
+        state.save(`${place}:table`, {
+          columns: [...columns],
+          kinds: [...kinds],
+          sort: sort && { ...sort },
+        }),
+    }
+  );
+}
+
+/** What a person can do in either of the panels. */
+function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsModel): IActs {
+  return {
+    act: (act, jobs) => void actOn(trans, model, act, jobs),
+    open: (job) => {
+      if (app.commands.hasCommand(CommandIDs.openJob)) {
+        const args = { cluster: job.cluster, job: referenceOf(job) };
+        void app.commands.execute(CommandIDs.openJob, args);
+      }
+    },
+    write: (text) => {
+      Clipboard.copyToSystem(text);
+    },
+    connect: (cluster) => void model.connect(cluster),
+    disconnect: (cluster) => void disconnect(trans, model, cluster),
+  };
+}
 
 export const panelPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:panel",
-  description: "The table of the person's Slurm jobs, and the commands that open and refresh it.",
+  description: "The person's Slurm jobs in the side bar and as a page, and the commands for that.",
   autoStart: true,
   requires: [IJobsModel],
-  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher, ISessionsModel],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher, ISessionsModel, IStateDB],
   activate: (
     app: JupyterFrontEnd,
     model: IJobsModel,
@@ -30,30 +71,50 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null,
     launcher: ILauncher | null,
     sessions: ISessionsModel | null,
+    state: IStateDB | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const above = sessions && {
-      model: sessions,
-      stop: (job: SessionJob) => void stopSession(trans, sessions, job),
-      show: ({ cluster, key }: SessionJob) =>
-        void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
+    const acts = actsOf(app, trans, model);
+    const beside = {
+      sessions: sessions && {
+        model: sessions,
+        stop: (job: SessionJob) => void stopSession(trans, sessions, job),
+        show: ({ cluster, key }: SessionJob) =>
+          void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
+      },
     };
     const tracker = new WidgetTracker<MainAreaWidget<JobsPanel>>({ namespace: "jupyter-slurm" });
     const create = (): MainAreaWidget<JobsPanel> => {
-      const acts = {
-        cancel: (job: IJob) => void cancelJob(trans, model, job),
-        connect: (cluster: ICluster) => void model.connect(cluster),
-        disconnect: (cluster: ICluster) => void disconnect(trans, model, cluster),
-      };
-      const content = new JobsPanel(model, trans, acts, above);
+      const table = new JobsTable(model, undefined, memoryOf(state, MAIN));
+      const content = new JobsPanel(table, trans, acts, beside);
       const widget = new MainAreaWidget({ content });
-      widget.id = "jupyter-slurm-panel";
+      widget.id = MAIN;
       widget.toolbar.hide(); // an empty one would be a stripe above the table
       widget.title.label = trans.__("Slurm jobs");
       widget.title.icon = listIcon;
       widget.title.closable = true;
       return widget;
     };
+    const open = async (): Promise<MainAreaWidget<JobsPanel>> => {
+      const widget = tracker.currentWidget ?? create();
+      if (!tracker.has(widget)) {
+        await tracker.add(widget);
+        addPage(app, widget);
+      }
+      app.shell.activateById(widget.id);
+      return widget;
+    };
+    const side = new JobsPanel(
+      new JobsTable(model, ["id", "name", "state", "time"], memoryOf(state, SIDE)),
+      trans,
+      { ...acts, widen: () => void open() },
+      beside,
+    );
+    side.id = SIDE;
+    side.title.icon = listIcon;
+    side.title.caption = trans.__("Slurm jobs");
+    app.shell.add(side, "left", { rank: RANK });
+
     app.commands.addCommand(CommandIDs.open, {
       // The palette shows the category, "Slurm", before it; a card of the launcher has room for two words.
       label: ({ isPalette, isCard }) =>
@@ -65,12 +126,25 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       icon: ({ isPalette }) => (isPalette ? undefined : listIcon),
       caption: trans.__("Open the table of one's own Slurm jobs"),
       execute: async () => {
-        const widget = tracker.currentWidget ?? create();
-        if (!tracker.has(widget)) {
-          await tracker.add(widget);
-          addPage(app, widget);
+        await open();
+      },
+    });
+    app.commands.addCommand(CommandIDs.side, {
+      label: ({ isPalette }) =>
+        isPalette
+          ? trans.__("Show Jobs in the Side Bar")
+          : trans.__("Show Slurm Jobs in the Side Bar"),
+      execute: () => {
+        app.shell.activateById(SIDE);
+      },
+    });
+    app.commands.addCommand(CommandIDs.select, {
+      label: trans.__("Select a Slurm Job"),
+      execute: async ({ cluster, job }) => {
+        const { table } = (await open()).content;
+        if (typeof cluster === "string" && typeof job === "string") {
+          table.find(cluster, job);
         }
-        app.shell.activateById(widget.id);
       },
     });
     app.commands.addCommand(CommandIDs.refresh, {
@@ -80,7 +154,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
         model.refresh();
       },
     });
-    for (const command of [CommandIDs.open, CommandIDs.refresh]) {
+    for (const command of [CommandIDs.open, CommandIDs.side, CommandIDs.refresh]) {
       palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
     }
     launcher?.add({
@@ -90,6 +164,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       args: { isCard: true },
     });
     if (restorer !== null) {
+      restorer.add(side, SIDE);
       void restorer.restore(tracker, { command: CommandIDs.open, name: () => "jobs" });
     }
   },
