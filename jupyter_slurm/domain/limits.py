@@ -16,7 +16,7 @@ from typing import Final
 
 from jupyter_slurm.domain.associations import Qos
 from jupyter_slurm.domain.marks import decode, framed_records, long_format
-from jupyter_slurm.domain.values import parse_count, parse_tres
+from jupyter_slurm.domain.values import parse_count, parse_gres, parse_tres
 
 __all__ = ["Limit", "Limits", "limits_argv", "parse_limits", "parse_use", "use_argv"]
 
@@ -29,6 +29,9 @@ _ASSOCIATION = re.compile(
 _QOS = re.compile(r"QOS=(?P<qos>.*?)(?:\(\d+\))? UsageRaw=(?P<rest>.*)", re.ASCII)
 _USER = re.compile(r"(?P<name>.*)\((?P<uid>\d+)\)", re.ASCII)
 _COUNTED = re.compile(r"([^=,]+)=(\d+|N)?\((\d+)(?:\.\d+)?\)", re.ASCII)
+# What is asked for a job, a node and a task, with the number of the latter two.
+_ASKED: Final = (("tres-per-job", None), ("tres-per-node", "numnodes"), ("tres-per-task", "numtasks"))
+_USE: Final = ("jobid", "tres-alloc", "numnodes", "numtasks", *(asked for asked, _ in _ASKED))
 _JOBS: Final = {"MaxJobs": "jobs", "GrpJobs": "jobs", "MaxSubmitJobs": "submitted", "GrpSubmitJobs": "submitted"}
 
 
@@ -75,7 +78,7 @@ class Limits:
 def use_argv(mark: str) -> list[str]:
     """Return the question for what one's own running jobs have (REQUEST_JOB_USER_INFO, REQUEST_PARTITION_INFO)."""
     question = ["squeue", "--me", "--local", "--all", "--noheader", "--states=running"]
-    return [*question, f"--Format={long_format(('jobid', 'tres-alloc'), mark)}"]
+    return [*question, f"--Format={long_format(_USE, mark)}"]
 
 
 def parse_use(output: bytes, mark: str) -> dict[str, int]:
@@ -86,11 +89,25 @@ def parse_use(output: bytes, mark: str) -> dict[str, int]:
     ParseError
         The answer is torn.
     """
-    rows = framed_records(output, mark, 2)
+    rows = framed_records(output, mark, len(_USE))
     total = Counter(jobs=len(rows))
-    for _, tres in rows:
-        total.update(parse_tres(tres))
+    for row in rows:
+        fields = dict(zip(_USE, row, strict=True))
+        tres = parse_tres(fields["tres-alloc"])
+        total.update(tres if "gres/gpu" in tres else {**tres, **_gpus_asked(fields)})
     return dict(total)
+
+
+def _gpus_asked(fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the GPUs that a job asked for: without accounting Slurm counts none among what is allocated."""
+    found = Counter[str]()
+    for asked, number in _ASKED:
+        times = 1 if number is None else parse_count(fields[number]) or 1
+        for gres in parse_gres(fields[asked]):
+            if gres.name == "gpu":
+                names = ["gres/gpu", *([f"gres/gpu:{gres.type}"] if gres.type else [])]
+                found.update(dict.fromkeys(names, gres.count * times))
+    return dict(found)
 
 
 def limits_argv(user: str) -> list[str]:

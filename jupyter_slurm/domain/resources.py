@@ -97,7 +97,7 @@ def standing(node: Node) -> str:
 
 
 def gpus_of(nodes: Iterable[Node]) -> list[Gpus]:
-    """Return the GPUs of nodes by type, sorted.
+    """Return the GPUs of nodes by type, those without one last.
 
     Free are those that are not allocated, on nodes where a job could start: up, reserved for nobody, with a CPU left.
     """
@@ -109,7 +109,10 @@ def gpus_of(nodes: Iterable[Node]) -> list[Gpus]:
             used[kind] += taken
             free[kind] += (has - taken) * (_starts_jobs(node) and node.cpus_idle > 0)
             most[kind] = max(most[kind], has)
-    return [Gpus(kind, total[kind], used[kind], free[kind], most[kind]) for kind in sorted(total)]
+    return [
+        Gpus(kind, total[kind], used[kind], free[kind], most[kind])
+        for kind in sorted(total, key=lambda kind: (not kind, kind))
+    ]
 
 
 def _starts_jobs(node: Node) -> bool:

@@ -43,8 +43,8 @@ export function partitionText(trans: TranslationBundle, partition: IPartition): 
 }
 
 /** Return what there is to say about a type of GPU where it is chosen. */
-export function typeText(trans: TranslationBundle, { free, total, most }: IGpus): string {
-  return trans.__("%1 of %2 free, up to %3 on a node", free, total, most);
+export function typeText(trans: TranslationBundle, { free, total }: IGpus): string {
+  return trans.__("%1 of %2 free", free, total);
 }
 
 /** Return that a form asks for more GPUs than are free; undefined where it does not. */
@@ -126,7 +126,13 @@ export function amountText(resource: string, count: number): string {
 
 /** Return an amount of memory; it is in MiB. */
 export function memoryText(mebibytes: number): string {
-  return mebibytes < 1024 ? `${mebibytes} MiB` : `${Math.round(mebibytes / 1024)} GiB`;
+  const [amount, unit] =
+    mebibytes < 1024
+      ? [mebibytes, "MiB"]
+      : mebibytes < 2 ** 20
+        ? [mebibytes / 2 ** 10, "GiB"]
+        : [mebibytes / 2 ** 20, "TiB"];
+  return `${Math.round(amount * 10) / 10} ${unit}`;
 }
 
 /** Return what a resource is called. */

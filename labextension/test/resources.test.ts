@@ -132,7 +132,7 @@ describe("what is free, in the form", () => {
       "arandu (6 of 8 a100 free, at most 2:00:00)",
       "devwork (default, 3 of 4 GPUs free, no time limit)",
     ]);
-    expect(texts("gpuType")).toEqual(["any", "a100 (6 of 8 free, up to 8 on a node)"]);
+    expect(texts("gpuType")).toEqual(["any", "a100 (6 of 8 free)"]);
     const said = (field: string): string | null | undefined =>
       node.querySelector(`[data-field=${field}] .jp-Slurm-aside`)?.textContent;
     expect(said("gpus")).toBe("6 are free now.");

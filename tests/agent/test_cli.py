@@ -154,7 +154,7 @@ def test_jobs_on_a_real_cluster(
     env = cluster.env()
     script = "#!/bin/sh\nsleep 300\n"
     done = subprocess.run(
-        ["sbatch", "--parsable", "-J", "by-hand", "-o", "/dev/null"],
+        ["sbatch", "--parsable", "--gres=gpu:1", "-J", "by-hand", "-o", "/dev/null"],
         input=script,
         env=env,
         capture_output=True,
@@ -176,8 +176,8 @@ def test_jobs_on_a_real_cluster(
     free = cli("resources", "--nodes", env=env)
     assert (free.returncode, free.stderr) == (0, "")
     assert re.search(r"^a100 +8 +0 +8 +8$", free.stdout, re.MULTILINE), free.stdout
-    assert re.search(r"^c4aiscw1 +MIXED +devwork +16 +1 .* 0 of 1$", free.stdout, re.MULTILINE), free.stdout
-    assert "Your jobs: 1 running, CPUs 1, memory " in free.stdout
+    assert re.search(r"^c4aiscw1 +MIXED +devwork +16 +1 .* 1 of 1$", free.stdout, re.MULTILINE), free.stdout
+    assert "Your jobs: 1 running, CPUs 1, GPUs 1, memory " in free.stdout
     partitions = json.loads(cli("resources", "--json", env=env).stdout)["partitions"]
     assert [one["name"] for one in partitions] == ["arandu", "devwork"]
     nobody = cli("report", "999999", env=env)

@@ -54,7 +54,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     form = page.get_by_role("form", name="GPU notebook on arandu")
     partition = form.get_by_label("Partition")
     expect(partition).to_be_focused()
-    expect(partition).to_contain_text("arandu (1 node, 8 a100 a node, no time limit)")
+    expect(partition).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
     screenshot(page, "launch-form")
     axe(page, ".jp-Slurm-launch")
 
@@ -115,6 +115,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(row).to_have_text(re.compile("trainingready · dgx01.*Open.*Stop"))
     screenshot(page, "panel-sessions")
     axe(page, ".jp-Slurm-panel:not(.jp-Slurm-launch)")
+    _look_at_what_is_free(page, screenshot)
     row.get_by_role("button", name="Show session training").click()
     stop = session.get_by_role("button", name="Stop session training")
     stop.click()
@@ -130,3 +131,36 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     session.get_by_role("button", name="Launch another").click()
     expect(form.get_by_label("Type of GPU")).to_have_value("a100")  # as the last one
     expect(form.get_by_label("Name", exact=True)).to_have_value("")
+    form.get_by_role("button", name="Look again").click()
+    expect(form.get_by_label("Partition")).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
+    _keep_and_open_a_template(page, form, screenshot)
+
+
+def _look_at_what_is_free(page: Page, screenshot: Callable[[Page, str], None]) -> None:
+    """The session has one of eight GPUs; Slurm is asked anew for who presses the button."""
+    page.get_by_text("What is free on arandu").click()
+    free = page.locator(".jp-Slurm-resources")
+    free.get_by_role("button", name="Look again").click()
+    expect(free.locator("[data-gpu=a100]")).to_have_text("a1007 of 8 free")
+    expect(free).to_contain_text(re.compile("1 job runs.*GPUs 1, a100 1"))
+    free.get_by_text("5 nodes").click()
+    dgx = free.get_by_role("table", name="Nodes").get_by_role("row").filter(has_text="dgx01")
+    expect(dgx).to_contain_text(re.compile("mixed.*1 of 8 a100"))
+    screenshot(page, "panel-sessions")
+
+
+def _keep_and_open_a_template(page: Page, form: Locator, screenshot: Callable[[Page, str], None]) -> None:
+    form.get_by_label("Memory").fill("3G")
+    for replaced in (False, True):
+        form.get_by_role("button", name="Save as template…").click()
+        page.locator(".jp-Dialog input").fill("mine")
+        page.keyboard.press("Enter")
+        if replaced:
+            page.get_by_role("button", name="Replace").click()
+        expect(page.get_by_text("Saved as mine.slurm-launch.json").last).to_be_visible()
+    page.evaluate("window.jupyterapp.shell.currentWidget.close()")
+    page.get_by_title("mine.slurm-launch.json").dblclick()
+    opened = page.get_by_role("form", name="GPU notebook on arandu")
+    expect(opened.get_by_label("Memory")).to_have_value("3G")
+    expect(opened.get_by_label("Type of GPU")).to_have_value("a100")
+    screenshot(page, "launch-template")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.domain.associations import Qos as KnownQos
 from jupyter_slurm.domain.cluster import Node
+from jupyter_slurm.domain.limits import parse_limits
 from jupyter_slurm.domain.resources import gpus_of
 from jupyter_slurm.domain.values import parse_gres
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
@@ -40,6 +42,7 @@ def mixed(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
         users=described.users,
         qos=described.qos,
         enforce=("associations", "limits", "qos"),
+        extra=(*described.extra, "MessageTimeout=3"),
     )
 
 
@@ -73,7 +76,7 @@ async def test_what_is_free_is_what_slurm_gives(mixed: EmbeddedCluster, tmp_path
         assert _free(told["gpus"]) == {"": (3, 1, 1), "1g.10gb": (7, 3, 4), "a100": (3, 2, 1)}
         partitions = {one["name"]: one for one in told["partitions"]}
         assert _free(partitions["devwork"]["gpus"]) == {"": (3, 1, 1)}
-        assert [one["most"] for one in partitions["all"]["gpus"]] == [1, 7, 3]
+        assert [one["most"] for one in partitions["all"]["gpus"]] == [7, 3, 1]
         assert partitions["devwork"]["nodes"] == {"MIXED": 1, "IDLE": 1, "DRAIN": 1}
         assert (partitions["arandu"]["time_limit"], partitions["devwork"]["is_default"]) == (7200, True)
         nodes = {one["name"]: one for one in told["nodes"]}
@@ -149,3 +152,40 @@ def test_gpus_by_type(has: str, used: str, expected: dict[str, tuple[int, int]])
         replace(node, state="ALLOCATED", cpus_idle=0),
     ):
         assert all(one.free == 0 for one in gpus_of([other])), other
+
+
+@pytest.mark.parametrize("whose", ["1000={", "ann(1000)={"])  # until 23.11, and later
+def test_limits_of_others_and_of_other_qos_are_not_ones_own(whose: str) -> None:
+    grp = "GrpTRES=cpu=8(3),mem=2048(512),gres/gpu=N(1) GrpTRESMins=cpu=100(7) MaxJobs=5(2) MaxTRESPJ=cpu=4"
+    answer = "\n".join(
+        [
+            "Current Association Manager state",
+            f"ClusterName=arandu Account=lab UserName= Partition= Priority=0 ID=1 {grp}",
+            f"ClusterName=arandu Account=lab UserName=ann(1000) Partition=gpu Priority=0 ID=2 GrpJobs=N(2) {grp}",
+            f"ClusterName=arandu Account=lab UserName=bob(1001) Partition= Priority=0 ID=3 GrpJobs=N(9) {grp}",
+            f"ClusterName=other Account=lab UserName=ann(1000) Partition= Priority=0 ID=4 GrpJobs=N(9) {grp}",
+            "QOS=few(3) UsageRaw=0.000000 GrpTRES=node=N(2) MaxWallPJ= Account Limits= lab={MaxJobsPA=9(9)} User Limits= "
+            f"{whose.replace('ann', 'bob').replace('1000', '1001')}MaxJobsPU=9(9)}} {whose}MaxJobsPU=3(2) MaxTRESPU=node=4(2)}}",
+            f"QOS=foreign(4) UsageRaw=0.000000 GrpTRES=cpu=1(1) User Limits= {whose}MaxJobsPU=1(1)}}",
+            "QOS=torn",
+        ]
+    )
+    idle = KnownQos("idle", tres_of_user={"gres/gpu": 2}, jobs_of_user=1)
+    found = parse_limits(answer.encode(), "ann", "arandu", [idle, KnownQos("few", jobs_of_user=3)], ["few", "idle"])
+    assert found.use == {"jobs": 2, "cpu": 3, "mem": 512 << 20, "gres/gpu": 1}
+    told = [(one.scope, one.name, one.kind, one.resource, one.most, one.used) for one in found.limits]
+    both = [
+        ("in-use", "cpu", 8, 3),
+        ("in-use", "mem", 2048 << 20, 512 << 20),
+        ("minutes", "cpu", 100, 7),
+        ("job", "cpu", 4, None),
+        ("jobs", "", 5, 2),
+    ]
+    assert told == [
+        *(("account", "lab", *one) for one in both),
+        *(("user", "lab", *one) for one in both),
+        ("qos-user", "few", "in-use", "node", 4, 2),
+        ("qos-user", "few", "jobs", "", 3, 2),
+        ("qos-user", "idle", "in-use", "gres/gpu", 2, 0),
+        ("qos-user", "idle", "jobs", "", 1, 0),
+    ]

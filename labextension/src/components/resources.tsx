@@ -31,7 +31,7 @@ interface IShown {
 function Bar({ trans, gpus }: { trans: TranslationBundle; gpus: IGpus }): React.ReactElement {
   const { type, total, used, free } = gpus;
   const share = (count: number): React.CSSProperties => ({ width: `${(100 * count) / total}%` });
-  const name = type || trans.__("GPUs");
+  const name = type || trans.__("without a type");
   return (
     <li data-gpu={type}>
       <span className="jp-Slurm-name">{name}</span>
