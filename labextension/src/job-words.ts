@@ -47,7 +47,14 @@ export function moments(
   for (const { state, reason, time } of seen) {
     const kind = stateKind(state);
     if (kind === "pending" && state !== "SUBMITTING") {
-      add(time, state === "PENDING" ? trans.__("Waiting") : state, kind, reason);
+      // It is heard of a moment after it was: by then the job may have begun.
+      const begun = job.restarts ? null : job.start_time;
+      add(
+        begun === null ? time : Math.min(time, begun),
+        state === "PENDING" ? trans.__("Waiting") : state,
+        kind,
+        reason,
+      );
     } else if (!isFinished(state) && !["RUNNING", "SUBMITTING"].includes(state)) {
       add(time, state, kind);
     }

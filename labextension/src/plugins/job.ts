@@ -7,6 +7,7 @@ import {
 import { Dialog, MainAreaWidget, showDialog, WidgetTracker } from "@jupyterlab/apputils";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import { fileIcon } from "@jupyterlab/ui-components";
+import { UUID } from "@lumino/coreutils";
 
 import { CommandIDs, confirmed } from "../commands";
 import { JobPanel } from "../components/job/page";
@@ -43,16 +44,16 @@ async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobPl
 }
 
 /** Return a page in a frame of JupyterLab's, which has the name of its job. */
-function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs): Page {
-  const widget = new MainAreaWidget({ content: new JobPanel(page, trans, acts) });
+function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs, name: string): Page {
+  const widget = new MainAreaWidget({ content: new JobPanel(page, trans, acts, name) });
   widget.toolbar.hide(); // an empty one would be a stripe above the page
   widget.title.icon = fileIcon;
   widget.title.closable = true;
-  const name = (): void => {
+  const title = (): void => {
     widget.title.label = pageTitle(trans, page.job, page.place.job);
   };
-  name();
-  page.changed.connect(name);
+  title();
+  page.changed.connect(title);
   return widget;
 }
 
@@ -83,7 +84,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const api = new AgentApi(app.serviceManager.serverSettings);
     const tracker = new WidgetTracker<Page>({ namespace: "jupyter-slurm-job" });
-    const create = (place: IJobPlace): Page => {
+    const create = (place: IJobPlace, name: string): Page => {
       const { cluster } = place;
       const open = (job: string): void => {
         void app.commands.execute(CommandIDs.openJob, { cluster, job });
@@ -102,7 +103,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
           : null,
         open,
       };
-      return framed(trans, new JobPage(api, jobs, place), acts);
+      return framed(trans, new JobPage(api, jobs, place), acts, name);
     };
     app.commands.addCommand(CommandIDs.openJob, {
       label: trans.__("Open the Page of a Slurm Job"),
@@ -112,7 +113,9 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
         if (place === null) {
           return;
         }
-        const widget = tracker.find(({ content }) => content.page.isAt(place)) ?? create(place);
+        const name = typeof args["page"] === "string" ? args["page"] : UUID.uuid4();
+        const widget =
+          tracker.find(({ content }) => content.page.isAt(place)) ?? create(place, name);
         if (!tracker.has(widget)) {
           await tracker.add(widget);
           saveWhenKnown(tracker, widget);
@@ -124,8 +127,8 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
     if (restorer !== null) {
       void restorer.restore(tracker, {
         command: CommandIDs.openJob,
-        args: ({ content }) => ({ ...content.page.lasting }),
-        name: ({ content }) => JSON.stringify(content.page.place),
+        args: ({ content }) => ({ ...content.page.lasting, page: content.name }),
+        name: ({ content }) => content.name,
       });
     }
   },

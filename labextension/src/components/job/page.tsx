@@ -134,6 +134,8 @@ export class JobPanel extends ReactWidget {
     readonly page: JobPage,
     private readonly _trans: TranslationBundle,
     private readonly _acts: IJobActs,
+    /** By which JupyterLab finds it again after a reload. */
+    readonly name: string,
   ) {
     super();
     this.addClass("jp-Slurm-panel");
