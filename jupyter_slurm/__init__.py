@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.tunnel import Tunnel, tunnel
     from jupyter_slurm.handles.waiting import WaitInterrupted
     from jupyter_slurm.widgets.form import submit_form
+    from jupyter_slurm.widgets.launcher import launcher
     from jupyter_slurm.widgets.monitor import monitor
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "errors",
     "job",
     "jobs",
+    "launcher",
     "monitor",
     "resources",
     "session",
@@ -76,6 +78,7 @@ _HOME = {
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
     "resources": "jupyter_slurm.handles.resources",
+    "launcher": "jupyter_slurm.widgets.launcher",
     "monitor": "jupyter_slurm.widgets.monitor",
     "session": "jupyter_slurm.handles.session",
     "sessions": "jupyter_slurm.handles.session",

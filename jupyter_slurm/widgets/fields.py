@@ -10,10 +10,18 @@ from typing import Any
 import ipywidgets
 
 from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles.card import sentences
+from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.facts import names
-from jupyter_slurm.widgets.panel import calm, html, text
+from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.widgets.panel import WARN, calm, html, text
 
-__all__ = ["RESOURCES", "Field", "Fields", "with_dashes"]
+__all__ = ["EMPTY", "RESOURCES", "Field", "Fields", "doubts", "said_of"]
+
+EMPTY = "#!/bin/sh\n"
+"""What is asked about where nothing was written yet."""
 
 _SHORT = re.compile("-[A-Za-z]")
 
@@ -88,7 +96,9 @@ class Fields:
         found: list[str] = []
         for field in self._fields:
             if value := self[field.label]:
-                found += [field.option, value] if _SHORT.fullmatch(field.option) else [with_dashes(field.option, value)]
+                found += (
+                    [field.option, value] if _SHORT.fullmatch(field.option) else [_with_dashes(field.option, value)]
+                )
         return found
 
     def offer(self) -> None:
@@ -115,10 +125,26 @@ class Fields:
         return text(field.label, options=[] if field.kind else None, **more)
 
 
-def with_dashes(option: str, value: str) -> str:
+def _with_dashes(option: str, value: str) -> str:
     """Return a long option, or a word of ours, with its value, as one word of a line."""
     return f"{option}{value}" if option.endswith("=") else f"{option}={value}"
 
 
 def _wrapping() -> ipywidgets.Layout:
     return ipywidgets.Layout(flex_flow="row wrap", align_items="center")
+
+
+def doubts(cluster: Cluster, asked: Callable[[], Submission]) -> list[str]:
+    """Return why the cluster would refuse a submission or never run it, from what the agent knows."""
+    try:
+        with asked().body(cluster) as body:
+            told = cluster.client.post(cluster.path("jobs"), json={**body, "dry_run": True})
+    except SlurmError as error:
+        return [sentences(error.message, error.hint)]
+    return [*(told.get("doubts") or []), *(told.get("warnings") or [])]
+
+
+def said_of(doubts: Sequence[str]) -> str:
+    """Return doubts as HTML."""
+    lines = "".join(f'<div style="color:{WARN}">{escape(text)}</div>' for text in doubts)
+    return f'<div role="status">{lines}</div>' if lines else ""

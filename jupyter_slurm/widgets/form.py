@@ -10,24 +10,22 @@ import ipywidgets
 
 from jupyter_slurm.domain.line import parse_cell_line
 from jupyter_slurm.domain.script import classify
-from jupyter_slurm.errors import CellError, SlurmError
-from jupyter_slurm.handles.card import sentences
+from jupyter_slurm.errors import CellError
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Submission, python_named, submit
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.widgets.controls import controls
-from jupyter_slurm.widgets.fields import RESOURCES, Field, Fields
+from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
 from jupyter_slurm.widgets.look import row
-from jupyter_slurm.widgets.panel import BAD, Button, Panel, html
+from jupyter_slurm.widgets.panel import Button, Panel, html
 from jupyter_slurm.widgets.waiting import heard_where_sent
 
 __all__ = ["SubmitForm", "submit_form"]
 
 _FIELDS = (*RESOURCES, Field("Job name", "-J"), Field("Array", "--array", "0-9"))
 _TYPED = 0.6  # seconds without a key after which what was typed is looked at
-_EMPTY = "#!/bin/sh\n"  # what is asked about where nothing was written yet
 _LINE = (
     "user-select:all;white-space:pre-wrap;padding:.2em .4em;background:var(--jp-layout-color2,#eee);"
     "color:var(--jp-ui-font-color1,CanvasText);font-family:var(--jp-code-font-family,monospace)"
@@ -110,15 +108,7 @@ class SubmitForm(Panel):
         """Offer the names that are there, and say what is doubtful: all from what the agent knows."""
         self._fields.offer()
         self._fields.remark()
-        try:
-            with self._submission(self._cell.value or _EMPTY).body(self._cluster) as body:
-                asked = {**body, "dry_run": True}
-                told = self._cluster.client.post(self._cluster.path("jobs"), json=asked)
-            said = [*(told.get("doubts") or []), *(told.get("warnings") or [])]
-        except SlurmError as error:
-            said = [sentences(error.message, error.hint)]
-        lines = "".join(f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(text)}</div>' for text in said)
-        self._doubts.value = f'<div role="status">{lines}</div>' if said else ""
+        self._doubts.value = said_of(doubts(self._cluster, lambda: self._submission(self._cell.value or EMPTY)))
 
     def _submission(self, cell: str) -> Submission:
         cluster = self._cluster
@@ -141,5 +131,4 @@ class SubmitForm(Panel):
         self._below.children = (controls(self.job),)
 
     def _told(self, data: Mapping[str, Any]) -> None:
-        said = "".join(f'<div style="color:{BAD}">{escape(doubt)}</div>' for doubt in data.get("doubts") or ())
-        self._doubts.value = said
+        self._doubts.value = said_of(data.get("doubts") or ())

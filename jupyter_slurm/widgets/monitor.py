@@ -10,13 +10,12 @@ import ipywidgets
 
 from jupyter_slurm.handles.allocation import handle
 from jupyter_slurm.handles.card import is_finished, title
-from jupyter_slurm.handles.cluster import Cluster, current, settings
-from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import printable
-from jupyter_slurm.handles.view import bundle
 from jupyter_slurm.widgets.feed import feed_of, identity
+from jupyter_slurm.widgets.log import Log
 from jupyter_slurm.widgets.look import HEAD, row, runs
 from jupyter_slurm.widgets.panel import BAD, Button, Panel, calm, html, text
 
@@ -57,7 +56,7 @@ class Monitor(Panel):
         self._more = Button("Show more", "Show more jobs", self._show_more)
         self._rows: list[_Row] = []
         self._table = ipywidgets.VBox(layout=ipywidgets.Layout(width="100%"))
-        self._log = _Log(self)
+        self._log = Log(self)
         top = ipywidgets.HBox([self._head, self._filter], layout=_between())
         below = ipywidgets.HBox([self._rest, self._more])
         columns = ipywidgets.HBox([html(HEAD, flex="1 1 auto", min_width="0"), html(width=f"{_LOG + _CANCEL + 1}em")])
@@ -163,57 +162,6 @@ class _Row:
         self._data = data
         self._cells.value = row(data)
         self._cancel.layout.visibility = "hidden" if is_finished(data) else None
-
-
-class _Log:
-    """The card of one job, with the end of its output, below the table."""
-
-    def __init__(self, owner: Monitor) -> None:
-        self._owner = owner
-        self._card = html(width="100%")
-        self._hide = Button("Hide", "Hide this log", self.hide)
-        self.box = ipywidgets.VBox([], layout=ipywidgets.Layout(width="100%"))
-        self._follower: Follower | None = None
-
-    def show(self, cluster: Cluster, data: Data) -> None:
-        """Show another job."""
-        self.paused()
-        which = str(data.get("key") or data["id"])
-        self._follower = Follower(cluster, which, data, limit=settings().output_limit, display_limit=0)
-        self.resumed()
-        self.draw()
-        self.box.children = (self._card, self._hide)
-
-    def hide(self) -> None:
-        """Show none."""
-        self.paused()
-        self._follower = None
-        self.box.children = ()
-
-    def resumed(self) -> None:
-        """Follow."""
-        if self._follower is not None:
-            self._follower.listen(self._changed)
-            self._follower.start()
-
-    def paused(self) -> None:
-        """Follow no longer."""
-        if self._follower is not None:
-            self._follower.unlisten(self._changed)
-            self._follower.stop()
-
-    def _changed(self, stream: str, data: bytes) -> None:
-        self._owner.changed()
-
-    def draw(self) -> None:
-        """Bring it up to date."""
-        follower = self._follower
-        if follower is None:
-            return
-        with follower.lock:
-            data, trouble = follower.data, follower.error.message if follower.error else follower.trouble
-            panes, *_ = follower.timeline.blocks(settings().output_limit, data)
-        self._card.value = bundle(data, panes if isinstance(panes, tuple) else (), trouble)["text/html"]
 
 
 def _age(data: Data) -> tuple[float, int]:

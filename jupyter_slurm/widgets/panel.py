@@ -18,9 +18,10 @@ from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.widgets.waiting import Waiting, heard_where_sent
 
-__all__ = ["BAD", "CALM", "Button", "Panel", "calm", "html", "text"]
+__all__ = ["BAD", "CALM", "WARN", "Button", "Panel", "calm", "html", "text"]
 
 CALM, BAD = "var(--jp-ui-font-color2,GrayText)", "var(--jp-error-color1,#d32f2f)"
+WARN = "var(--jp-warn-color1,#f57c00)"
 _SHORTEST = 0.25  # seconds between two drawings
 _TICK = 5.0  # seconds after which clocks are drawn again
 _SURE = 5.0  # seconds in which a click says that the one before was meant

@@ -1,0 +1,185 @@
+"""Sessions: a form that launches one, and those that there are."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import ipywidgets
+
+from jupyter_slurm.domain.line import parse_cell_line
+from jupyter_slurm.handles.allocation import handle
+from jupyter_slurm.handles.card import duration, facts, is_finished, notes, state_as_html
+from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.serving import end_note, is_ready, path_here, session_state
+from jupyter_slurm.handles.session import WORDS, Session, SessionList, launch
+from jupyter_slurm.handles.submitting import Submission
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.widgets.feed import feed_of, identity
+from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
+from jupyter_slurm.widgets.log import Log
+from jupyter_slurm.widgets.panel import Button, Panel, calm, html
+
+__all__ = ["Launcher", "launcher"]
+
+_OURS = (Field("Name", "name="), Field("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment"))
+_TYPED = 0.6  # seconds without a key after which what was typed is looked at
+_ENDED = 600.0  # seconds for which one that failed is shown
+
+Data = Mapping[str, Any]
+
+
+def launcher() -> Launcher:
+    """Show your sessions on this cluster, and a form that launches another: a Jupyter in a job."""
+    shown = Launcher(current())
+    shown.go()
+    return shown
+
+
+class Launcher(Panel):
+    """What :func:`launcher` shows. ``close()`` ends it, not the sessions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._feed = cluster, feed_of(cluster)
+        self._typed = 0
+        self._resources, self._ours = Fields(RESOURCES, self._changed), Fields(_OURS, self._changed)
+        self._doubts = html(width="100%")
+        self._launch = Button("Launch", "Launch a session with these options", lambda: self.work(self._launch_it))
+        self._rows: dict[str, _Row] = {}
+        self._list = ipywidgets.VBox(layout=ipywidgets.Layout(width="100%"))
+        self._log = Log(self)
+        super().__init__([self._list, self._log.box, self._resources.box, self._ours.box, self._doubts, self._launch])
+        self.add_class("jupyter-slurm-launcher")
+        self._feed.look()
+
+    def go(self) -> None:
+        """Begin: look what names there are."""
+        super().go()
+        self._changed()
+
+    def resumed(self) -> None:
+        """Listen."""
+        self._feed.listen(self.changed)
+        self._log.resumed()
+
+    def paused(self) -> None:
+        """Listen no longer."""
+        self._feed.unlisten(self.changed)
+        self._log.paused()
+
+    def draw(self) -> None:
+        """Bring the sessions up to date."""
+        shown = {identity(data): data for data in self._sessions()}
+        for gone in self._rows.keys() - shown.keys():
+            del self._rows[gone]
+        for which, data in shown.items():
+            if which not in self._rows:
+                self._rows[which] = _Row(self)
+            self._rows[which].show(data)
+        boxes = tuple(self._rows[which].box for which in shown)
+        if self._list.children != boxes:
+            self._list.children = boxes
+        self._log.draw()
+
+    def static(self) -> tuple[str, str]:
+        """Return the sessions as a table."""
+        found = [handle(self._cluster, data) for data in self._sessions()]
+        shown = SessionList(one for one in found if isinstance(one, Session))
+        return repr(shown), shown._repr_html_()
+
+    def __repr__(self) -> str:
+        return self.static()[0]
+
+    def show(self, data: Data) -> None:
+        """Open a session in a browser of this machine, logged in."""
+        self.work(lambda: Session(self._cluster, data).open())
+
+    def end(self, data: Data) -> None:
+        """End a session."""
+        self.work(lambda: self._feed.know(dict(Session(self._cluster, data).stop()._data)))
+
+    def show_log(self, data: Data) -> None:
+        """Show what the Jupyter of a session says."""
+        self._log.show(self._cluster, data)
+
+    def _sessions(self) -> list[dict[str, Any]]:
+        """Return those that go on, and what failed a moment ago, the latest first."""
+        found = [data for data in self._feed.jobs.values() if data.get("session")]
+        found = [data for data in found if not is_finished(data) or _has_just_failed(data)]
+        return sorted(found, key=lambda data: data.get("submit_time") or 0.0, reverse=True)
+
+    def _changed(self) -> None:
+        self._typed += 1
+        mark = self._typed
+        self.later(_TYPED, self._look, lambda: mark == self._typed)
+
+    def _look(self) -> None:
+        """Offer the names that are there, and say what is doubtful: all from what the agent knows."""
+        for fields in (self._resources, self._ours):
+            fields.offer()
+            fields.remark()
+        self._doubts.value = said_of(doubts(self._cluster, self._as_a_job))
+
+    def _as_a_job(self) -> Submission:
+        """Return a job that asks for the same."""
+        line = shlex.join(self._resources.words())
+        return Submission("script", EMPTY, parse_cell_line(line, option_table(self._cluster, "sbatch"), {}).options)
+
+    def _launch_it(self) -> None:
+        self._launch.disabled = True
+        try:
+            line = shlex.join([*self._resources.words(), *self._ours.words()])
+            parsed = parse_cell_line(line, option_table(self._cluster, "sbatch"), WORDS)
+            self._feed.know(dict(launch(self._cluster, parsed, tell=self._told)._data))
+        finally:
+            self._launch.disabled = False
+        self._ours.set("Name", "")
+
+    def _told(self, data: Data) -> None:
+        self._doubts.value = said_of(data.get("doubts") or ())
+
+
+class _Row:
+    """One session: how far it is, where, and what can be done with it."""
+
+    def __init__(self, owner: Launcher) -> None:
+        self._data = dict[str, Any]()
+        self._said = html(flex="1 1 auto", min_width="0")
+        self._open = Button("Open", "Open it in a browser of the kernel's machine", lambda: owner.show(self._data))
+        self._log = Button("Log", "Show what it says", lambda: owner.show_log(self._data))
+        self._stop = Button("Stop", "End it, with all that runs in it", lambda: owner.end(self._data), asks=True)
+        buttons = [self._open, self._log, self._stop]
+        self.box = ipywidgets.HBox([self._said, *buttons], layout=ipywidgets.Layout(width="100%"))
+
+    def show(self, data: dict[str, Any]) -> None:
+        """Show how it stands."""
+        self._data = data
+        self._said.value = _as_html(data)
+        is_over = is_finished(data)
+        is_there = is_ready(data) or session_state(data) == "unreachable"
+        self._open.layout.display = None if is_there and not path_here(data["session"]) else "none"
+        self._stop.layout.display = "none" if is_over else None
+
+
+def _as_html(data: Data) -> str:
+    session = data["session"]
+    reached = " → ".join(step["state"] for step in session["steps"])
+    lines = [f"<b>{escape(str(data.get('label')))}</b> {state_as_html(data)} {calm(' · '.join(facts(data)))}"]
+    if is_ready(data) and (path := path_here(session)):
+        name = escape(str(data.get("label")))
+        link = f'<a href="{escape(path)}" target="_blank" rel="noopener noreferrer">Open {name}</a>'
+        lines.append(f"{link} {calm('in a tab of its own, through this Jupyter server')}")
+    elif session_state(data):
+        lines.append(calm(reached))
+    if is_finished(data) or not is_ready(data):
+        lines += [calm(note) for note in notes(data)[:3]]
+    elif warning := end_note(data, duration):
+        lines.append(calm(warning))
+    return f'<div style="line-height:1.5">{"".join(f"<div>{line}</div>" for line in lines)}</div>'
+
+
+def _has_just_failed(data: Data) -> bool:
+    return data.get("state") not in ("COMPLETED", "CANCELLED") and time.time() - (data.get("end_time") or 0.0) < _ENDED

@@ -1,0 +1,68 @@
+"""The log of a job, live, within a widget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ipywidgets
+
+from jupyter_slurm.handles.cluster import Cluster, settings
+from jupyter_slurm.handles.follow import Follower
+from jupyter_slurm.handles.view import bundle
+from jupyter_slurm.widgets.panel import Button, Panel, html
+
+__all__ = ["Log"]
+
+Data = Mapping[str, Any]
+
+
+class Log:
+    """The card of one job, with the end of its output, below a table."""
+
+    def __init__(self, owner: Panel) -> None:
+        self._owner = owner
+        self._card = html(width="100%")
+        self._hide = Button("Hide", "Hide this log", self.hide)
+        self.box = ipywidgets.VBox([], layout=ipywidgets.Layout(width="100%"))
+        self._follower: Follower | None = None
+
+    def show(self, cluster: Cluster, data: Data) -> None:
+        """Show another job."""
+        self.paused()
+        which = str(data.get("key") or data["id"])
+        self._follower = Follower(cluster, which, data, limit=settings().output_limit, display_limit=0)
+        self.resumed()
+        self.draw()
+        self.box.children = (self._card, self._hide)
+
+    def hide(self) -> None:
+        """Show none."""
+        self.paused()
+        self._follower = None
+        self.box.children = ()
+
+    def resumed(self) -> None:
+        """Follow."""
+        if self._follower is not None:
+            self._follower.listen(self._changed)
+            self._follower.start()
+
+    def paused(self) -> None:
+        """Follow no longer."""
+        if self._follower is not None:
+            self._follower.unlisten(self._changed)
+            self._follower.stop()
+
+    def _changed(self, stream: str, data: bytes) -> None:
+        self._owner.changed()
+
+    def draw(self) -> None:
+        """Bring it up to date."""
+        follower = self._follower
+        if follower is None:
+            return
+        with follower.lock:
+            data, trouble = follower.data, follower.error.message if follower.error else follower.trouble
+            panes, *_ = follower.timeline.blocks(settings().output_limit, data)
+        self._card.value = bundle(data, panes if isinstance(panes, tuple) else (), trouble)["text/html"]
