@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.tunnel import Tunnel, tunnel
     from jupyter_slurm.handles.waiting import WaitInterrupted
     from jupyter_slurm.widgets.form import submit_form
+    from jupyter_slurm.widgets.free import cluster_view
     from jupyter_slurm.widgets.launcher import launcher
     from jupyter_slurm.widgets.monitor import monitor
 
@@ -45,6 +46,7 @@ __all__ = [
     "__version__",
     "allocations",
     "as_completed",
+    "cluster_view",
     "errors",
     "job",
     "jobs",
@@ -75,6 +77,7 @@ _HOME = {
     "WaitInterrupted": "jupyter_slurm.handles.waiting",
     "allocations": "jupyter_slurm.handles.allocation",
     "as_completed": "jupyter_slurm.handles.completion",
+    "cluster_view": "jupyter_slurm.widgets.free",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
     "resources": "jupyter_slurm.handles.resources",

@@ -8,6 +8,9 @@ from typing import Any
 
 import ipywidgets
 
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import from_problem
+from jupyter_slurm.handles.acting import act
 from jupyter_slurm.handles.allocation import handle
 from jupyter_slurm.handles.card import is_finished, title
 from jupyter_slurm.handles.cluster import Cluster, current
@@ -23,7 +26,7 @@ __all__ = ["Monitor", "monitor"]
 
 _ROWS, _FINISHED = 20, 5
 _MORE = 30  # rows that come with a click
-_LOG, _CANCEL = 4, 9  # widths of buttons
+_LOG, _HOLD, _CANCEL = 4, 6, 9  # widths of buttons
 
 Data = Mapping[str, Any]
 
@@ -59,7 +62,9 @@ class Monitor(Panel):
         self._log = Log(self)
         top = ipywidgets.HBox([self._head, self._filter], layout=_between())
         below = ipywidgets.HBox([self._rest, self._more])
-        columns = ipywidgets.HBox([html(HEAD, flex="1 1 auto", min_width="0"), html(width=f"{_LOG + _CANCEL + 1}em")])
+        columns = ipywidgets.HBox(
+            [html(HEAD, flex="1 1 auto", min_width="0"), html(width=f"{_LOG + _HOLD + _CANCEL + 2}em")]
+        )
         super().__init__([top, columns, self._table, below, self._log.box])
         self.add_class("jupyter-slurm-monitor")
         self._feed.look()
@@ -105,10 +110,16 @@ class Monitor(Panel):
         """Show what a job has printed, and prints, below the table."""
         self._log.show(self._cluster, data)
 
-    def cancel(self, data: Data) -> None:
-        """Cancel a job."""
-        job = handle(self._cluster, data)
-        self.work(lambda: self._feed.know(dict(job.cancel()._data)))
+    def act(self, what: str, data: Data) -> None:
+        """Cancel, hold or release a job."""
+        self.work(lambda: self._act(what, data))
+
+    def _act(self, what: str, data: Data) -> None:
+        (answer,) = act(self._cluster, what, [str(data.get("key") or data["id"])])
+        if answer["now"]:
+            self._feed.know(answer["now"])
+        if answer["error"]:
+            raise from_problem(answer["error"])
 
     def _show_more(self) -> None:
         self._limit += _MORE
@@ -146,10 +157,12 @@ class _Row:
         self._owner, self._data = owner, dict[str, Any]()
         self._cells = html(flex="1 1 auto", min_width="0")
         self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG}em")
+        self._hold = Button("Hold", "Keep it from starting", self._hold_or_release, width=f"{_HOLD}em")
         self._cancel = Button(
-            "Cancel", "Cancel this job", lambda: owner.cancel(self._data), asks=True, width=f"{_CANCEL}em"
+            "Cancel", "Cancel this job", lambda: owner.act("cancel", self._data), asks=True, width=f"{_CANCEL}em"
         )
-        self.box = ipywidgets.HBox([self._cells, self._log, self._cancel], layout=ipywidgets.Layout(width="100%"))
+        boxes = [self._cells, self._log, self._hold, self._cancel]
+        self.box = ipywidgets.HBox(boxes, layout=ipywidgets.Layout(width="100%"))
 
     def show(self, data: dict[str, Any]) -> None:
         """Show a job; nothing is sent of what is as it was."""
@@ -157,11 +170,21 @@ class _Row:
             return
         if identity(data) != (identity(self._data) if self._data else ""):
             self._cancel.reset()
-            about = printable(title(data)).replace("\n", " ")
-            self._log.tooltip, self._cancel.tooltip = f"Show what {about} prints", f"Cancel {about}"
+        about = printable(title(data)).replace("\n", " ")
+        word = "Release" if _is_held(data) else "Hold"
+        self._log.tooltip, self._cancel.tooltip = f"Show what {about} prints", f"Cancel {about}"
+        self._hold.description, self._hold.tooltip = word, f"{word} {about}"
         self._data = data
         self._cells.value = row(data)
+        self._hold.layout.visibility = None if JobState(str(data["state"])).is_pending else "hidden"
         self._cancel.layout.visibility = "hidden" if is_finished(data) else None
+
+    def _hold_or_release(self) -> None:
+        self._owner.act("release" if _is_held(self._data) else "hold", self._data)
+
+
+def _is_held(data: Data) -> bool:
+    return data.get("reason") in ("JobHeldUser", "JobHeldAdmin")
 
 
 def _age(data: Data) -> tuple[float, int]:

@@ -143,9 +143,28 @@ def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
         wait_for(
             lambda listens=listens: kernel.value("shown._feed._work is not None") == str(listens), f"{count} views"
         )
-    kernel.ok("%%sbatch as=later -J later --hold\n#!/bin/sh\ntrue")
+    kernel.ok("%%sbatch as=later -J later --begin now+3600\n#!/bin/sh\ntrue")
     wait_for(lambda: "later" in front.html(root), "what came later")
-    kernel.ok("shown.close()\nassert shown._feed._work is None\nlater.cancel()")
+    about = f"Job {kernel.value('later.id')} (later)"
+    hold = front.find(root, tooltip=f"Hold {about}")
+    front.click(hold)
+    wait_for(lambda: front.models[hold]["tooltip"] == f"Release {about}", "it is held")
+    front.click(hold)
+    wait_for(lambda: front.models[hold]["tooltip"] == f"Hold {about}", "it is not held any more")
+    kernel.ok("later.cancel()")
+    kernel.ok("shown.close()\nassert shown._feed._work is None")
+
+
+def test_what_is_free_is_shown_by_type(kernel: Any, wait_for: WaitFor) -> None:
+    front = FrontEnd(kernel)
+    root, bundle = _shown(kernel, "jupyter_slurm.cluster_view()")
+    assert "a100" in bundle["text/plain"]
+    wait_for(lambda: "8 of 8 a100 free" in front.html(root), "all of them")
+    kernel.ok("%%sbatch as=taken -p arandu --gpus 3\nimport time\ntime.sleep(600)")
+    wait_for(lambda: kernel.value("taken.state") == "RUNNING", "three are taken")
+    front.click(front.find(root, description="Ask again"))
+    wait_for(lambda: "5 of 8 a100 free" in front.html(root), "the others")
+    kernel.ok("taken.cancel()")
 
 
 def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wait_for: WaitFor) -> None:

@@ -1,0 +1,78 @@
+"""What is free on a cluster."""
+
+from __future__ import annotations
+
+import time
+
+from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.resources import ask
+from jupyter_slurm.handles.table import escape
+from jupyter_slurm.widgets.feed import feed_of
+from jupyter_slurm.widgets.panel import Button, Panel, calm, html
+
+__all__ = ["ClusterView", "cluster_view"]
+
+_OLD = 60.0  # seconds for which an answer of the agent is good enough, whatever begins and ends meanwhile
+_BAR = "width:12em;vertical-align:middle"
+
+
+def cluster_view() -> ClusterView:
+    """Show what is free on this cluster: GPUs by type, partitions, and your own limits and use."""
+    shown = ClusterView(current())
+    shown.go()
+    return shown
+
+
+class ClusterView(Panel):
+    """What :func:`cluster_view` shows. It looks again when your jobs begin and end, and on request."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._feed = cluster, feed_of(cluster)
+        self._name = str(cluster.client.get(cluster.path())["name"])
+        self._known = ask(cluster)
+        self._asked = time.monotonic()
+        self._free, self._tables = html(width="100%"), html(width="100%")
+        self._again = Button("Ask again", "Ask Slurm now", lambda: self.work(lambda: self._ask(newer=True)))
+        super().__init__([self._free, self._again, self._tables])
+        self.add_class("jupyter-slurm-cluster")
+
+    def resumed(self) -> None:
+        """Listen, and see what has changed meanwhile."""
+        self._feed.listen(self._heard)
+        self._heard()
+
+    def paused(self) -> None:
+        """Listen no longer."""
+        self._feed.unlisten(self._heard)
+
+    def draw(self) -> None:
+        """Show what is known."""
+        known = self._known
+        head = f"<b>Free on {escape(self._name)}</b> {calm(known.age)}"
+        self._free.value = f"<div>{head}</div>{''.join(map(_gpu, known.gpus))}"
+        tables = [known.partitions, *([known.limits] if known.limits else [])]
+        self._tables.value = "".join(table._repr_html_() for table in tables) + calm(f"Your jobs: {known.own}")
+
+    def static(self) -> tuple[str, str]:
+        """Return all that is known."""
+        return repr(self._known), self._known._repr_html_()
+
+    def __repr__(self) -> str:
+        return self.static()[0]
+
+    def _heard(self) -> None:
+        """Look again after something of one's own has begun or ended, unless that was done a moment ago."""
+        if time.monotonic() - self._asked > _OLD:
+            self._asked = time.monotonic()
+            self.work(self._ask)
+
+    def _ask(self, *, newer: bool = False) -> None:
+        self._known = ask(self._cluster, newer=newer)
+        self._asked = time.monotonic()
+
+
+def _gpu(one: dict[str, object]) -> str:
+    """Return how many GPUs of a type are free, as a bar and in words."""
+    kind, free, total = escape(str(one["GPU"])), int(str(one["FREE"])), int(str(one["TOTAL"]))
+    bar = f'<progress style="{_BAR}" aria-label="{kind} that are free" value="{free}" max="{max(1, total)}"></progress>'
+    return f"<div>{bar} {free} of {total} {kind} free</div>"
