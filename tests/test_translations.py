@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from jupyterlab_server.translation_utils import get_installed_packages_locale
+from jupyterlab_server.translation_utils import get_language_pack
 
 LANGUAGES = ("pt_BR",)
 
@@ -33,8 +33,9 @@ def test_every_text_is_translated(translations: ModuleType, language: str) -> No
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_jupyterlab_finds_them(translations: ModuleType, language: str) -> None:
+    """Where its own language pack is installed: without that nobody can choose the language."""
     assert "jupyter_slurm" in {entry.name for entry in entry_points(group="jupyterlab.locale")}
-    found, trouble = get_installed_packages_locale(language)
+    found, trouble = get_language_pack(language)
     assert not trouble.strip()
     assert found["jupyter_slurm"] == translations.catalogue(language)
 

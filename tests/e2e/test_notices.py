@@ -123,7 +123,6 @@ def test_menu_and_keys(
 
 
 def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[Page, str], None]) -> None:
-    """Without a language pack for JupyterLab itself, too."""
     speak = 'locale => window.jupyterapp.serviceManager.settings.save(\'@jupyterlab/translation-extension:plugin\', `{"locale": "${locale}"}`)'
     page.evaluate(speak, "pt_BR")
     try:
