@@ -84,7 +84,7 @@ function Panel(props: IPanelProps): React.ReactElement {
   const { model } = table;
   return (
     <>
-      <header>
+      <div className="jp-Slurm-head">
         <h2>{trans.__("My Slurm jobs")}</h2>
         <span>
           {acts.widen && (
@@ -102,7 +102,7 @@ function Panel(props: IPanelProps): React.ReactElement {
             {trans.__("Refresh")}
           </button>
         </span>
-      </header>
+      </div>
       <p
         className="jp-Slurm-notice"
         role="status"
