@@ -117,7 +117,7 @@ export function Head(props: IHeadProps): React.ReactElement {
   const time = jobTime(job, page.jobs.now);
   const { problem, actProblem } = page;
   return (
-    <header className="jp-Slurm-jobHead">
+    <div className="jp-Slurm-jobHead">
       <div className="jp-Slurm-jobTitle">
         <h2 title={jobName(job)}>{jobName(job) || trans.__("Job %1", job.id ?? "")}</h2>
         <Actions {...props} />
@@ -154,6 +154,6 @@ export function Head(props: IHeadProps): React.ReactElement {
           ),
       )}
       <Timeline {...{ page, job, trans }} />
-    </header>
+    </div>
   );
 }
