@@ -17,6 +17,8 @@ SOURCES = ROOT / "labextension" / "src"
 CATALOGUES = ROOT / "jupyter_slurm" / "locale"
 
 _CALL = re.compile(r"\btrans\._?_(?P<plural>n)?\(\s*")
+# What to do when the server does not answer; translated where it is shown.
+_HINT = re.compile(r"\b(?:toProblem|_try)\(\w+,\s*(?=\")|\bNO_ANSWER = ")
 _LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _PLACE = re.compile(r"%\d+")
 
@@ -47,6 +49,11 @@ def texts(source: str) -> Iterator[tuple[str, ...]]:
             at = literal.end()
             at += len(re.match(r"\s*,?\s*", text[at:])[0])  # type: ignore[index]
         yield tuple(found)
+    for place in _HINT.finditer(source):
+        literal = _LITERAL.match(source, place.end())
+        assert literal
+        if said := str(json.loads(literal[0])):
+            yield (said,)
 
 
 def used() -> dict[str, int]:

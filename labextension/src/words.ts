@@ -2,13 +2,16 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "./format";
+import { isOurs } from "./problem";
 import { isFinished, isReleased, stateKind } from "./states";
 import type { ICluster, IConnection, IJob, IJobsModel, IProblem, IPrompt } from "./tokens";
 
 /** Return what is wrong, and on a line of its own what to do next where that is known. */
 export function problemText(trans: TranslationBundle, problem: IProblem): string {
-  const what = problem.detail ?? problem.title ?? trans.__("The request failed.");
-  return problem.hint ? `${what}\n${problem.hint}` : what;
+  const [what, next] = [problem.detail ?? problem.title, problem.hint].map((text) =>
+    text && isOurs(problem) ? trans.gettext(text) : text,
+  );
+  return [what ?? trans.__("The request failed."), next].filter(Boolean).join("\n");
 }
 
 /** Return the line of the status bar. */

@@ -2,14 +2,16 @@ import { nullTranslator } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
 import { formatDuration } from "../src/format";
+import { RequestError, toProblem } from "../src/problem";
 import { isCancellable, isFinished, stateKind } from "../src/states";
-import type { ICluster, IJob, IJobsModel, IPrompt } from "../src/tokens";
+import type { ICluster, IJob, IJobsModel, IProblem, IPrompt } from "../src/tokens";
 import {
   cancelBody,
   cancelTitle,
   connectionText,
   jobReason,
   jobTasks,
+  problemText,
   jobTime,
   jobTimes,
   summary,
@@ -182,5 +184,21 @@ describe("who uses a log-in", () => {
     expect(usersText(trans, used("kernel", "terminal"))).toBe(
       "2 processes use it: fit.ipynb, terminal",
     );
+  });
+});
+
+describe("what went wrong", () => {
+  it("is translated where the words are ours; the server's are left as they are", () => {
+    const shouted = { __: trans.__.bind(trans), gettext: (text: string) => text.toUpperCase() };
+    const said = (problem: IProblem): string =>
+      problemText(shouted as unknown as typeof trans, problem);
+    expect(said(toProblem(new TypeError("Failed to fetch"), "Try again."))).toBe(
+      "THE JUPYTER SERVER DOES NOT ANSWER: HAS IT ENDED, OR THE NETWORK?\nTRY AGAIN.",
+    );
+    const refused = { detail: "Invalid account", hint: "Look into slurm-%1.out." };
+    expect(said(toProblem(new RequestError(refused), "Try again."))).toBe(
+      "Invalid account\nLook into slurm-%1.out.",
+    );
+    expect(said({})).toBe("The request failed.");
   });
 });
