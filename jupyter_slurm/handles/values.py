@@ -93,13 +93,15 @@ class _Packer:
         self._imports: dict[str, _Item] = {}
         self._sources: dict[str, _Item] = {}
         self._aliases: dict[str, _Item] = {}
+        self._defined: dict[str, Any] = {}  # what travels as source
+        self._by_value: dict[str, Any] = {}  # functions of which there is no source
         self._troubles: list[str] = []
 
     def items(self) -> list[_Item]:
         """Return the items in the order in which they can be used: imports, definitions, values."""
         for name in self._names:
             self._define_what_is_needed(name)
-        pickles = [item for name in self._names for item in self._pickled(name)]
+        pickles = [item for name in dict.fromkeys([*self._names, *self._by_value]) for item in self._pickled(name)]
         if self._troubles:
             raise UsageError("Not submitted: " + "\n".join(dict.fromkeys(self._troubles)))
         return [*self._imports.values(), *self._sources.values(), *self._aliases.values(), *pickles]
@@ -118,10 +120,11 @@ class _Packer:
 
     def _pickled(self, name: str) -> Iterator[_Item]:
         value = self._namespace.get(name)
-        if name not in self._namespace or isinstance(value, types.ModuleType) or _is_of_the_notebook(value):
+        is_source = _is_of_the_notebook(value) and name not in self._by_value
+        if name not in self._namespace or isinstance(value, types.ModuleType) or is_source:
             return
         try:
-            yield file_of.pack(name, value, frozenset(self._sources))
+            yield file_of.pack(name, value, self._defined)
         except Exception as error:  # noqa: BLE001 - whatever a value of the person's raises
             self._troubles.append(f"{name} ({type(value).__name__}) cannot travel: {error}")
 
@@ -132,24 +135,38 @@ class _Packer:
     def _define(self, name: str, value: Any) -> None:
         """Send a function or class as its source, with what it uses."""
         own = value.__name__ if value.__name__ != _LAMBDA else name
+        is_known = own in self._sources and self._defined[own] is value
+        found = None if is_known else _source(value, own, self._namespace)
+        if found is not None and own in self._sources:
+            self._troubles.append(
+                f"{name} cannot travel: it is not the {own} that travels, but another one; give it a name of its own"
+            )
+            return
+        if found is None and not is_known:
+            self._without_source(name, value)
+            return
         if name != own:
             alias = {"kind": "source", "name": name, "source": f"{name} = {own}", "filename": f"<{name}>"}
             self._aliases[name] = (alias, [])
-        if own in self._sources:
-            return
-        found = _source(value, own, self._namespace)
         if found is None:
-            self._troubles.append(
-                f"{name} cannot travel: its source is not known; def or class at the left of a cell would do"
-            )
             return
         source, filename = found
+        self._defined[own] = value
         item = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
         self._sources[own] = (item, [])  # before what it uses, which may use it
         for used in sorted(_used(source)):
             if used != own and used in self._namespace:
                 self._need(own, used)
         self._sources[own] = self._sources.pop(own)  # behind it: decorators and base classes are used at once
+
+    def _without_source(self, name: str, value: Any) -> None:
+        """Send a closure, or a lambda without a name of its own, as one within a list travels; refuse all else."""
+        if isinstance(value, types.FunctionType) and not (hasattr(value, "__wrapped__") or hasattr(value, "registry")):
+            self._by_value[name] = value
+        else:
+            self._troubles.append(
+                f"{name} cannot travel: its source is not known; def or class at the left of a cell would do"
+            )
 
     def _need(self, user: str, used: str) -> None:
         value = self._namespace[used]

@@ -262,19 +262,19 @@ def advise(error: BaseException | None) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def values_of(place: Place, namespace: dict[str, Any], named: set[str] | None = None) -> Iterator[None]:
+def values_of(place: Place, namespace: dict[str, Any], named: dict[str, Any] | None = None) -> Iterator[None]:
     """Bring the values that the notebook sends along, and leave those that it wants back.
 
-    Names of functions and classes that came as source are added to ``named``.
+    Functions and classes that came as source are added to ``named``.
     """
-    asked, named = place.job.get("values"), set() if named is None else named
+    asked, named = place.job.get("values"), {} if named is None else named
     if not asked:
         yield
         return
     values = beside("values")
     if asked["in"]:
         try:
-            named |= values.bring(os.path.join(place.shared, "in.values"), namespace)
+            named.update(values.bring(os.path.join(place.shared, "in.values"), namespace))
         except values.Unreadable as error:
             sys.stderr.write(f"{error}\n")
             raise SystemExit(1) from None

@@ -36,14 +36,14 @@ except ImportError:
 class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
     """Pickle with buffers aside; tensors of a GPU as those of the CPU, what travels as source by its name."""
 
-    named: Any = frozenset()
+    named: Any = None
 
     def reducer_override(self, value: Any) -> Any:
         """Return how a value is taken apart."""
         if (
             isinstance(value, (type, types.FunctionType))
             and value.__module__ == "__main__"
-            and value.__name__ in self.named
+            and self.named.get(value.__name__) is value
         ):
             return value.__qualname__
         torch = sys.modules.get("torch")
@@ -57,15 +57,16 @@ class Unreadable(Exception):
     """Values that cannot be used here; the message says which and why."""
 
 
-def pack(name: str, value: Any, named: Any = frozenset()) -> tuple[dict[str, Any], list[Any]]:
+def pack(name: str, value: Any, named: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[Any]]:
     """Return the item of a value and its pieces; the large ones are views of the value itself.
 
-    Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source.
+    Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source. Another
+    one that has got such a name is not.
     """
     buffers: list[pickle.PickleBuffer] = []
     file = io.BytesIO()
     pickler = Pickler(file, protocol=5, buffer_callback=buffers.append)
-    pickler.named = named
+    pickler.named = named or {}
     pickler.dump(value)
     pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
     return {"kind": "pickle", "name": name, "sizes": [piece.nbytes for piece in pieces]}, pieces
@@ -176,8 +177,8 @@ def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> A
         raise Unreadable(f"{item['name']} cannot be read: {type(error).__name__}: {error}.{why}") from error
 
 
-def bring(path: str, namespace: dict[str, Any]) -> set[str]:
-    """Put the values of a file into a namespace; return the names of what came as source.
+def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Put the values of a file into a namespace; return what came as source, by name.
 
     Raises
     ------
@@ -197,7 +198,7 @@ def bring(path: str, namespace: dict[str, Any]) -> set[str]:
             troubles.append(str(error))
     if troubles:
         raise Unreadable("\n".join(troubles))
-    return {item["name"] for item, _ in items if item["kind"] == "source"}
+    return {item["name"]: namespace[item["name"]] for item, _ in items if item["kind"] == "source"}
 
 
 def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
@@ -210,7 +211,7 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
         raise Unreadable(f"{what} does not work with {sys.executable}: {type(error).__name__}: {error}") from error
 
 
-def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: set[str]) -> None:
+def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: dict[str, Any]) -> None:
     """Write the values that the notebook wants back; of those that cannot travel, the reason."""
     items: list[tuple[dict[str, Any], list[Any]]] = []
     for name in names:

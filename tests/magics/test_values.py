@@ -48,7 +48,7 @@ def test_functions_and_classes_travel_as_source_with_what_they_use(kernel: Any) 
 
 def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> None:
     kernel.ok(
-        "import threading\nlock, fine, table = threading.Lock(), 1, [1]\ndef uses(): return table\nsmall = [lambda: 1][0]"
+        "import threading\nlock, fine, table = threading.Lock(), 1, [1]\ndef uses(): return table\nimport functools\nsmall = functools.lru_cache(uses)"
     )
     before = kernel.value("len(__import__('jupyter_slurm').jobs())")
     ran = kernel.run("%%sbatch in=lock,fine,fin,uses,small\nfine")
