@@ -108,6 +108,10 @@ KNOWN_REASONS: Final = {
         "A node that it asks for is not available: busy, reserved, down or drained.",
         "Submit it without naming nodes, or with a time limit that ends before the reservation starts.",
     ),
+    "Requested nodes are busy": (
+        "Other steps have the CPUs, GPUs or memory of its allocation that it asks for, as it seems.",
+        "It starts when they have ended. With --overlap (%srun --overlap) a step shares them at once.",
+    ),
     "Reservation": ("It waits for its reservation to begin.", _WAIT),
     "ReservationDeleted": ("Its reservation was deleted.", "Submit it again without --reservation."),
     "ReservationInvalid": ("Its reservation cannot be used.", "Submit it again without --reservation."),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["advise_refused", "is_time_over", "step_options"]
+__all__ = ["BUSY", "advise_refused", "is_time_over", "step_options"]
 
 # Options that say where a step runs, or turn srun into something else.
 _NOT_HERE = {
@@ -33,6 +33,9 @@ _NOT_FOR_A_PROCESS = {
 
 
 _LARGER = "The allocation has less: %salloc with more of it asks for another one, of its own name (as=)."
+BUSY = "Requested nodes are busy"
+"""What srun says when other steps have what a step asks for of its allocation."""
+
 # What srun says, and what would do.
 _REFUSALS = {
     "More processors requested than permitted": f"Ask for fewer tasks or CPUs (-n, -c). {_LARGER}",
@@ -40,6 +43,7 @@ _REFUSALS = {
     "Invalid generic resource (gres) specification": f"Ask for fewer GPUs, or others. {_LARGER}",
     "Requested node configuration is not available": f"Ask for fewer nodes, tasks or CPUs (-N, -n, -c). {_LARGER}",
     " nodes asked for ": f"Ask for fewer nodes (-N). {_LARGER}",
+    BUSY: "Another step has them: wait for its end, or share them with it (%srun --overlap).",
 }
 
 

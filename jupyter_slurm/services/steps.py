@@ -25,11 +25,12 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
-from jupyter_slurm.domain.steps import step_options
+from jupyter_slurm.domain.steps import BUSY, step_options
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.ownership import read_own
+from jupyter_slurm.services.processes import process_of
 from jupyter_slurm.services.sending import on_its_way
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
@@ -45,6 +46,7 @@ _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
 _NOTE = 4096  # bytes of what a process notes about itself
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
+_BEGINS = 5.0  # seconds in which srun begins a step, where nothing is in its way
 _GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
 _ONE_TASK = ("--nodes=1", "--ntasks=1")
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
@@ -318,7 +320,8 @@ class Steps:
             await self._number(step)
         allocation = await self._allocation(step)
         if allocation is not None and not allocation.is_finished:
-            self._say_why(step, allocation.latest if allocation.state.is_pending else None)
+            waits = allocation.latest if allocation.state.is_pending else self._behind_others(step, allocation)
+            self._say_why(step, waits)
             await self._look_into(step)
             return
         if not await self._has_ended(step):
@@ -340,8 +343,16 @@ class Steps:
         if await self._has_ended(step):
             await self._tracker.finish(step)
 
+    def _behind_others(self, step: Entry, allocation: Entry) -> JobRecord | None:
+        """Tell of a step that it waits for others: srun itself is silent about it, for two minutes."""
+        now, created = self._tracker.clock(), float((step.record or {}).get("created") or 0.0)
+        if not step.state.is_pending or not _is_alone(step) or now - created < _BEGINS or allocation.id is None:
+            return None
+        others = (e for e in self._tracker.active() if e.allocation == step.allocation and e.state.is_running)
+        return JobRecord(allocation.id, step.state, reason=BUSY) if any(map(_is_alone, others)) else None
+
     def _say_why(self, step: Entry, latest: JobRecord | None) -> None:
-        """Have a step wait for what its allocation waits for."""
+        """Have a step wait for what its allocation waits for, or for other steps."""
         if step.state.is_pending and step.latest != latest:
             step.latest = latest
             self._tracker.tell(step)
@@ -376,6 +387,11 @@ class Steps:
     async def _allocation(self, step: Entry) -> Entry | None:
         key = step.allocation or ""
         return self._tracker.entries.get(key) or await self._shelf.get(key)
+
+
+def _is_alone(step: Entry) -> bool:
+    """Tell whether srun was asked for a step that shares nothing with others; a cell in a process is none of srun's."""
+    return process_of(step) is None and "--overlap" not in ((step.record or {}).get("argv") or [])
 
 
 def _run_by(asked: Mapping[str, Any], name: str) -> list[str]:

@@ -131,6 +131,25 @@ async def test_several_at_once_each_interrupted_alone_and_the_allocation_goes_on
     assert (await bench.desk.job(job["key"]))["state"] == "RUNNING"
 
 
+@pytest.mark.here_only("what srun says is the same everywhere")
+async def test_a_step_that_waits_for_another_says_so(bench: Bench, marks: Callable[[str], Path]) -> None:
+    job, alone = await bench.allocate("-p", "arandu", "--gpus=1"), ("--exclusive", "--gpus=1")
+    until = ("sh", "-c", f"while [ ! -e {marks('go')} ]; do sleep 0.1; done")
+    first = await bench.start(job, *until, options=alone)
+    await bench.desk.until(first["key"], lambda step: step["state"] == "RUNNING")
+    second = await bench.start(job, "echo", "ran", options=alone)
+    waits = await bench.desk.until(second["key"], lambda step: step["reason"])
+    assert (waits["state"], waits["reason"]) == ("PENDING", "Requested nodes are busy")
+    assert "Other steps have the CPUs" in waits["reason_text"]
+    assert "--overlap" in waits["next_step"]
+    refused, _, _ = await bench.ran(job, "true", options=(*alone, "--immediate=1"))
+    assert (refused["state"], refused["error"]["detail"]) == ("FAILED", "Slurm did not start it.")
+    assert "--overlap" in refused["error"]["hint"]
+    marks("go").touch()
+    ended = await bench.desk.finished(second["key"])
+    assert (ended["state"], ended["reason"]) == ("COMPLETED", "")
+
+
 async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(bench: Bench, cluster: Any) -> None:
     job = await bench.allocate("-p", "arandu", "--hold")
     asked = bench.asked("sh", "-c", "echo once")
