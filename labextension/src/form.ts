@@ -48,6 +48,35 @@ const OPTIONS: Partial<Record<Field, string>> = {
   qos: "--qos",
 };
 
+/** By how the agent begins to say that something speaks against a form: the field where that can be changed. */
+const ABOUT: readonly (readonly [RegExp, Field])[] = [
+  [/^--time=/, "time"],
+  [/^--mem(-per-cpu)?=/, "memory"],
+  [/^(--(gpus|gres)\S*=|No node has GPUs )/, "gpus"],
+  [/^(The job needs \d+ CPUs|--cpus-per-task=)/, "cpus"],
+  [
+    /^(There is no QOS|Your account \S+ may not use the QOS|Partition \S+ takes no jobs of the QOS) /,
+    "qos",
+  ],
+  [/^(You have no account|Partition \S+ takes no jobs of the account) /, "account"],
+  [/^(There is no partition|Partition) /, "partition"],
+];
+
+/** Return what speaks against a form by the field where it can be changed, one for each of those that are shown. */
+export function doubtsByField(
+  doubts: readonly string[],
+  shown: (field: Field) => boolean,
+): Partial<Record<Field, string>> {
+  const found: Partial<Record<Field, string>> = {};
+  for (const doubt of doubts) {
+    const field = ABOUT.find(([pattern]) => pattern.test(doubt))?.[1];
+    if (field !== undefined && shown(field)) {
+      found[field] ??= doubt;
+    }
+  }
+  return found;
+}
+
 /** Return what stands in a form at first: what was launched last, but its name, which is taken as long as that goes on. */
 export function firstForm(last: unknown): IForm {
   const known = typeof last === "object" && last !== null ? Object.entries(last) : [];

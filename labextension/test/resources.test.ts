@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { LaunchPanel, placeOf } from "../src/components/launcher";
 import { JobsPanel } from "../src/components/panel";
-import { firstForm } from "../src/form";
+import { doubtsByField, firstForm } from "../src/form";
 import { parseTimeLimit } from "../src/format";
 import { costText, limitAmount, limitName, waitText } from "../src/resource-words";
 import { costOf, ResourcesModel, type ILimit, type IResources } from "../src/resources";
@@ -137,13 +137,44 @@ describe("what is free, in the form", () => {
       node.querySelector(`[data-field=${field}] .jp-Slurm-aside`)?.textContent;
     expect(said("gpus")).toBe("6 are free now.");
     expect(said("account")).toBe("You, account c4ai: GPUs, 2 of 4.");
-    desk.api.preview.mockResolvedValue({ estimate: { start: null, said: "in an hour" } });
+    desk.api.preview.mockResolvedValue({
+      doubts: ["--gpus=7 is too many."],
+      estimate: { start: null, said: "in an hour" },
+    });
     const ask = "When would it start, and what would it cost?";
     [...node.querySelectorAll("button")].find((b) => b.textContent === ask)!.click();
     await vi.waitFor(() => {
       const told = node.querySelector("form [role=status]")?.textContent;
-      expect(told).toBe("in an hour Cost, if it runs to its time limit: 60 credits.");
+      expect(told).toMatch(/in an hour Cost, if it runs to its time limit: 60 credits.$/);
     });
+    const doubt = node.querySelector("[data-field=gpus] .jp-Slurm-doubt")!;
+    expect(doubt.textContent).toBe("--gpus=7 is too many.");
+    const described = node
+      .querySelector("[data-field=gpus] input")!
+      .getAttribute("aria-describedby");
+    expect(described?.split(" ")).toContain(doubt.id);
+    expect(node.querySelector(".jp-Slurm-aloud")?.textContent).toBe(doubt.textContent);
+  });
+});
+
+describe("what speaks against a form", () => {
+  it("stands at the field where it can be changed, one for each that is shown", () => {
+    const doubts = [
+      "--time=9:00:00 is more than partition arandu allows (02:00:00). (facts as of 09:01)",
+      "--gpus=9 is more than all nodes in partition arandu have: 8 GPUs.",
+      "--gres=gpuu:1 is no GPU.",
+      "There is no QOS urgnt. Did you mean urgent?",
+      "Your account lab may not use the QOS urgent; it may: normal.",
+      "Partition others takes no jobs of the account c4ai, only of: physics.",
+      "Partition closed is DRAIN: it takes no new jobs.",
+      "The job needs 17 CPUs on one node, and no node in partition devwork has more than 16.",
+      "--mem=65G is more than any node in partition devwork has: at most 64G.",
+      "There is no such folder: /a",
+    ];
+    const [time, gpus, , qos, , , partition, cpus, memory] = doubts;
+    const shown = (field: string): boolean => field !== "account";
+    const placed = { time, gpus, qos, partition, cpus, memory };
+    expect(doubtsByField(doubts, shown)).toEqual(placed);
   });
 });
 

@@ -33,6 +33,9 @@ poll_shortest = 60
 ports = [8100, 8200]
 [python]
 path = "/sw/python/bin/python3"
+[cost]
+unit = "credits"
+gpu_hour = 4
 """
 
 
@@ -55,6 +58,7 @@ def test_every_key_arrives():
         (8100, 8200),
         title="Arandu",
         python="/sw/python/bin/python3",
+        cost={"unit": "credits", "gpu_hour": 4},
     )
 
 
@@ -67,6 +71,13 @@ def test_the_example_of_the_readme_is_right():
     profile = parse_profile("arandu", everything.encode(), "README")
     assert (profile.jump, profile.max_age, profile.poll_shortest) == (("gateway",), 43200, 60)
     assert profile.prelude == "module load slurm"
+
+
+def test_a_cost_is_what_the_readme_shows():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[cost]" in text]
+    profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + example.encode(), "README")
+    assert (profile.cost["unit"], profile.cost["gpu_hour"]["a100"]) == ("credits", 4)
 
 
 def test_environments_of_jobs_are_what_the_readme_shows():
@@ -99,6 +110,9 @@ def test_environments_of_jobs_are_what_the_readme_shows():
         ("[container]\nbind = ['data:/data']", "container.bind: 'data:/data' is no folder"),
         ("[container]\ngpu_variable = 'A=B'", "container.gpu_variable"),
         ("[container]\nruntime = 'lxc'", "container.runtime"),
+        ("[cost]\ngpu_hour = 4", "cost"),
+        ("[cost]\nunit = 'R$'\ngpu_hour = { a100 = -1 }", "cost.gpu_hour"),
+        ("[cost]\nunit = 'R$'\ncpu_hour = inf", "cost.cpu_hour"),
     ],
 )
 def test_an_environment_that_cannot_be_is_refused(text, said):

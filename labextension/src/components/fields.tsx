@@ -13,23 +13,27 @@ interface IFieldProps {
   readonly problem?: string | undefined;
   /** What it means, and what stands there when nothing is typed. */
   readonly hint?: string | undefined;
+  /** What speaks against it, by what is known of the cluster. */
+  readonly doubt?: string | undefined;
 }
 
 interface IProps extends IFieldProps {
   readonly children: (described: React.AriaAttributes & { id: string }) => React.ReactElement;
 }
 
-function Labelled({ field, label, problem, hint, children }: IProps): React.ReactElement {
+function Labelled({ field, label, problem, hint, doubt, children }: IProps): React.ReactElement {
   const id = `${React.useId()}${field}`;
   const isWrong = problem !== undefined;
   const said = problem ?? hint;
+  const about = [said === undefined ? "" : `${id}-said`, doubt === undefined ? "" : `${id}-doubt`];
+  const described = about.filter((each) => each !== "").join(" ");
   return (
     <div className="jp-Slurm-field" data-field={field}>
       <label htmlFor={id}>{label}</label>
       {children({
         id,
         "aria-invalid": isWrong,
-        ...(said === undefined ? {} : { "aria-describedby": `${id}-said` }),
+        ...(described === "" ? {} : { "aria-describedby": described }),
       })}
       {said !== undefined && (
         <div
@@ -38,6 +42,11 @@ function Labelled({ field, label, problem, hint, children }: IProps): React.Reac
           {...(isWrong ? { role: "alert" } : {})}
         >
           {said}
+        </div>
+      )}
+      {doubt !== undefined && (
+        <div id={`${id}-doubt`} className="jp-Slurm-doubt">
+          {doubt}
         </div>
       )}
     </div>

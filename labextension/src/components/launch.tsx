@@ -2,7 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import { firstForm, formProblems, type Field, type IForm } from "../form";
+import { doubtsByField, firstForm, formProblems, type Field, type IForm } from "../form";
 import { costText, limitsText, partitionText, typeText, waitText } from "../resource-words";
 import { partitionOf, type IKnown } from "../resources";
 import type { Choices, IChoice, ISessionsModel, SessionJob } from "../sessions";
@@ -56,8 +56,9 @@ function Fields(props: {
   readonly known: IKnown;
   readonly set: (field: Field, value: string) => void;
   readonly problems: Partial<Record<Field, string>>;
+  readonly doubts: Partial<Record<Field, string>>;
 }): React.ReactElement {
-  const { trans, cluster, form, choices, model, known, set, problems } = props;
+  const { trans, cluster, form, choices, model, known, set, problems, doubts } = props;
   const { resources } = known;
   const of = (
     field: Field,
@@ -66,6 +67,7 @@ function Fields(props: {
   ): React.ComponentProps<typeof TextField> => ({
     ...{ field, label, form, set, hint },
     problem: problems[field],
+    doubt: doubts[field],
   });
   const { partitions, types } = withFree(trans, choices, known, form);
   const byDefault = defaultPartition(choices);
@@ -145,8 +147,11 @@ function Said(props: {
   readonly said: ISaid;
   /** What it costs, told with the estimate. */
   readonly cost: string;
+  /** What stands at its field is read aloud from here, where news is. */
+  readonly placed: Partial<Record<Field, string>>;
 }): React.ReactElement {
-  const { trans, said, cost } = props;
+  const { trans, said, cost, placed } = props;
+  const atFields = Object.values(placed);
   const { doubts, problem, estimate } = said;
   return (
     <>
@@ -157,7 +162,9 @@ function Said(props: {
       )}
       <div role="status" className="jp-Slurm-doubts">
         {doubts.map((doubt) => (
-          <p key={doubt}>{doubt}</p>
+          <p key={doubt} className={atFields.includes(doubt) ? "jp-Slurm-aloud" : undefined}>
+            {doubt}
+          </p>
         ))}
         {estimate !== "" && <p className="jp-Slurm-aside">{`${estimate} ${cost}`.trim()}</p>}
       </div>
@@ -176,6 +183,9 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
   const isWrong = Object.keys(problems).length > 0;
   const asked = { model, trans, id: cluster.id };
   const { said, isBusy, launch, ask } = useAsking(asked, form, isWrong, launched);
+  const placed = doubtsByField(said.doubts, (field) =>
+    field === "account" || field === "qos" ? choices[field].length > 0 : true,
+  );
   React.useEffect(() => {
     node.current?.querySelector("select")?.focus();
   }, []);
@@ -195,9 +205,12 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
   return (
     <form ref={node} noValidate aria-label={title} onSubmit={submit}>
       <div className="jp-Slurm-fields">
-        <Fields {...{ trans, cluster, form, choices, model, known, set, problems }} />
+        <Fields
+          {...{ trans, cluster, form, choices, model, known, set, problems }}
+          doubts={placed}
+        />
       </div>
-      <Said {...{ trans, said }} cost={costText(trans, known.resources, form)} />
+      <Said {...{ trans, said, placed }} cost={costText(trans, known.resources, form)} />
       <div className="jp-Slurm-actions">
         <button type="submit" className="jp-mod-styled jp-mod-accept" aria-disabled={isBusy}>
           {isBusy ? trans.__("Launching…") : trans.__("Launch")}
