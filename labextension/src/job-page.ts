@@ -62,6 +62,8 @@ export class JobPage implements IDisposable {
   private _problem: IProblem | null = null;
   private _actProblem: IProblem | null = null;
   private _trouble = "";
+  /** What the jobs' model had of it last: it may lag behind the stream. */
+  private _told: IJob | undefined;
   private _seen: readonly ISeen[] = [];
   private _cancelledIn: string | null = null;
   private _isResubmitting = false;
@@ -316,8 +318,9 @@ export class JobPage implements IDisposable {
     const isSame = ({ cluster, key, id }: IJob): boolean =>
       cluster === known.cluster && key === known.key && id === known.id;
     const told = this.jobs.jobs.find(isSame);
-    if (told !== undefined && !isFinished(told.state)) {
+    if (told !== undefined && told !== this._told && !isFinished(told.state)) {
       this.refresh();
     }
+    this._told = told;
   };
 }

@@ -71,6 +71,7 @@ def page(browser: Browser, lab: Any) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(60_000)
+    page.on("pageerror", lambda error: logging.error("%s\n%s", error.message, error.stack))
     page.on("console", lambda message: logging.info("%s: %s", message.type, message.text))
     page.goto(f"{lab.url}lab?token={lab.token}")
     page.wait_for_selector("#jp-main-statusbar")

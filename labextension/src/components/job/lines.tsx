@@ -72,11 +72,16 @@ export function Lines(props: ILinesProps): React.ReactElement {
   const { label, lines, first, follows, found, marked, scrolled, reached } = props;
   const box = React.useRef<HTMLDivElement>(null);
   const before = React.useRef(first);
-  const [view, setView] = React.useState({ top: 0, height: 0 });
+  const view = React.useRef({ top: 0, height: 0 });
+  const [, draw] = React.useReducer((count: number) => count + 1, 0);
+  // Only what has changed is a reason to draw again: React would take any other for a loop.
   const look = React.useCallback((): void => {
     if (box.current !== null) {
       const { scrollTop: top, clientHeight: height } = box.current;
-      setView((known) => (known.top === top && known.height === height ? known : { top, height }));
+      if (view.current.top !== top || view.current.height !== height) {
+        view.current = { top, height };
+        draw();
+      }
     }
   }, []);
   React.useLayoutEffect(() => {
@@ -111,10 +116,11 @@ export function Lines(props: ILinesProps): React.ReactElement {
       observer.disconnect();
     };
   }, [look]);
-  const from = Math.max(0, Math.floor(view.top / LINE_HEIGHT) - BEYOND);
+  const from = Math.max(0, Math.floor(view.current.top / LINE_HEIGHT) - BEYOND);
   const to = Math.min(
     lines.length,
-    Math.ceil((view.top + Math.max(view.height, LINE_HEIGHT)) / LINE_HEIGHT) + BEYOND,
+    Math.ceil((view.current.top + Math.max(view.current.height, LINE_HEIGHT)) / LINE_HEIGHT) +
+      BEYOND,
   );
   return (
     <div
