@@ -131,11 +131,11 @@ export function reasonLines(trans: TranslationBundle, job: IJobDetail): string[]
 }
 
 /** Return what a job asked for and got, as far as the queue tells it. */
-export function jobFacts(trans: TranslationBundle, job: IJobDetail): Fact[] {
+export function jobFacts(trans: TranslationBundle, job: IJobDetail, cluster: string): Fact[] {
   const count = Object.values(job.tasks ?? {}).reduce((sum, each) => sum + each, 0);
   const tasks = Object.entries(job.tasks ?? {}).map(([state, each]) => `${each} ${state}`);
   return present([
-    [trans.__("Cluster"), job.cluster],
+    [trans.__("Cluster"), cluster],
     [trans.__("Partition"), job.partition],
     [trans.__("Nodes"), job.nodes],
     [trans.__("GPUs"), job.gpus],
@@ -174,6 +174,7 @@ export function quoted(words: readonly string[]): string {
 /** Return what is recorded of a job beside its text, by the names that Python gives it. */
 export function recordFacts(record: IRecord): Fact[] {
   return Object.entries(record)
+    .filter(([name]) => name !== "argv") // stands above
     .map(([name, value]): Fact => [name.replaceAll("_", " "), recorded(name, value)])
     .filter(([, text]) => text !== "");
 }

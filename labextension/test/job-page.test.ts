@@ -105,7 +105,7 @@ function here(job: IJobDetail = JOB, place = "12"): IHere {
     ),
     steps: vi.fn(() => Promise.resolve([])),
   };
-  const jobs = { jobs: [] as IJob[], now: 200 };
+  const jobs = { jobs: [] as IJob[], clusters: [], now: 200 };
   const changed = new Signal<object, void>(jobs);
   const model = Object.assign(jobs, { changed }) as unknown as IJobsModel;
   const sleep = (): Promise<void> => Promise.resolve();

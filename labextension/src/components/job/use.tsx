@@ -6,6 +6,7 @@ import type { IJobDetail } from "../../job-api";
 import type { JobPage } from "../../job-page";
 import { jobFacts, reportFacts } from "../../job-words";
 import { isFinished } from "../../states";
+import { clusterName } from "../../words";
 import { Answer, Facts, useAsked } from "./asked";
 
 interface IUseProps {
@@ -48,11 +49,12 @@ function Report({ page, job, trans }: IUseProps): React.ReactElement {
 }
 
 export function Use(props: IUseProps): React.ReactElement {
-  const { job, trans } = props;
+  const { page, job, trans } = props;
+  const known = page.jobs.clusters.find(({ id }) => id === job.cluster);
   return (
     <>
       <h3>{trans.__("Asked for")}</h3>
-      <Facts facts={jobFacts(trans, job)} />
+      <Facts facts={jobFacts(trans, job, known ? clusterName(known) : job.cluster)} />
       <h3>{trans.__("Used")}</h3>
       <Report {...props} />
     </>
