@@ -61,7 +61,7 @@ class SubmitForm(Panel):
         self._cluster = cluster
         self._typed = 0
         self._fields = Fields(_FIELDS, self._changed)
-        layout = ipywidgets.Layout(width="100%", height="8em")
+        layout = ipywidgets.Layout(width="auto", height="8em")
         hint = "The cell: a script that begins with #!, or Python. Or copy the line below into a cell of its own."
         self._cell = heard_where_sent(ipywidgets.Textarea(cell, placeholder=hint, layout=layout))
         self._cell.observe(lambda _: self._changed(), "value")

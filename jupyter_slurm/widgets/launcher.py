@@ -27,6 +27,7 @@ __all__ = ["Launcher", "launcher"]
 
 _OURS = (Field("Name", "name="), Field("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment"))
 _TYPED = 0.6  # seconds without a key after which what was typed is looked at
+_LINK = "color:var(--jp-content-link-color,LinkText);text-decoration:underline"
 _ENDED = 600.0  # seconds for which one that failed is shown
 
 Data = Mapping[str, Any]
@@ -170,7 +171,7 @@ def _as_html(data: Data) -> str:
     lines = [f"<b>{escape(str(data.get('label')))}</b> {state_as_html(data)} {calm(' · '.join(facts(data)))}"]
     if is_ready(data) and (path := path_here(session)):
         name = escape(str(data.get("label")))
-        link = f'<a href="{escape(path)}" target="_blank" rel="noopener noreferrer">Open {name}</a>'
+        link = f'<a href="{escape(path)}" target="_blank" rel="noopener noreferrer" style="{_LINK}">Open {name}</a>'
         lines.append(f"{link} {calm('in a tab of its own, through this Jupyter server')}")
     elif session_state(data):
         lines.append(calm(reached))

@@ -1,20 +1,28 @@
-"""Widgets in a real JupyterLab: what they show, and what a click does while a cell runs."""
+"""Widgets in a real JupyterLab and Notebook 7: what they show, and what a click does while a cell runs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 expect.set_options(timeout=30_000)
 
 HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
+MONITOR = f"""%load_ext jupyter_slurm
+import jupyter_slurm
+text = 'import time\\nprint("hello")\\ntime.sleep(600)'
+job = get_ipython().run_cell_magic("sbatch", "-p devwork -t 10 -J '{HOSTILE}'", text)
+get_ipython().run_cell_magic("sbatch", "--begin now+3600 -a 1-20 -J sweep", "#!/bin/sh")
+jupyter_slurm.monitor()"""
+NOTEBOOK = "c.JupyterNotebookApp.expose_app_in_browser = True"
 
 
 def _notebook(path: Path, *cells: str) -> None:
@@ -23,18 +31,19 @@ def _notebook(path: Path, *cells: str) -> None:
     nbformat.write(made, path)
 
 
-def _open(page: Page, lab: Any, name: str) -> None:
-    page.goto(f"{lab.url}lab/tree/{name}")
+def _open(page: Page, address: str) -> None:
+    page.goto(address)
     page.wait_for_function(
-        """shown => {
-            const current = window.jupyterapp.shell.currentWidget;
-            return current?.context?.path === shown && current.sessionContext?.session?.kernel?.status === 'idle';
+        """path => {
+            const current = window.jupyterapp?.shell.currentWidget;
+            return current?.context?.path === path && current.sessionContext?.session?.kernel?.status === 'idle';
         }""",
-        arg=name,
+        arg=address.rsplit("/", 1)[1].partition("?")[0],
     )
 
 
 def _run(page: Page, number: int) -> Locator:
+    """Run a cell; return what is below it."""
     page.evaluate(
         """number => {
             window.jupyterapp.shell.currentWidget.content.activeCellIndex = number;
@@ -42,41 +51,90 @@ def _run(page: Page, number: int) -> Locator:
         }""",
         number,
     )
-    return page.locator(".jp-CodeCell").nth(number).locator(".jp-OutputArea").first
-
-
-@pytest.mark.timeout(300)
-def test_a_job_starts_and_is_cancelled_in_the_table_while_a_cell_runs(
-    page: Page, lab: Any, screenshot: Callable[[Page, str], None]
-) -> None:
-    go = lab.home / "go"
-    _notebook(
-        lab.home / "monitor.ipynb",
-        f"%load_ext jupyter_slurm\nimport jupyter_slurm\njob = get_ipython().run_cell_magic('sbatch', '-p devwork -t 10 -J \"{HOSTILE}\"', 'import time\\nprint(\"hello\")\\ntime.sleep(600)')\n"
-        "for _ in '12': get_ipython().run_cell_magic('sbatch', '--hold -a 1-20 -J sweep', '#!/bin/sh')",
-        "jupyter_slurm.monitor()",
-        f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)\nprint('over')",
-        "job",
+    return (
+        page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").nth(number).locator(".jp-OutputArea").first
     )
-    _open(page, lab, "monitor.ipynb")
-    _run(page, 0)
-    table = _run(page, 1)
-    row = table.locator(".widget-hbox", has=page.locator("[role=row]"), has_text="<img")
+
+
+def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Callable[[Page, str], None], name: str) -> None:
+    """Run the table, the card of a job and a cell that does not end; look at the job, and cancel it meanwhile."""
+    table = _run(page, 0)
+    row = table.locator(".widget-hbox", has=page.locator("[role=row]"), has_text="<img").first
     expect(row).to_contain_text("RUNNING", timeout=90_000)
-    card = _run(page, 3)
-    expect(card.get_by_role("button", name="Cancel")).to_be_visible()
+    controls = _run(page, 1).get_by_role("button", name="Cancel")
+    expect(controls).to_be_visible()
     cell = _run(page, 2)
     expect(row).to_contain_text("of 10:00")
     row.get_by_role("button", name="Log").click()
     expect(table.locator(".jupyter-slurm-job")).to_contain_text("hello")
-    screenshot(page, "widget-monitor")
-    cancel = row.get_by_role("button", name="Cancel")
-    cancel.click()
+    waiting = table.locator(".widget-hbox", has=page.locator("[role=row]"), has_text="sweep")
+    waiting.get_by_role("button", name="Hold").click()
+    expect(waiting.get_by_role("button", name="Release")).to_be_visible()
+    screenshot(page, name)
+    row.get_by_role("button", name="Cancel").click()
     row.get_by_role("button", name="Really cancel?").click()
     expect(row).to_contain_text("CANCELLED")
+    expect(controls).to_have_count(0)
     expect(cell).not_to_contain_text("over")
     expect(table).not_to_contain_text("hands over")
     assert page.locator("img[src=x]").count() == 0
     go.touch()
     expect(cell).to_contain_text("over")
-    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+
+
+@pytest.mark.timeout(300)
+def test_a_job_is_looked_at_and_cancelled_while_a_cell_runs(
+    page: Page, lab: Any, browser: Browser, start_jupyter: Callable[..., Any], screenshot: Callable[[Page, str], None]
+) -> None:
+    wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\nprint('over')"
+    _notebook(lab.home / "monitor.ipynb", MONITOR, "job", wait)
+    _open(page, f"{lab.url}lab/tree/monitor.ipynb")
+    _cancel_while_a_cell_runs(page, lab.home / "go", screenshot, "widget-monitor")
+
+    other = start_jupyter("notebook", "--config=nb.py", files={"nb.py": NOTEBOOK})
+    _notebook(other.home / "monitor.ipynb", MONITOR, "job", wait)
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    _open(page, f"{other.url}notebooks/monitor.ipynb?token={other.token}")
+    _cancel_while_a_cell_runs(page, other.home / "go", screenshot, "widget-monitor-notebook")
+    context.close()
+
+
+@pytest.mark.timeout(300)
+def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Callable[[Page, str], None]) -> None:
+    start = "import jupyter_slurm\nlauncher = jupyter_slurm.launcher()\nlauncher"
+    _notebook(lab.home / "forms.ipynb", start, "jupyter_slurm.submit_form()", "jupyter_slurm.cluster_view()")
+    page.set_viewport_size({"width": 1200, "height": 1500})
+    _open(page, f"{lab.url}lab/tree/forms.ipynb")
+    launcher = _run(page, 0)
+    launcher.get_by_label("Partition").fill("arandu")
+    launcher.get_by_label("GPUs").fill("9")
+    expect(launcher.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
+    launcher.get_by_label("GPUs").fill("a100:1")
+    launcher.get_by_label("Name").fill("training")
+    expect(launcher.get_by_role("status")).to_have_count(0)
+    launcher.get_by_role("button", name="Launch").click()
+
+    form = _run(page, 1)
+    form.get_by_label("Partition").fill("arandu")
+    form.get_by_label("GPUs").fill("9")
+    expect(form.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
+    expect(form.locator("code")).to_have_text("%%sbatch -p arandu --gpus=9")
+    free = _run(page, 2)
+    expect(free).to_contain_text("of 8 a100 free")
+
+    link = launcher.get_by_role("link", name="Open training")
+    expect(link).to_be_visible(timeout=90_000)
+    expect(launcher).to_contain_text("on dgx01")
+    screenshot(page, "widget-forms")
+    with page.context.expect_page() as opened:
+        link.click()
+    inner = opened.value
+    expect(inner.locator(".jp-LauncherCard[data-category=Notebook]").first).to_be_visible(timeout=60_000)
+    expect(inner).to_have_url(re.compile(f"^{re.escape(lab.url)}jupyter-slurm/"))
+    (file,) = lab.home.rglob("serving/token")
+    assert file.read_text() not in page.content() + inner.content()
+    inner.close()
+    launcher.get_by_role("button", name="Stop").click()
+    launcher.get_by_role("button", name="Really stop?").click()
+    expect(launcher).not_to_contain_text("training", timeout=60_000)

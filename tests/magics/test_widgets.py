@@ -207,23 +207,3 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
     front.click(submit)
     wait_for(lambda: "COMPLETED" in front.html(root), "the job, to its end")
     assert kernel.value("form.job.name, form.job.stdout.strip()") == "<b>two words from the form"
-
-
-def test_the_launcher_launches_shows_and_ends_a_session(kernel: Any, home: Path, wait_for: WaitFor) -> None:
-    front = FrontEnd(kernel)
-    root, _ = _shown(kernel, "launcher = jupyter_slurm.launcher()\nlauncher")
-    gpus = front.find(root, description="GPUs")
-    front.set(front.find(root, description="Partition"), value="arandu")
-    front.set(gpus, value="9")
-    wait_for(lambda: "all nodes in partition arandu have: 8 GPUs" in front.html(root), "more GPUs than there are")
-    front.set(gpus, value="1")
-    front.set(front.find(root, description="Name"), value="from-a-widget")
-    front.click(front.find(root, description="Launch"))
-    wait_for(lambda: "ready" in front.html(root) and "on dgx01" in front.html(root), "it is ready", timeout=120)
-    (token,) = home.rglob("serving/token")
-    assert token.read_text() not in str(front.models)
-    stop = front.find(root, description="Stop")
-    front.click(stop)
-    front.click(stop)
-    wait_for(lambda: "from-a-widget" not in front.html(root), "it is over")
-    kernel.ok("launcher.close()")
