@@ -248,9 +248,9 @@ def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *
 
 
 def state_as_html(data: Mapping[str, Any]) -> str:
-    """Return the state in its colour."""
+    """Return the state in its colour, with as much of the text's own as keeps it readable."""
     color = _color(data)
-    style = f"color:var(--jp-{color},{_FALLBACK[color]});font-weight:bold"
+    style = f"color:color-mix(in srgb, var(--jp-{color},{_FALLBACK[color]}) 60%, currentColor);font-weight:bold"
     return f'<span style="{style}">{escape(_state(data))}</span>'
 
 

@@ -146,5 +146,5 @@ def doubts(cluster: Cluster, asked: Callable[[], Submission]) -> list[str]:
 
 def said_of(doubts: Sequence[str]) -> str:
     """Return doubts as HTML."""
-    lines = "".join(f'<div style="color:{WARN}">{escape(text)}</div>' for text in doubts)
+    lines = "".join(f'<div style="{WARN}">{escape(text)}</div>' for text in doubts)
     return f'<div role="status">{lines}</div>' if lines else ""

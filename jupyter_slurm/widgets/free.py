@@ -73,10 +73,7 @@ class ClusterView(Panel):
 
 def _gpu(one: dict[str, object]) -> str:
     """Return how many GPUs of a type are free, as a bar and in words."""
-    kind, free, total = (
-        escape(str(one["GPU"]).replace("(no type)", "GPUs")),
-        int(str(one["FREE"])),
-        int(str(one["TOTAL"])),
-    )
+    kind = escape(str(one["GPU"]).replace("(no type)", "GPUs"))
+    free, total = int(str(one["FREE"])), int(str(one["TOTAL"]))
     bar = f'<progress style="{_BAR}" aria-label="{kind} that are free" value="{free}" max="{max(1, total)}"></progress>'
     return f"<div>{bar} {free} of {total} {kind} free</div>"

@@ -25,11 +25,11 @@ _BAR = "width:5em;vertical-align:middle"
 _COLUMNS = ("Job", "Name", "State", "Partition", "Time", "Where, or why not")
 
 
-def _cells(values: tuple[str, ...], roles: str) -> str:
-    return "".join(f'<span role="{roles}" style="{_CELL}">{value}</span>' for value in values)
+def _cells(values: tuple[str, ...]) -> str:
+    return "".join(f'<span style="{_CELL}">{value}</span>' for value in values)
 
 
-HEAD = f'<div style="{_GRID};font-weight:bold">{_cells(_COLUMNS, "columnheader")}</div>'
+HEAD = f'<div style="{_GRID};font-weight:bold">{_cells(_COLUMNS)}</div>'
 """The names of the columns."""
 
 
@@ -50,7 +50,7 @@ def row(data: Data) -> str:
         progress(data),
         _titled(str(ended or why or "")),
     )
-    return f'<div role="row" style="{_GRID}">{_cells(values, "cell")}</div>'
+    return f'<div class="jupyter-slurm-row" style="{_GRID}">{_cells(values)}</div>'
 
 
 def progress(data: Data) -> str:

@@ -21,7 +21,7 @@ from jupyter_slurm.widgets.waiting import Waiting, heard_where_sent
 __all__ = ["BAD", "CALM", "WARN", "Button", "Panel", "calm", "html", "text"]
 
 CALM, BAD = "var(--jp-ui-font-color2,GrayText)", "var(--jp-error-color1,#d32f2f)"
-WARN = "var(--jp-warn-color1,#f57c00)"
+WARN = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
 _SHORTEST = 0.25  # seconds between two drawings
 _TICK = 5.0  # seconds after which clocks are drawn again
 _SURE = 5.0  # seconds in which a click says that the one before was meant

@@ -21,9 +21,10 @@ _W = TypeVar("_W", bound=ipywidgets.Widget)
 
 _LONG = 1.0  # seconds after which somebody may want to click while a cell runs
 _ANSWERS = 2.0  # seconds in which a front end that can answers
+_BORDER = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
 _SAID = (
-    '<div role="status" style="color:var(--jp-warn-color1,#f57c00)">A cell is running, and this front end hands over '
-    "what is clicked here only when that has ended.</div>"
+    f'<div role="status" style="{_BORDER}">A cell is running, and this front end hands over what is clicked here '
+    "only when that has ended.</div>"
 )
 
 

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 expect.set_options(timeout=30_000)
 
+Look = Callable[[Page, str], None]
 HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
 MONITOR = f"""%load_ext jupyter_slurm
 import jupyter_slurm
@@ -56,10 +57,10 @@ def _run(page: Page, number: int) -> Locator:
     )
 
 
-def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Callable[[Page, str], None], name: str) -> None:
+def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look, name: str) -> None:
     """Run the table, the card of a job and a cell that does not end; look at the job, and cancel it meanwhile."""
     table = _run(page, 0)
-    row = table.locator(".widget-hbox", has=page.locator("[role=row]"), has_text="<img").first
+    row = table.locator(".widget-hbox", has=page.locator(".jupyter-slurm-row"), has_text="<img").first
     expect(row).to_contain_text("RUNNING", timeout=90_000)
     controls = _run(page, 1).get_by_role("button", name="Cancel")
     expect(controls).to_be_visible()
@@ -67,10 +68,11 @@ def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Callable[[Page, 
     expect(row).to_contain_text("of 10:00")
     row.get_by_role("button", name="Log").click()
     expect(table.locator(".jupyter-slurm-job")).to_contain_text("hello")
-    waiting = table.locator(".widget-hbox", has=page.locator("[role=row]"), has_text="sweep")
+    waiting = table.locator(".widget-hbox", has=page.locator(".jupyter-slurm-row"), has_text="sweep")
     waiting.get_by_role("button", name="Hold").click()
     expect(waiting.get_by_role("button", name="Release")).to_be_visible()
     screenshot(page, name)
+    axe(page, ".jupyter-slurm-monitor")
     row.get_by_role("button", name="Cancel").click()
     row.get_by_role("button", name="Really cancel?").click()
     expect(row).to_contain_text("CANCELLED")
@@ -84,24 +86,24 @@ def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Callable[[Page, 
 
 @pytest.mark.timeout(300)
 def test_a_job_is_looked_at_and_cancelled_while_a_cell_runs(
-    page: Page, lab: Any, browser: Browser, start_jupyter: Callable[..., Any], screenshot: Callable[[Page, str], None]
+    page: Page, lab: Any, browser: Browser, start_jupyter: Callable[..., Any], screenshot: Look, axe: Look
 ) -> None:
     wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\nprint('over')"
     _notebook(lab.home / "monitor.ipynb", MONITOR, "job", wait)
     _open(page, f"{lab.url}lab/tree/monitor.ipynb")
-    _cancel_while_a_cell_runs(page, lab.home / "go", screenshot, "widget-monitor")
+    _cancel_while_a_cell_runs(page, lab.home / "go", screenshot, axe, "widget-monitor")
 
     other = start_jupyter("notebook", "--config=nb.py", files={"nb.py": NOTEBOOK})
     _notebook(other.home / "monitor.ipynb", MONITOR, "job", wait)
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     page = context.new_page()
     _open(page, f"{other.url}notebooks/monitor.ipynb?token={other.token}")
-    _cancel_while_a_cell_runs(page, other.home / "go", screenshot, "widget-monitor-notebook")
+    _cancel_while_a_cell_runs(page, other.home / "go", screenshot, axe, "widget-monitor-notebook")
     context.close()
 
 
 @pytest.mark.timeout(300)
-def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Callable[[Page, str], None]) -> None:
+def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Look) -> None:
     start = "import jupyter_slurm\nlauncher = jupyter_slurm.launcher()\nlauncher"
     _notebook(lab.home / "forms.ipynb", start, "jupyter_slurm.submit_form()", "jupyter_slurm.cluster_view()")
     page.set_viewport_size({"width": 1200, "height": 1500})
@@ -127,6 +129,8 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Callable[[Pag
     expect(link).to_be_visible(timeout=90_000)
     expect(launcher).to_contain_text("on dgx01")
     screenshot(page, "widget-forms")
+    for name in ("launcher", "form", "cluster"):
+        axe(page, f".jupyter-slurm-{name}")
     with page.context.expect_page() as opened:
         link.click()
     inner = opened.value

@@ -101,7 +101,9 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     cell = kernel.begin(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)")
 
     def row() -> str:
-        return next((part for part in front.html(root).split("\n") if 'role="row"' in part and "img" in part), "")
+        return next(
+            (part for part in front.html(root).split("\n") if "jupyter-slurm-row" in part and "img" in part), ""
+        )
 
     wait_for(lambda: "RUNNING" in row(), "the job runs, while the cell does")
     assert HOSTILE not in front.html(root)
