@@ -155,7 +155,7 @@ class _Row:
 
     def __init__(self, owner: Monitor) -> None:
         self._owner, self._data = owner, dict[str, Any]()
-        self._cells = html(flex="1 1 auto", min_width="0")
+        self._cells = html(flex="1 1 auto", min_width="0", align_self="center")
         self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG}em")
         self._hold = Button("Hold", "Keep it from starting", self._hold_or_release, width=f"{_HOLD}em")
         self._cancel = Button(

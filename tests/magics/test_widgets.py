@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what widgets show comes from the agent, whatever its way")]
 
@@ -209,3 +212,36 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
     front.click(submit)
     wait_for(lambda: "COMPLETED" in front.html(root), "the job, to its end")
     assert kernel.value("form.job.name, form.job.stdout.strip()") == "<b>two words from the form"
+
+
+def test_a_file_keeps_what_was_known(environment: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    light = "%load_ext jupyter_slurm\nimport sys, jupyter_slurm\njob = get_ipython().run_cell_magic"
+    light += f"('sbatch', '-J \"{HOSTILE}\" --begin now+3600', '#!/bin/sh')\nassert 'ipywidgets' not in sys.modules"
+    cells = (
+        light,
+        "jupyter_slurm.monitor()",
+        "job",
+        "jupyter_slurm.submit_form()",
+        "jupyter_slurm.cluster_view()",
+        "job.cancel()",
+    )
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    NotebookClient(made, timeout=120, resources={"metadata": {"path": str(home)}}).execute()
+    nbformat.validate(made)
+    shown = [[output["data"] for output in cell.outputs if "data" in output] for cell in made.cells]
+    assert [len(bundles) for bundles in shown[1:5]] == [
+        1,
+        2,
+        1,
+        1,
+    ]  # below the card of the job, what can be done with it
+    assert HOSTILE in shown[1][0]["text/plain"]
+    assert "a100" in shown[4][0]["text/plain"]
+    del made.metadata["widgets"]  # as JupyterLab saves it, unless told otherwise
+    exported, _ = HTMLExporter().from_notebook_node(made)
+    assert HOSTILE not in exported
+    assert exported.count("&lt;img src=x") >= 2  # in the table and on the card
+    assert "<code>%%sbatch</code>" in exported
