@@ -26,6 +26,8 @@ export const CommandIDs = {
   openJobById: "jupyter-slurm:open-job-by-id",
   /** With the same arguments; without them it asks which. */
   cancel: "jupyter-slurm:cancel",
+  /** With what is to be done with the selected jobs as the argument `act`. */
+  act: "jupyter-slurm:act",
   browserNotices: "jupyter-slurm:browser-notices",
 } as const;
 

@@ -103,10 +103,12 @@ def test_menu_and_keys(
     items = page.locator(".lm-Menu-item[data-type=command] .lm-Menu-itemLabel:visible")
     assert items.all_inner_texts() == [
         "Show Jobs",
+        "Show Jobs in the Side Bar",
         "Open Job…",
         "Refresh Jobs",
         "New GPU Notebook…",
         "Cancel Job…",
+        *[f"{act} Selected Jobs" for act in ("Cancel", "Hold", "Release", "Requeue")],
         "Notices of the Browser While the Page Is Hidden",
     ]
     screenshot(page, "menu")
@@ -130,7 +132,7 @@ def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[P
     try:
         page.reload()
         page.wait_for_selector("#jp-main-statusbar")
-        page.evaluate("window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('launcher:create'))")
+        page.evaluate("async () => { await window.jupyterapp.restored; await window.jupyterapp.commands.execute('launcher:create'); }")
         expect(page.locator(".jp-LauncherCard[data-category=Slurm]").first).to_have_text("Notebook com GPU em arandu")
         page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:launch')")
         form = page.get_by_role("form", name="Notebook com GPU em arandu")

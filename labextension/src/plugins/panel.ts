@@ -15,6 +15,7 @@ import { JobsPanel, type IActs } from "../components/panel";
 import { stopSession } from "../launching";
 import { addPage } from "../place";
 import { referenceOf } from "../records";
+import { addActing } from "../selected";
 import { ISessionsModel, type SessionJob } from "../sessions";
 import { JobsTable, type ITableMemory } from "../table";
 import { DOMAIN, IJobsModel } from "../tokens";
@@ -153,6 +154,10 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       execute: () => {
         model.refresh();
       },
+    });
+    addActing(app.commands, palette, model, trans, () => {
+      const wide = tracker.currentWidget?.content;
+      return wide ? [wide, side] : [side];
     });
     for (const command of [CommandIDs.open, CommandIDs.side, CommandIDs.refresh]) {
       palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
