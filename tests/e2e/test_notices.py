@@ -132,7 +132,9 @@ def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[P
     try:
         page.reload()
         page.wait_for_selector("#jp-main-statusbar")
-        page.evaluate("async () => { await window.jupyterapp.restored; await window.jupyterapp.commands.execute('launcher:create'); }")
+        page.evaluate(
+            "async () => { await window.jupyterapp.restored; await window.jupyterapp.commands.execute('launcher:create'); }"
+        )
         expect(page.locator(".jp-LauncherCard[data-category=Slurm]").first).to_have_text("Notebook com GPU em arandu")
         page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:launch')")
         form = page.get_by_role("form", name="Notebook com GPU em arandu")
