@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.session import Session
@@ -45,6 +45,9 @@ secret has no place there, and what it shows is as private as its own log-in mak
 It waits until the session is ready. Ctrl-C asks once whether to cancel it or to keep it."""
 
 
+_NAME = "name of the session, Slurm id or key of its job"
+
+
 def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
     launch = subparsers.add_parser(
@@ -69,8 +72,9 @@ def add_parser(subparsers: Any) -> None:
     log = subparsers.add_parser("log", help="the last lines of what the Jupyter, or the command, of a session says")
     log.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="how many; by default 20")
     stop.add_argument("names", metavar="NAME", nargs="+", help="names of sessions, Slurm ids or keys of their jobs")
-    for parser in (opening, rename, log):
-        parser.add_argument("name", metavar="NAME", help="name of the session, Slurm id or key of its job")
+    for parser in (opening, log):
+        parser.add_argument("name", metavar="NAME", nargs="?", help=f"{_NAME}; by default the only one that goes on")
+    rename.add_argument("name", metavar="NAME", help=_NAME)
     rename.add_argument("new", metavar="NEW", help="its new name")
     for parser in (listing, opening, stop, rename, log):
         parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
@@ -180,10 +184,24 @@ def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
     return 0
 
 
-def _open(args: argparse.Namespace) -> int:
-    from jupyter_slurm.handles.session import session
+def _meant(name: str | None) -> Session:
+    """Return the session of a name, or without one the only one that goes on."""
+    from jupyter_slurm.handles.session import session, sessions
 
-    found = session(args.name)
+    if name is not None:
+        return session(name)
+    found = sessions()
+    if len(found) != 1:
+        names = ", ".join(sorted(str(one.name) for one in found))
+        raise UsageError(
+            f"Which session? There are: {names}." if names else "There is no session that goes on.",
+            hint="Say its name." if names else "`jupyter slurm launch` begins one; `sessions --all` lists the others.",
+        )
+    return found[0]
+
+
+def _open(args: argparse.Namespace) -> int:
+    found = _meant(args.name)
     _where(found)
     if not args.no_browser:
         _show(found)
@@ -193,7 +211,11 @@ def _open(args: argparse.Namespace) -> int:
 def _stop(args: argparse.Namespace) -> int:
     from jupyter_slurm.handles.session import session
 
-    found = list(dict.fromkeys(map(session, args.names)))  # two names may be one session's
+    try:
+        found = list(dict.fromkeys(map(session, args.names)))  # two names may be one session's
+    except JobNotFound as error:
+        error.hint = f"Nothing was stopped. {error.hint}"
+        raise
     going = [one for one in found if not one.is_finished]
     for one in going:  # all are told before any is waited for
         one.cancel()
@@ -215,9 +237,7 @@ def _rename(args: argparse.Namespace) -> int:
 
 
 def _log(args: argparse.Namespace) -> int:
-    from jupyter_slurm.handles.session import session
-
     if args.lines < 1:
         raise UsageError(f"{args.lines} lines cannot be shown.", hint="-n 20, for example.")
-    print(session(args.name).log(args.lines))
+    print(_meant(args.name).log(args.lines))
     return 0

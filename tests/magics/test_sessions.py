@@ -103,6 +103,8 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     stopped = slurm("stop", "third")
     assert re.fullmatch(r"Stopped: Session \d+ \(third\)\n", stopped.stdout), stopped
     assert slurm("stop", "third").stdout.endswith("(third) was over already.\n")
+    assert "Nothing was stopped." in slurm("stop", "training", "nobody").stderr
+    assert slurm("open", "--no-browser").stdout.startswith(kernel.value("training.url")), "the only one"
     over = next(one for one in json.loads(slurm("sessions", "--all", "--json").stdout) if one["label"] == "third")
     assert (over["session"]["state"], over["state"]) == ("ended", "CANCELLED")
     assert [step["state"] for step in over["session"]["steps"]][-2:] == ["ready", "ended"]
@@ -156,9 +158,11 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     browser.write_text('#!/bin/sh\necho "$@" >"$0.argv"\n')
     browser.chmod(0o755)
     assert slurm("open", "files", BROWSER=str(browser)).stdout == kernel.value("files.url") + "\n"
+    assert "Which session? There are: files, python3-1." in slurm("log").stderr
     stopped = slurm("stop", "files", "python3-1", kernel.value("files.id"))
     assert (stopped.returncode, stopped.stdout.count("Stopped: ")) == (0, 2), stopped
     assert slurm("sessions").stdout == "No sessions that are not over; --all shows the others.\n"
+    assert "There is no session that goes on." in slurm("log").stderr
     refused = kernel.run("%slurm launch -p arandu -- tensorboard --logdir runs")
     assert "is not told on which port it is to listen" in refused.traceback
     done = slurm("launch", "-p", "arandu", "noopen", "name=quoted", "--", "no-such --port {port}")
