@@ -24,6 +24,8 @@ def ssh_carrier(request):
 
 NOISE = "echo welcome; echo oops >&2; "
 
+_ALIASES = "alias exec 'echo not this'; alias printenv 'echo nor this'; alias env true"
+
 # Login shell, start-up files.
 SHELLS = {
     "bash": ("bash", {}),
@@ -33,7 +35,7 @@ SHELLS = {
     "bash-slow": ("bash", {".bashrc": "sleep 4; echo at last"}),
     "zsh-noisy": ("zsh", {".zshenv": NOISE + "setopt noglob nullglob"}),
     "fish-noisy": ("fish", {".config/fish/config.fish": NOISE}),
-    "tcsh-noisy": ("tcsh", {".tcshrc": 'echo welcome; sh -c "echo oops >&2"'}),
+    "tcsh-noisy": ("tcsh", {".tcshrc": 'echo welcome; sh -c "echo oops >&2"; ' + _ALIASES}),
     "tcsh-reads": ("tcsh", {".tcshrc": "set line = $<"}),
     "dash": ("dash", {}),
 }
@@ -44,7 +46,7 @@ LOGIN_FILES = {
     "fish": {
         ".config/fish/config.fish": "status is-login; and set -gx PATH $PATH $HOME/far; and set -gx FAR y; echo hi"
     },
-    "tcsh": {".login": "echo hi; setenv PATH ${PATH}:$HOME/far; setenv FAR y"},
+    "tcsh": {".tcshrc": _ALIASES, ".login": "echo hi; setenv PATH ${PATH}:$HOME/far; setenv FAR y"},
     "dash": {".profile": "echo hi; PATH=$PATH:$HOME/far; export PATH FAR=y"},
 }
 

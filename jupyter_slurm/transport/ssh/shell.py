@@ -39,14 +39,16 @@ _GULP: Final = 16 * _CHUNK  # bytes that are taken in between two looks at the c
 _OTHER: Final = 5.0  # seconds that the end on stderr may come after the one on stdout, when a shell has started
 
 # Whoever reads this line as a command ends in our shell, unless it is that already. csh knows neither functions nor
-# `test -n "$unset"`, fish no `$?`; all know `||`, single quotes and printenv(1).
-_START: Final = "printenv JUPYTER_SLURM_SHELL >/dev/null || exec env JUPYTER_SLURM_SHELL={token} /bin/sh -c '{inner}'"
+# `test -n "$unset"`, fish no `$?`; all know `||`, single quotes and printenv(1). What is quoted is no alias. A quoted
+# `exec` would be none of csh's own: where that is an alias, what comes then runs as a child.
+_OURS: Final = "'printenv' JUPYTER_SLURM_SHELL >/dev/null || {how} JUPYTER_SLURM_SHELL={{token}} /bin/sh -c '{{inner}}'"
+_START: Final = "; ".join(_OURS.format(how=how) for how in ("exec env", "'env'"))
 _PLAIN: Final = "unset -f echo; echo {ready}; exec /bin/sh -s"
 # A PATH that only a login shell sets; csh takes no -c after -l.
 _LOGIN: Final = (
     'case "$SHELL" in'
     ' *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login;'
-    ' echo {ready}; exec /bin/sh -s" ;;'
+    ' echo {ready}; exec /bin/sh -s; /bin/sh -s" ;;'
     ' *) exec "$SHELL" -l -c "echo {ready}; exec /bin/sh -s" ;;'
     " esac"
 )
