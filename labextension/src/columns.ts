@@ -28,13 +28,13 @@ export type ColumnId = (typeof COLUMNS)[number];
 
 /** Pixels that a column has at least, and its share of what is left. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
-  id: [104, 0],
-  name: [110, 3],
+  id: [92, 0],
+  name: [110, 2],
   state: [104, 0],
-  reason: [180, 4],
+  reason: [180, 5],
   partition: [90, 1],
   nodes: [90, 1],
-  time: [92, 0],
+  time: [84, 0],
   cluster: [90, 1],
   account: [90, 1],
   qos: [80, 1],

@@ -1,2 +1,3 @@
 import "./base.css";
 import "./job.css";
+import "./table.css";

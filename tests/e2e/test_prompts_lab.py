@@ -126,7 +126,7 @@ def test_a_notebook_uses_it_without_asking_again(
     status = page.locator(".jp-Slurm-status button")
     status.click()
     expect(connection(page)).to_contain_text("1 notebook uses it: Untitled.ipynb")
-    expect(page.locator(".jp-Slurm-panel tbody tr")).to_have_count(1)
+    expect(page.locator(".jp-Slurm-body [role=row]")).to_have_count(1)
 
     site.gateway.drop()
     try:
@@ -138,7 +138,7 @@ def test_a_notebook_uses_it_without_asking_again(
     answer(page, "Password:", site.password)
     answer(page, "Verification code:", site.codes.next())
     expect(status).to_have_text("Slurm: link to far is back")
-    expect(page.locator(".jp-Slurm-panel tbody tr")).to_have_count(1)
+    expect(page.locator(".jp-Slurm-body [role=row]")).to_have_count(1)
 
     end = connection(page).get_by_role("button", name="Disconnect")
     end.click()
@@ -149,7 +149,7 @@ def test_a_notebook_uses_it_without_asking_again(
     end.click()
     page.locator(".jp-Dialog").get_by_role("button", name="Disconnect").click()
     expect(connection(page)).to_contain_text("not connected")
-    expect(page.locator(".jp-Slurm-panel tbody tr")).to_have_count(0)
+    expect(page.locator(".jp-Slurm-body [role=row]")).to_have_count(0)
 
 
 def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(

@@ -1,6 +1,8 @@
 /** The panel: how the clusters are reached, the sessions, the jobs. In the side bar, or wide in the main area. */
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { TranslationBundle } from "@jupyterlab/translation";
+import type { Message } from "@lumino/messaging";
+import { Panel as PanelWidget } from "@lumino/widgets";
 import * as React from "react";
 
 import { asCsv } from "../columns";
@@ -84,7 +86,7 @@ function Panel(props: IPanelProps): React.ReactElement {
   const { model } = table;
   return (
     <>
-      <div className="jp-Slurm-head">
+      <div className="jp-Slurm-title">
         <h2>{trans.__("My Slurm jobs")}</h2>
         <span>
           {acts.widen && (
@@ -141,7 +143,21 @@ export class JobsPanel extends ReactWidget {
     super.dispose();
   }
 
+  protected override onAfterShow(msg: Message): void {
+    super.onAfterShow(msg);
+    this.update();
+  }
+
+  protected override onAfterHide(msg: Message): void {
+    super.onAfterHide(msg);
+    this.update();
+  }
+
+  /** Nothing as long as nobody sees it: the side bar has its panel from the start. */
   protected override render(): React.ReactElement {
+    if (!this.isVisible) {
+      return <></>;
+    }
     const panel = (): React.ReactElement => (
       <UseSignal signal={this.table.changed}>
         {() => <Panel table={this.table} trans={this._trans} acts={this._acts} {...this._beside} />}
@@ -153,5 +169,20 @@ export class JobsPanel extends ReactWidget {
     ) : (
       <>{panel()}</>
     );
+  }
+}
+
+/** The place of a panel in the side bar, where nothing is made until somebody looks. */
+export class SideBar extends PanelWidget {
+  constructor(private readonly _make: () => JobsPanel) {
+    super();
+    this.addClass("jp-Slurm-side");
+  }
+
+  protected override onAfterShow(msg: Message): void {
+    super.onAfterShow(msg);
+    if (this.widgets.length === 0) {
+      this.addWidget(this._make());
+    }
   }
 }

@@ -207,7 +207,9 @@ function Head({ table, trans }: ITableProps): React.ReactElement {
             </button>
           </div>
         ))}
-        <div role="columnheader" className="jp-Slurm-action" aria-label={trans.__("Actions")} />
+        <div role="columnheader" className="jp-Slurm-action">
+          <span className="jp-Slurm-unseen">{trans.__("Actions")}</span>
+        </div>
       </div>
     </div>
   );

@@ -11,7 +11,7 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import { listIcon } from "@jupyterlab/ui-components";
 
 import { actOn, CommandIDs, disconnect } from "../commands";
-import { JobsPanel, type IActs } from "../components/panel";
+import { JobsPanel, SideBar, type IActs } from "../components/panel";
 import { stopSession } from "../launching";
 import { addPage } from "../place";
 import { referenceOf } from "../records";
@@ -105,12 +105,10 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       app.shell.activateById(widget.id);
       return widget;
     };
-    const side = new JobsPanel(
-      new JobsTable(model, ["id", "name", "state", "time"], memoryOf(state, SIDE)),
-      trans,
-      { ...acts, widen: () => void open() },
-      beside,
-    );
+    const side = new SideBar(() => {
+      const table = new JobsTable(model, ["id", "name", "state", "time"], memoryOf(state, SIDE));
+      return new JobsPanel(table, trans, { ...acts, widen: () => void open() }, beside);
+    });
     side.id = SIDE;
     side.title.icon = listIcon;
     side.title.caption = trans.__("Slurm jobs");
