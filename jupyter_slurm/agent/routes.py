@@ -103,6 +103,7 @@ class CoreLike(Protocol):
     async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def record(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def report(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
+    async def usage(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
@@ -182,6 +183,7 @@ class Routes:
             "getSource": self._get_source,
             "getRecord": self._get_record,
             "getReport": self._get_report,
+            "getUsage": self._get_usage,
             "getOutput": self._get_output,
             "streamJob": self._stream_job,
             "streamEvents": self._stream_events,
@@ -318,6 +320,9 @@ class Routes:
 
     async def _get_report(self, call: Call) -> Reply:
         return Reply(await self._core.report(call.path["cluster"], call.path["job"]))
+
+    async def _get_usage(self, call: Call) -> Reply:
+        return Reply(await self._core.usage(call.path["cluster"], call.path["job"]))
 
     async def _get_output(self, call: Call) -> Reply:
         query = call.query

@@ -346,6 +346,7 @@ def main() -> int:
     if not place.job.get("resume"):
         atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)
     place.tell("started")
+    beside("usage").watch(place)
     place.offer()
     result["exit_code"] = run(place, sys.argv[2:])
     return result["exit_code"]

@@ -391,6 +391,7 @@ def main() -> int:
     holder = Holder(place, cell.Place)
     write(os.path.join(place.folder, "granted.json"), json.dumps(granted()))
     place.tell("started")
+    beside("usage").watch(place)
     code = holder.hold()
     if not holder.is_ending:  # else Slurm says why it ends
         place.end(code)

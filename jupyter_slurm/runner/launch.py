@@ -298,6 +298,7 @@ def main() -> int:
     if not place.is_ours():
         return 0
     place.tell("started")
+    beside("usage").watch(place)
     return run(place, sys.argv[2:])
 
 

@@ -417,6 +417,7 @@ def main() -> int:
     if not place.is_ours("serves this session"):
         return 0
     place.tell("started")
+    beside("usage").watch(place)
     return Session(place).run()
 
 

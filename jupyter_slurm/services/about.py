@@ -34,6 +34,7 @@ RUNNER = (
     "shell.py",
     "serve.py",
     "sweep.py",
+    "usage.py",
     "values.py",
 )
 """The files of the runner; a job starts one of them, and they find the others beside themselves."""

@@ -31,6 +31,7 @@ from jupyter_slurm.services.recorded import recorded
 from jupyter_slurm.services.releasing import Releases
 from jupyter_slurm.services.reporting import report_of
 from jupyter_slurm.services.resources import ResourcesKeeper
+from jupyter_slurm.services.sampled import sampled
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
@@ -343,6 +344,10 @@ class Cluster:
     async def report(self, reference: str) -> dict[str, Any]:
         """Return what a job used of what it had."""
         return await report_of(self.client, await self.one(reference), self._clock())
+
+    async def usage(self, reference: str) -> dict[str, Any]:
+        """Return what a job used as time went by."""
+        return await sampled(self._transport, await self.one(reference))
 
     # -- output
 

@@ -276,6 +276,10 @@ class Core:
         """See :meth:`Cluster.report`."""
         return await self._cluster(cluster).report(ref)
 
+    async def usage(self, cluster: str, ref: str) -> dict[str, Any]:
+        """See :meth:`Cluster.usage`."""
+        return await self._cluster(cluster).usage(ref)
+
     async def record(self, cluster: str, ref: str) -> dict[str, Any]:
         """See :meth:`Cluster.record`."""
         return await self._cluster(cluster).record(ref)

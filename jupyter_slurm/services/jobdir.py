@@ -21,6 +21,7 @@
     ROOT/CLUSTER/KEY/tasks.json          how the tasks of an array ended (services/tasks.py)
     ROOT/CLUSTER/KEY/display*.jsonl      of the runner: what a Python cell shows beside text
     ROOT/CLUSTER/KEY/used.json           of the runner: the Python and the environment that it found
+    ROOT/CLUSTER/KEY/usage.json          of the runner: what the job uses as time goes by (runner/usage.py)
     ROOT/CLUSTER/KEY/resume[.TASK]/      of the runner: what a job with ``resume`` tells its cell (runner/resume.py)
     ROOT/CLUSTER/KEY/checkpoint[.TASK]/  of the cell: what it finds again when it is restarted
     ROOT/CLUSTER/KEY/serving/            of the runner of a session: its token, configuration, and files of its Jupyter
@@ -61,7 +62,7 @@ _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
 _DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+|\.[0-9a-f]{{16}}\.tmp")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
 _RESERVED = re.compile(
-    r"(job\.json|stdout|stderr|claim|submit|end|display|resume|checkpoint|in|out|sweep|tasks|used|memory)(\..*)?|end.*\.json"
+    r"(job\.json|stdout|stderr|claim|submit|end|display|resume|checkpoint|in|out|sweep|tasks|used|usage|memory)(\..*)?|end.*\.json"
 )
 
 

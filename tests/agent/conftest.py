@@ -203,6 +203,11 @@ class PlumbingCore:
         table = {"names": ["lr"], "parameters": [["1e-3"]]} if parameters else {"names": [], "parameters": []}
         return {"columns": ["task", "state"], "rows": [[0, "RUNNING"]], **table}
 
+    async def usage(self, cluster: str, ref: str) -> dict[str, Any]:
+        self._job(cluster, ref)
+        point = {"time": 1.5, "cpus": 0.5, "memory": 1024, "gpu": None, "gpu_memory": None}
+        return {"node": "n1", "cpus": 2, "memory": None, "gpus": 0, "points": [point], "note": "It has no GPU."}
+
     async def values(self, cluster: str, ref: str, first: int) -> dict[str, Any]:
         self._job(cluster, ref)
         return {"values": [[first, "eA=="]], "next": None}

@@ -24,8 +24,9 @@ while time.process_time() < end or not pathlib.Path({go!r}).exists():
 
 @pytest.mark.slow
 async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, wait_for):
-    go = tmp_path / "go"
-    job = await desk.submit(BUSY.format(seconds=2, go=str(go)), "-n2", "-t", "10", "--mem", "1G")
+    go, env = tmp_path / "go", {**desk.env, "JUPYTER_SLURM_USAGE_SECONDS": "0.3"}
+    text = BUSY.format(seconds=2, go=str(go))
+    job = await desk.submit(text, "-n2", "-t", "10", "--mem", "1G", context={"env": env})
 
     def told():
         report = asyncio.run_coroutine_threadsafe(desk.core.report(desk.id, job["key"]), loop).result()
@@ -38,8 +39,20 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     assert running["memory_peak"] < 1 << 30
     assert running["time_limit"] == 600
     assert "Slurm counts no GPU of it." in repr(Report(running))
+
+    def measured():
+        usage = asyncio.run_coroutine_threadsafe(desk.core.usage(desk.id, job["key"]), loop).result()
+        return usage if len(usage["points"]) > 2 else None
+
+    usage = await asyncio.to_thread(wait_for, measured, "points of a plot")
+    assert (usage["cpus"], usage["memory"], usage["gpus"]) == (2, 1 << 30, 0)
+    assert "It has no GPU that could be measured." in usage["note"]
+    assert usage["points"][-1]["memory"] > 200 << 20
+    assert 0 < max(point["cpus"] for point in usage["points"]) < 1.5
+    assert [point["time"] for point in usage["points"]] == sorted(point["time"] for point in usage["points"])
     go.touch()
     await desk.finished(job["key"])
+    assert len((await desk.core.usage(desk.id, job["key"]))["points"]) >= len(usage["points"])
     report = await desk.core.report(desk.id, job["key"])
     assert (report["source"], report["cpus"], report["state"]) == ("runner", 2, "COMPLETED")
     assert 200 << 20 < report["memory_peak"] < 1 << 30
@@ -61,6 +74,8 @@ async def test_what_nobody_knows_and_what_has_none(desk):
     await asyncio.gather(desk.finished(job["key"]), desk.finished(array["key"]))
     report = await desk.core.report(desk.id, job["key"])
     assert (report["source"], report["cpu_time"]) == (None, None)
+    usage = await desk.core.usage(desk.id, job["key"])
+    assert (usage["points"], "A script runs as it is" in usage["note"]) == ([], True)
     assert "ask while it runs" in repr(Report(report))
     with pytest.raises(UsageError, match="has not begun"):
         await desk.core.report(desk.id, held["key"])

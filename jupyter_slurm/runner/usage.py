@@ -1,0 +1,198 @@
+"""What a job uses as time goes by, for a plot: a child of the runner looks twice a minute, and keeps few points.
+
+It leaves one small file, ``usage.json``, and that only of a job which lasts longer than the first interval::
+
+    {"format": 1, "job": …, "node": …, "source": "cgroup", "cpus": 8, "memory": BYTES, "gpus": 1,
+     "points": [[TIME, SECONDS OF CPU SO FAR, BYTES, GPU 0 TO 1, BYTES OF THE GPUS], …]}
+
+Where there are more points than that, every second one goes and the interval doubles. What is measured is the control
+group of the job on this node, its first one, else the processes of the runner. Tasks of arrays are not measured: there
+may be thousands, and so many files.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import re
+import select
+import signal
+import time
+from typing import Any, Iterator
+
+FORMAT = 1
+_EVERY = 30.0  # seconds
+_MOST = 240  # points
+_PATIENCE = 10.0  # seconds for nvidia-smi
+_GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+
+
+def watch(place: Any) -> None:
+    """Begin to measure the job of a runner; never a reason to fail.
+
+    A process of its own, which nobody has to wait for: a thread would be one more to who forks in a cell. It ends with
+    the runner, whose end of the pipe closes then.
+    """
+    if place.task is not None:
+        return
+    try:
+        runner, (lives, ours) = os.getpid(), os.pipe()
+        child = os.fork()
+        if child:
+            os.close(lives)
+            os.waitpid(child, 0)
+            return
+    except OSError:
+        return
+    try:
+        os.close(ours)
+        if not os.fork():
+            _measure(place, runner, lives)
+    finally:
+        os._exit(0)
+
+
+def _measure(place: Any, runner: int, lives: int) -> None:
+    os.setsid()  # what is sent to the runner's group is not meant for us
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    gc.freeze()  # the memory is the runner's, as long as nobody touches it
+    group, every = Group(), _interval()
+    points = [_point(group, runner)]
+    while not select.select([lives], [], [], every)[0]:
+        points.append(_point(group, runner))
+        if len(points) > _MOST:
+            points, every = points[::2], every * 2
+        with contextlib.suppress(OSError):
+            place.put(os.path.join(place.folder, "usage.json"), json.dumps(_told(place, group, points)))
+
+
+def _interval() -> float:
+    with contextlib.suppress(KeyError, ValueError):
+        return max(0.1, float(os.environ["JUPYTER_SLURM_USAGE_SECONDS"]))
+    return _EVERY
+
+
+def _point(group: Group, runner: int) -> list[float | None]:
+    cpu, memory = group.used() or _family_used(runner)
+    return [time.time(), cpu, memory, *_gpus()]
+
+
+def _told(place: Any, group: Group, points: list[Any]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "job": place.job_id,
+        "node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
+        "source": "cgroup" if group.used() else "processes",
+        "cpus": _number("SLURM_CPUS_ON_NODE"),
+        "memory": _memory_given(),
+        "gpus": len(_visible()),
+        "points": points,
+    }
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else None
+
+
+def _memory_given() -> int | None:
+    """Return the bytes that the job has on this node, as sbatch(1) tells them; None: not known."""
+    of_node, of_cpu, cpus = map(_number, ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"))
+    if of_node:
+        return of_node << 20
+    return of_cpu * cpus << 20 if of_cpu and cpus else None
+
+
+class Group:
+    """The control group of this job on this node (cgroups(7), version 2 or 1), if Slurm has made one."""
+
+    def __init__(self) -> None:
+        self._cpu: tuple[str, float] | None = None  # a file, and how many of its units are a second
+        self._memory: str | None = None
+        for kinds, folder in _groups():
+            if kinds == "":
+                self._cpu, self._memory = (folder + "/cpu.stat", 1e6), folder + "/memory.current"
+            elif "cpuacct" in kinds.split(","):
+                self._cpu = folder + "/cpuacct.usage", 1e9
+            elif kinds == "memory":
+                self._memory = folder + "/memory.usage_in_bytes"
+
+    def used(self) -> tuple[float, int] | None:
+        """Return the seconds of CPU time so far and the bytes of memory now; None: nobody tells."""
+        if self._cpu is None or self._memory is None:
+            return None
+        try:
+            path, unit = self._cpu
+            cpu = int(_read(path).replace("usage_usec", "").split(None, 1)[0]) / unit
+            statistics = _read(os.path.join(os.path.dirname(self._memory), "memory.stat"))
+            # What is only kept of files goes where it is in the way: nobody means that by memory.
+            kept = re.search(r"^(?:total_)?inactive_file (\d+)", statistics, re.MULTILINE)
+            return cpu, max(0, int(_read(self._memory)) - int(kept[1] if kept else 0))
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+def _groups() -> Iterator[tuple[str, str]]:
+    """Yield the kinds of the hierarchies in which Slurm has made a group for this job, and its folder."""
+    try:
+        lines = _read("/proc/self/cgroup").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        found = re.match(r"(.*/job_\d+)(?:/|$)", path)
+        if found and "slurm" in path:
+            top = "/sys/fs/cgroup" + ("" if kinds == "" else "/" + kinds)
+            yield kinds, top + found[1]
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+
+
+def _family_used(first: int) -> tuple[float, int]:
+    """Return the same of a process and all that descend from it: what is over counts with who has waited for it."""
+    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    told: dict[int, list[str]] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            told[int(pid)] = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    family = {first} & told.keys()
+    while True:
+        more = {pid for pid, fields in told.items() if int(fields[1]) in family} - family
+        if not more:
+            break
+        family |= more
+    cpu = sum(sum(map(int, told[pid][11:15])) for pid in family) / ticks
+    return cpu, sum(int(told[pid][21]) for pid in family) * page
+
+
+def _visible() -> list[str]:
+    """Return the GPUs of this job, as nvidia-smi takes them."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES") or ""
+    return [name for name in given.split(",") if re.fullmatch(r"\d+|(?:GPU|MIG)-[\w/-]+", name)]
+
+
+def _gpus() -> tuple[float | None, int | None]:
+    """Return how busy the GPUs of this job are, 0 to 1, and the bytes of their memory; None: nobody tells."""
+    if not _visible():
+        return None, None
+    import subprocess  # a cell that has no GPU does not wait for it
+
+    try:
+        argv = [*_GPU_QUERY, "--id=" + ",".join(_visible())]
+        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_PATIENCE, check=True)
+        rows = [line.split(",") for line in done.stdout.decode("ascii", "replace").splitlines()]
+        busy, memory = [float(row[0]) / 100 for row in rows], sum(int(row[1]) for row in rows) << 20
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return None, None
+    return (sum(busy) / len(busy), memory) if busy else (None, None)
