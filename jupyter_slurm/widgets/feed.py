@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Mapping
@@ -106,8 +105,7 @@ class Feed:
                 self._troubled(f"{type(error).__name__}: {error}")
             finally:
                 first.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await first
+                await asyncio.wait([first])
             await asyncio.sleep(pause)
             pause = min(_LONGEST, pause * 1.7)
 

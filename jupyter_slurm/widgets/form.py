@@ -16,10 +16,11 @@ from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Submission, python_named, submit
 from jupyter_slurm.handles.table import escape
+from jupyter_slurm.widgets.cells import insert_cell
 from jupyter_slurm.widgets.controls import controls
 from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
 from jupyter_slurm.widgets.look import row
-from jupyter_slurm.widgets.panel import Button, Panel, html
+from jupyter_slurm.widgets.panel import Button, Panel, calm, html
 from jupyter_slurm.widgets.waiting import heard_where_sent
 
 __all__ = ["SubmitForm", "submit_form"]
@@ -67,10 +68,10 @@ class SubmitForm(Panel):
         self._cell.observe(lambda _: self._changed(), "value")
         self._line, self._doubts, self._result = html(width="100%"), html(width="100%"), html(width="100%")
         self._submit = Button("Submit", "Submit the cell with these options", lambda: self.work(self._submit_it))
+        self._new = Button("New cell", "Write this into a new cell", self._write)
         self._below = ipywidgets.VBox([])
-        super().__init__(
-            [self._fields.box, self._cell, self._line, self._doubts, self._submit, self._result, self._below]
-        )
+        buttons = ipywidgets.HBox([self._submit, self._new])
+        super().__init__([self._fields.box, self._cell, self._line, self._doubts, buttons, self._result, self._below])
         self.add_class("jupyter-slurm-form")
 
     @property
@@ -96,6 +97,14 @@ class SubmitForm(Panel):
 
     def __repr__(self) -> str:
         return self.line
+
+    def _write(self) -> None:
+        """Write all of it into a cell of its own; where the front end makes none, the line can be copied."""
+        insert_cell(f"{self.line}\n{self._cell.value}", self._written)
+
+    def _written(self, is_there: bool) -> None:
+        said = "It is in a new cell." if is_there else "This front end lets nobody make a cell: copy the line."
+        self._doubts.value = calm(said)
 
     def _changed(self) -> None:
         """Look at what was typed, once nothing more comes."""

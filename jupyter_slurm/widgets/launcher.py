@@ -74,8 +74,7 @@ class Launcher(Panel):
     def draw(self) -> None:
         """Bring the sessions up to date."""
         shown = {identity(data): data for data in self._sessions()}
-        for gone in self._rows.keys() - shown.keys():
-            del self._rows[gone]
+        gone = [self._rows.pop(which).box for which in self._rows.keys() - shown.keys()]
         for which, data in shown.items():
             if which not in self._rows:
                 self._rows[which] = _Row(self)
@@ -83,6 +82,8 @@ class Launcher(Panel):
         boxes = tuple(self._rows[which].box for which in shown)
         if self._list.children != boxes:
             self._list.children = boxes
+        for box in gone:
+            box.close()
         self._log.draw()
 
     def static(self) -> tuple[str, str]:

@@ -41,6 +41,8 @@ def runs(data: Data) -> bool:
 def row(data: Data) -> str:
     """Return a job as a row of HTML."""
     why = data.get("nodes") or ("" if is_finished(data) else data.get("reason_text") or data.get("reason"))
+    if data.get("known") is False and not is_finished(data):
+        why = "Slurm does not answer; this is the last that was known."
     ended = f"exit code {data['exit_code']}" if is_finished(data) and data.get("exit_code") else ""
     values = (
         escape(str(data.get("id") or "…")),

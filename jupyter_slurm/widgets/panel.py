@@ -136,6 +136,11 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.draw()
         self._drawing = background.spawn(self._keep_drawing(), self._context.copy())
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether anybody may see it; a front end that does not count is believed to."""
+        return bool(self._view_count) or not self._was_seen
+
     def changed(self) -> None:
         """Have it drawn soon; from the background."""
         if self._news is not None:
@@ -188,11 +193,12 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     async def _keep_drawing(self) -> None:
         self._news = asyncio.Event()
+        self._news.set()  # by what came before it was listened to
         while not self._is_closed:
             try:
                 await asyncio.wait_for(self._news.wait(), _TICK)
             except TimeoutError:
-                if self._was_seen and not self._view_count:
+                if not self.is_seen:
                     continue
             self._news.clear()
             try:
@@ -202,7 +208,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
             await asyncio.sleep(_SHORTEST)
 
     def _seen(self, change: Mapping[str, Any]) -> None:
-        """Listen only while it is seen somewhere; a front end that does not count is believed to see it."""
+        """Listen only while it is seen somewhere."""
         self._was_seen = True
         if change["new"] and not change["old"]:
             self.resumed()

@@ -15,7 +15,7 @@ from jupyter_slurm.handles.view import notebook
 if TYPE_CHECKING:
     from jupyter_slurm.widgets.panel import Panel
 
-__all__ = ["Waiting", "heard_where_sent"]
+__all__ = ["Waiting", "answered_where_sent", "heard_where_sent"]
 
 _W = TypeVar("_W", bound=ipywidgets.Widget)
 
@@ -29,14 +29,18 @@ _SAID = (
 
 
 def heard_where_sent(widget: _W) -> _W:
-    """Have what is done to a widget handled in the subshell to which the front end sends it, also while a cell runs.
+    """Have what is done to a widget handled in the subshell to which the front end sends it, also while a cell runs."""
+    answered_where_sent(widget.comm)
+    return widget
 
-    ipykernel 7.4 sends it to the shell that last published something about the widget: to that of cells, which waits.
+
+def answered_where_sent(comm: Any) -> None:
+    """Have the messages of a comm handled where the front end sends them.
+
+    ipykernel 7.4 sends them to the shell that last published something there: to that of cells, which waits.
     """
-    comm = widget.comm
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = None  # "is there one?" is what it asks
-    return widget
 
 
 class _Probe(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no types
@@ -71,7 +75,7 @@ class Waiting:
     def _begins(self, info: Any) -> None:
         self._cell += 1
         self._runs = True
-        if not self._is_heard and self._shell is not None:
+        if not self._is_heard and self._shell is not None and self._panel.is_seen:
             background.spawn(self._ask(self._cell), self._context.copy())
 
     def _ends(self, result: Any) -> None:

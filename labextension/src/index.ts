@@ -1,8 +1,9 @@
 /**
  * The plugins: the models, the pages that launch sessions and the templates of their form, the panel, the pages of jobs, the
- * commands of menu and palette, the dialogs of log-ins, the notices, and the item in the status bar. Each can be switched off
- * alone.
+ * commands of menu and palette, the cells that widgets write, the dialogs of log-ins, the notices, and the item in the status
+ * bar. Each can be switched off alone.
  */
+import { cellsPlugin } from "./plugins/cells";
 import { commandsPlugin } from "./plugins/commands";
 import { jobPlugin } from "./plugins/job";
 import { launchPlugin } from "./plugins/launch";
@@ -29,6 +30,7 @@ export default [
   commandsPlugin,
   jobPlugin,
   linkPlugin,
+  cellsPlugin,
   promptsPlugin,
   noticesPlugin,
   statusPlugin,

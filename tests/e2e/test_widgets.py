@@ -122,7 +122,11 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     form.get_by_label("GPUs").fill("9")
     expect(form.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
     expect(form.locator("code")).to_have_text("%%sbatch -p arandu --gpus=9")
-    free = _run(page, 2)
+    form.get_by_role("button", name="New cell").click()
+    expect(form).to_contain_text("It is in a new cell.")
+    written = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell .cm-content", has_text="%%sbatch")
+    expect(written).to_have_text("%%sbatch -p arandu --gpus=9")
+    free = _run(page, 3)
     expect(free).to_contain_text("of 8 a100 free")
 
     link = launcher.get_by_role("link", name="Open training")

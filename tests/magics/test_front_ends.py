@@ -64,9 +64,10 @@ def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> N
         "%load_ext jupyter_slurm\n"
         'cell = \'import sys\\nprint("to stdout")\\nprint("to stderr", file=sys.stderr)\'\n'
         "job = get_ipython().run_cell_magic('sbatch', 'wait', cell)\n"
-        "job\n%sinfo\n"
+        "job\n%sinfo\nimport jupyter_slurm\njupyter_slurm.monitor()\n"
     )
     done = _in_a_terminal(code, environment, home)
+    assert re.search(r"Out\[\d+\]: \nJOBID +NAME +STATE", done.stdout, re.MULTILINE), done.stdout
     assert "to stdout\n" in done.stdout
     assert "to stderr\n" in done.stderr
     assert "COMPLETED" in done.stdout

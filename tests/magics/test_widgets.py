@@ -37,7 +37,7 @@ class FrontEnd:
         models: dict[str, dict[str, Any]] = {}
         for message in self._kernel.messages:
             content = message["content"]
-            if message["msg_type"] == "comm_open":
+            if message["msg_type"] == "comm_open" and content["target_name"] == "jupyter.widget":
                 models[content["comm_id"]] = dict(content["data"]["state"])
             elif message["msg_type"] == "comm_msg" and content["data"].get("method") == "update":
                 models[content["comm_id"]] |= content["data"]["state"]
@@ -204,6 +204,8 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
         lambda: "%%sbatch -p arandu --gpus=a100:1 -J &#x27;&lt;b&gt;two words&#x27;" in front.html(root), "the line"
     )
     wait_for(lambda: "8 GPUs" not in front.html(root), "nothing is doubtful")
+    front.click(front.find(root, description="New cell"))
+    wait_for(lambda: "lets nobody make a cell: copy the line" in front.html(root), "nobody makes one here")
     submit = front.find(root, description="Submit")
     front.click(submit)
     wait_for(lambda: "There is nothing to submit yet" in front.html(root), "it wants a cell")
