@@ -93,6 +93,13 @@ def test_notices_are_told_once_also_by_the_browser(
     expect(page.locator(".jp-Slurm-status button")).to_have_attribute("data-connection", "paused")
 
 
+def call(page: Page, command: str) -> None:
+    """Call a command by the palette."""
+    page.keyboard.press("ControlOrMeta+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill(command)
+    page.keyboard.press("Enter")
+
+
 def test_menu_and_keys(
     page: Page, lab: Any, submit: Callable[..., str], screenshot: Callable[[Page, str], None]
 ) -> None:
@@ -115,15 +122,19 @@ def test_menu_and_keys(
     page.keyboard.press("Escape")
     page.keyboard.press("ControlOrMeta+Alt+g")
     expect(page.get_by_role("form").get_by_label("Partition")).to_be_focused()
-    page.keyboard.press("ControlOrMeta+Shift+C")
-    page.locator(".lm-CommandPalette-input").fill("slurm cancel job")
+    call(page, "slurm cancel job")
+    expect(page.locator(".jp-Dialog-header")).to_have_text(f"Cancel job {job} (training)?")
     page.keyboard.press("Enter")
+    expect(page.locator(".jp-Dialog")).to_have_count(0)
+    page.keyboard.press("ControlOrMeta+Alt+j")
+    page.locator("#jp-main-dock-panel [role=treegrid]").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    call(page, "cancel selected")
     expect(page.locator(".jp-Dialog-header")).to_have_text(f"Cancel job {job} (training)?")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator(LIVE)).to_have_text("Slurm: no jobs")
-    page.keyboard.press("ControlOrMeta+Alt+j")
-    expect(page.locator(".jp-Slurm-panel:not(.jp-Slurm-launch)")).to_be_visible()
 
 
 def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[Page, str], None]) -> None:
@@ -163,8 +174,8 @@ def test_notebook_7(
     submit(served, "sleep 600", "-J", "training")
     menu = page.locator(".lm-MenuBar-item", has_text="Slurm")
     menu.click()
-    page.locator(".lm-Menu-item", has_text="Show Jobs").click()
-    expect(page.locator(".jp-Slurm-panel")).to_contain_text("training")
+    page.locator(".lm-Menu-item[data-command='jupyter-slurm:open']").click()
+    expect(page.locator("#jupyter-slurm-panel")).to_contain_text("training")
     screenshot(page, "notebook-jobs")
     menu.click()
     page.locator(".lm-Menu-item", has_text="New GPU Notebook").click()
