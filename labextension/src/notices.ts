@@ -44,6 +44,9 @@ const GATHER = 1_500;
 /** How long a tab that nobody sees leaves it to others to tell. */
 const YIELD = 2_000;
 
+/** By how much the clock of a cluster may be behind, in seconds. */
+const SKEW = 60;
+
 /** Remembers the jobs as they were, and tells how they differ. */
 export class Notices implements IDisposable {
   private readonly _before = new Map<string, IJob>();
@@ -119,8 +122,8 @@ export class Notices implements IDisposable {
   private _changes(): INotice[] {
     const notices = [];
     for (const job of this._model.jobs) {
-      if (this._looked.has(job)) {
-        continue;
+      if (this._looked.has(job) || !job.known) {
+        continue; // of a job that is not known now, it is told when it is known again
       }
       this._looked.add(job);
       const key = identity(job);
@@ -165,22 +168,22 @@ export class Notices implements IDisposable {
 }
 
 /**
- * Return what has become of a job; null when that is no news.
+ * Return what has become of a job; null when that is no news: an agent that has just begun learns what was so before.
  *
  * @param before - The job as it was; undefined: nothing was known of it, and only its own times tell what is new.
  * @param since - From when on something is new, in seconds.
  */
 export function changeOf(before: IJob | undefined, job: IJob, since: number): NoticeKind | null {
   const kind = stateKind(job.state);
+  const isNew = (time: number | null): boolean =>
+    before === undefined ? (time ?? 0) > since : time === null || time > since - SKEW;
   if (isFinished(job.state)) {
-    const isNew = before ? !isFinished(before.state) : (job.end_time ?? 0) > since;
-    return isNew ? (kind === "failed" && !isReleased(job) ? "failed" : "ended") : null;
+    const isOver = before !== undefined && isFinished(before.state);
+    const hasFailed = kind === "failed" && !isReleased(job);
+    return !isOver && isNew(job.end_time) ? (hasFailed ? "failed" : "ended") : null;
   }
-  if (kind !== "running") {
-    return null;
-  }
-  const isNew = before ? stateKind(before.state) === "pending" : (job.start_time ?? 0) > since;
-  return isNew ? "started" : null;
+  const hasWaited = before === undefined || stateKind(before.state) === "pending";
+  return kind === "running" && hasWaited && isNew(job.start_time) ? "started" : null;
 }
 
 /** Return the seconds until its time limit ends a job that runs; null where there is none, or it is not known. */

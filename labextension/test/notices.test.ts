@@ -143,6 +143,19 @@ describe("notices", () => {
     expect(tab.texts).toEqual(["Job 2 (train) has ended.", "Job 4 (train) has started."]);
   });
 
+  it("are silent of what was so before, and of what is not known now", async () => {
+    const tab = new Tab();
+    await tab.see(job("1", "PENDING"), job("2", "RUNNING"), job("3", "RUNNING"));
+    await tab.see(
+      job("1", "RUNNING", { start_time: 900 }), // the agent has just begun, and learns it
+      job("2", "COMPLETED", { known: false }),
+      job("3", "COMPLETED", { end_time: 950 }), // by a clock that is a little behind
+    );
+    expect(tab.texts).toEqual(["Job 3 (train) has ended."]);
+    await tab.see(job("2", "FAILED", { end_time: 1_100 }));
+    expect(tab.texts.slice(1)).toEqual(["Job 2 (train) has failed: FAILED."]);
+  });
+
   it("fold a burst into one line", async () => {
     const tab = new Tab();
     const all = Array.from({ length: 15 }, (_, index) => String(index));
