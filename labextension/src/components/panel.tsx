@@ -179,6 +179,11 @@ export class SideBar extends PanelWidget {
     this.addClass("jp-Slurm-side");
   }
 
+  /** The panel, as soon as somebody has looked. */
+  get panels(): readonly JobsPanel[] {
+    return this.widgets.filter((each) => each instanceof JobsPanel);
+  }
+
   protected override onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
     if (this.widgets.length === 0) {

@@ -155,7 +155,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     });
     addActing(app.commands, palette, model, trans, () => {
       const wide = tracker.currentWidget?.content;
-      return wide ? [wide, side] : [side];
+      return wide ? [wide, ...side.panels] : side.panels;
     });
     for (const command of [CommandIDs.open, CommandIDs.side, CommandIDs.refresh]) {
       palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
