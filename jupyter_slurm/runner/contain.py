@@ -268,7 +268,12 @@ def main() -> int:
             place.stage(f"image: {text}")
 
     try:
-        code = start(place.job["environment"], command(place.job, folder, args), folders(place.job, folder), say)
+        argv = command(place.job, folder, args)
+        code = start(place.job["environment"], argv, folders(place.job, folder), say)
+        if code == 0 and "cell" in place.job and not os.path.exists(os.path.join(folder, "claim")):
+            raise Refused(
+                f"{argv[0]} of the image is no Python, as it seems: the cell has not run; python=PATH names one"
+            )
     except Refused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")

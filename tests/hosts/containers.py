@@ -273,12 +273,14 @@ class Node:
     docker: Docker
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def job(self, source: str | None = None, run: list[str] | None = None, **described: Any) -> Path:
+    def job(
+        self, source: str | None = None, run: list[str] | None = None, python: str = "python3", **described: Any
+    ) -> Path:
         key = f"20260101-000000-{len(list(self.folder.iterdir())):08x}"
         place = self.folder / key
         place.mkdir()
         what: dict[str, Any] = (
-            {"run": run} if run else {"cell": {"source": source, "filename": "<cell>", "python": "python3"}}
+            {"run": run} if run else {"cell": {"source": source, "filename": "<cell>", "python": python}}
         )
         record = {"key": key, "environment": {"name": "e", "image": self.docker.image, **described}, **what}
         (place / "job.json").write_text(json.dumps(record))

@@ -145,6 +145,11 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "the daemon of docker does not answer"),
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/locked"}, "you may not use docker"),
         (node.job("1"), {}, "UTF-8 alone"),
+        (
+            node.job("1", python="/bin/true"),
+            {},
+            "/bin/true of the image is no Python, as it seems: the cell has not run",
+        ),
         (node.job(run=["/bin/zsh", "/x"]), {}, f"the image {node.docker.image} has no /bin/zsh"),
     ]
     for place, env, said in looks:
