@@ -65,8 +65,15 @@ def row_of(page: Page, job: str) -> Locator:
     return page.locator(ROWS).filter(has=cell)
 
 
+SAVED_TABLE = """async () => {
+    const { values } = await window.jupyterapp.serviceManager.workspaces.list();
+    return JSON.stringify(values.map(({ data }) => data['jupyter-slurm-panel:table']?.kinds));
+}"""
+
+
 def test_jobs_are_seen_and_cancelled(
     page: Page,
+    wait_for: Callable[..., Any],
     sbatch: Callable[..., str],
     submit: Callable[..., str],
     screenshot: Callable[[Page, str], None],
@@ -115,12 +122,14 @@ def test_jobs_are_seen_and_cancelled(
     cancelled = page.get_by_role("button", name="Cancelled 1")
     cancelled.click()
     expect(rows).to_have_count(1)
-    page.reload()  # which is remembered
+    wait_for(lambda: '["cancelled"]' in page.evaluate(SAVED_TABLE), "what is chosen is saved")
+    page.reload()
     status.click()
     expect(cancelled).to_have_attribute("aria-pressed", "true")
     expect(rows).to_have_count(1)
     cancelled.click()
     expect(rows).to_have_count(2)
+    wait_for(lambda: '["cancelled"]' not in page.evaluate(SAVED_TABLE), "other tests begin with all")
 
 
 def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
@@ -139,13 +148,14 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     sbatch("-J", "sweep array", *later, "arandu", "--array=1-3")
     other = submit("-J", "other", *later, "devwork")  # ours, and the last: with it the poller sees all
     expect(status).to_have_text("Slurm: 5 pending")
+    page.goto(f"{lab.url}lab/workspaces/side")  # so that other tests do not begin with the side bar as it is here
+    page.evaluate("window.jupyterapp.restored")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
     rows = page.locator(f"#jupyter-slurm-side-bar {ROWS}")
-    expect(rows).to_have_count(5)
     page.get_by_label("Filter jobs by").focus()
     page.keyboard.type("SWEEP arandu")
     expect(rows).to_have_count(4)
-    expect(row_of(page, held[1]).locator(".jp-Slurm-name")).to_have_text(HOSTILE)
+    expect(row_of(page, held[1]).locator(".jp-Slurm-name")).to_have_text(f"sweep {HOSTILE}")
     table = page.get_by_role("treegrid")
     table.focus()
     page.keyboard.press("ArrowDown")  # the array was the last to be submitted of those that are shown
@@ -181,7 +191,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     headers = {"Authorization": f"token {lab.token}"}
     (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).json()
     tab = page.context.new_page()  # another tab, by a link to the job that is left
-    tab.goto(f"{lab.url}lab?slurm-job={known['id']}/{other}")
+    tab.goto(f"{lab.url}lab/workspaces/side?slurm-job={known['id']}/{other}")
     expect(tab.locator(".jp-Slurm-status button")).to_have_text("Slurm: 1 pending")
     expect(tab.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text="other")).to_be_visible()
     expect(tab).not_to_have_url(re.compile("slurm-job"))
