@@ -114,7 +114,7 @@ def axe(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
     script = Path(request.config.rootpath, "labextension", "node_modules", "axe-core", "axe.min.js")
 
     def check(page: Page, selector: str) -> None:
-        page.locator(selector).first.wait_for()
+        page.locator(selector).locator("visible=true").first.wait_for()  # the side bar may be there, and hidden
         if not page.evaluate("Boolean(window.axe)"):
             page.add_script_tag(path=script)
         found = {}
