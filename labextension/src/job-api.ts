@@ -55,6 +55,27 @@ export interface IReport {
   readonly notes: readonly string[];
 }
 
+/** What a job used as time went by; null where nobody measured. */
+export interface IUsage {
+  readonly node: string | null;
+  /** What it has there; bytes. */
+  readonly cpus: number | null;
+  readonly memory: number | null;
+  readonly gpus: number;
+  readonly points: readonly {
+    /** Seconds since the epoch. */
+    readonly time: number;
+    /** How many were busy. */
+    readonly cpus: number;
+    readonly memory: number;
+    /** 0 to 1. */
+    readonly gpu: number | null;
+    readonly gpu_memory: number | null;
+  }[];
+  /** What is not measured, and why. */
+  readonly note: string;
+}
+
 /** What was submitted. */
 export type IRecord = Readonly<Record<string, unknown>>;
 
@@ -81,6 +102,7 @@ export interface IJobApi {
   text(cluster: string, job: string, what: "script" | "source"): Promise<string>;
   record(cluster: string, job: string): Promise<IRecord>;
   report(cluster: string, job: string): Promise<IReport>;
+  usage(cluster: string, job: string): Promise<IUsage>;
   tasks(cluster: string, job: string): Promise<ITasks>;
   steps(cluster: string, job: string): Promise<IJob[]>;
 }

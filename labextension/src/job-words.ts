@@ -2,7 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration, formatSize } from "./format";
-import type { IJobDetail, IRecord, IReport, Stream } from "./job-api";
+import type { IJobDetail, IRecord, IReport, IUsage, Stream } from "./job-api";
 import type { ISeen } from "./job-page";
 import { isFinished, stateKind } from "./states";
 import { jobName, jobReason } from "./words";
@@ -265,6 +265,63 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
       report.source === null ? null : (sources[report.source] ?? report.source),
     ],
   ]);
+}
+
+/** A line over time. */
+export interface IPlot {
+  readonly label: string;
+  /** What it comes to, in words. */
+  readonly text: string;
+  readonly values: readonly (number | null)[];
+  /** The value at the upper edge: what the job has, or more where it used more. */
+  readonly top: number;
+}
+
+/** Return the plots of what was measured: those of GPUs only where there is something to see. */
+export function usagePlots(trans: TranslationBundle, usage: IUsage): IPlot[] {
+  const { points, cpus, memory } = usage;
+  const plot = (
+    label: string,
+    values: readonly (number | null)[],
+    has: number | null,
+    words: (value: number) => string,
+  ): IPlot[] => {
+    const known = values.filter((value) => value !== null);
+    const [last, most] = [known.at(-1), Math.max(...known)];
+    if (last === undefined) {
+      return [];
+    }
+    const text = trans.__("%1 at last, %2 at most", words(last), words(most));
+    const of = has ? trans.__("%1 of %2", text, words(has)) : text;
+    return [{ label, values, text: of, top: Math.max(has ?? 0, most) || 1 }];
+  };
+  const percent = (part: number): string => `${Math.round(part * 100)} %`;
+  return [
+    ...plot(
+      trans.__("CPUs"),
+      points.map((point) => point.cpus),
+      cpus,
+      (value) => String(Math.round(value * 10) / 10),
+    ),
+    ...plot(
+      trans.__("Memory"),
+      points.map((point) => point.memory),
+      memory,
+      formatSize,
+    ),
+    ...plot(
+      trans.__("GPUs busy"),
+      points.map(({ gpu }) => gpu),
+      1,
+      percent,
+    ),
+    ...plot(
+      trans.__("GPU memory"),
+      points.map(({ gpu_memory }) => gpu_memory),
+      null,
+      formatSize,
+    ),
+  ];
 }
 
 /** Return what a stream is called. */

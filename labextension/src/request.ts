@@ -2,7 +2,7 @@
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 
-import type { IJobApi, IRecord, IReport, ITasks, Stream } from "./job-api";
+import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job-api";
 import type { Read } from "./log";
 import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
@@ -184,6 +184,10 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
 
   async report(cluster: string, job: string): Promise<IReport> {
     return (await this._json(["clusters", cluster, "jobs", job, "report"])) as IReport;
+  }
+
+  async usage(cluster: string, job: string): Promise<IUsage> {
+    return (await this._json(["clusters", cluster, "jobs", job, "usage"])) as IUsage;
   }
 
   async tasks(cluster: string, job: string): Promise<ITasks> {

@@ -92,6 +92,19 @@ function here(job: IJobDetail = JOB, place = "12"): IHere {
     text: vi.fn((_cluster, _job, what: string) => Promise.resolve(`${what} ${HOSTILE}`)),
     record: vi.fn(() => Promise.resolve({ options: ["--time", "a b"], git: { commit: "abc" } })),
     report: vi.fn(() => Promise.reject(new RequestError({ detail: "Nothing was used yet." }))),
+    usage: vi.fn(() =>
+      Promise.resolve({
+        node: "dgx01",
+        cpus: 4,
+        memory: 2 ** 30,
+        gpus: 1,
+        points: [
+          { time: 100, cpus: 1, memory: 2 ** 20, gpu: null, gpu_memory: null },
+          { time: 130, cpus: 4, memory: 2 ** 29, gpu: 0.5, gpu_memory: 2 ** 30 },
+        ],
+        note: HOSTILE,
+      }),
+    ),
     tasks: vi.fn(() =>
       Promise.resolve({
         columns: ["task", "state", "exit_code"],
@@ -383,6 +396,18 @@ describe("what the page shows", () => {
       expect(node.querySelector("[role=tabpanel]")?.textContent).toContain("Nothing was used yet.");
     });
     expect(made.api.report).toHaveBeenCalledOnce();
+    const plots = [...node.querySelectorAll("svg")].map((plot) => [
+      plot.getAttribute("aria-label"),
+      plot.querySelector("path")?.getAttribute("d"),
+    ]);
+    expect(plots).toEqual([
+      ["CPUs: 4 at last, 4 at most of 4", "M0.0 45.0L300.0 0.0"],
+      ["Memory: 512.0 MiB at last, 512.0 MiB at most of 1.0 GiB", "M0.0 59.9L300.0 30.0"],
+      ["GPUs busy: 50 % at last, 50 % at most of 100 %", "M300.0 30.0"],
+      ["GPU memory: 1.0 GiB at last, 1.0 GiB at most", "M300.0 0.0"],
+    ]);
+    expect(node.querySelector("[role=tabpanel]")?.textContent).toContain(HOSTILE);
+    expect(node.querySelector("img, b")).toBeNull();
   });
 
   it("offers again what was submitted here, and to cancel what goes on", async () => {

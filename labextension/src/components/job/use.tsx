@@ -8,6 +8,7 @@ import { jobFacts, reportFacts } from "../../job-words";
 import { isFinished } from "../../states";
 import { clusterName } from "../../words";
 import { Answer, Facts, useAsked } from "./asked";
+import { Plots } from "./plots";
 
 interface IUseProps {
   readonly page: JobPage;
@@ -57,6 +58,8 @@ export function Use(props: IUseProps): React.ReactElement {
       <Facts facts={jobFacts(trans, job, known ? clusterName(known) : job.cluster)} />
       <h3>{trans.__("Used")}</h3>
       <Report {...props} />
+      <h3>{trans.__("As time went by")}</h3>
+      <Plots {...props} />
     </>
   );
 }
