@@ -285,15 +285,17 @@ export function usagePlots(trans: TranslationBundle, usage: IUsage): IPlot[] {
     values: readonly (number | null)[],
     has: number | null,
     words: (value: number) => string,
+    edge = has ?? 0,
   ): IPlot[] => {
     const known = values.filter((value) => value !== null);
     const [last, most] = [known.at(-1), Math.max(...known)];
     if (last === undefined) {
       return [];
     }
-    const text = trans.__("%1 at last, %2 at most", words(last), words(most));
-    const of = has ? trans.__("%1 of %2", text, words(has)) : text;
-    return [{ label, values, text: of, top: Math.max(has ?? 0, most) || 1 }];
+    const text = has
+      ? trans.__("%1 at last, %2 at most; it has %3", words(last), words(most), words(has))
+      : trans.__("%1 at last, %2 at most", words(last), words(most));
+    return [{ label, values, text, top: Math.max(edge, most) || 1 }];
   };
   const percent = (part: number): string => `${Math.round(part * 100)} %`;
   return [
@@ -312,8 +314,9 @@ export function usagePlots(trans: TranslationBundle, usage: IUsage): IPlot[] {
     ...plot(
       trans.__("GPUs busy"),
       points.map(({ gpu }) => gpu),
-      1,
+      null,
       percent,
+      1,
     ),
     ...plot(
       trans.__("GPU memory"),

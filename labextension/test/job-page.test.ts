@@ -401,9 +401,9 @@ describe("what the page shows", () => {
       plot.querySelector("path")?.getAttribute("d"),
     ]);
     expect(plots).toEqual([
-      ["CPUs: 4 at last, 4 at most of 4", "M0.0 45.0L300.0 0.0"],
-      ["Memory: 512.0 MiB at last, 512.0 MiB at most of 1.0 GiB", "M0.0 59.9L300.0 30.0"],
-      ["GPUs busy: 50 % at last, 50 % at most of 100 %", "M300.0 30.0"],
+      ["CPUs: 4 at last, 4 at most; it has 4", "M0.0 45.0L300.0 0.0"],
+      ["Memory: 512.0 MiB at last, 512.0 MiB at most; it has 1.0 GiB", "M0.0 59.9L300.0 30.0"],
+      ["GPUs busy: 50 % at last, 50 % at most", "M300.0 30.0"],
       ["GPU memory: 1.0 GiB at last, 1.0 GiB at most", "M300.0 0.0"],
     ]);
     expect(node.querySelector("[role=tabpanel]")?.textContent).toContain(HOSTILE);
