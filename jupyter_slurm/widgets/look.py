@@ -22,7 +22,7 @@ _GRID = (
     "align-items:center;line-height:1.6;color:var(--jp-ui-font-color1,CanvasText)"
 )
 _BAR = "width:5em;vertical-align:middle"
-_COLUMNS = ("Job", "Name", "State", "Partition", "Time", "Where, or why not")
+_COLUMNS = ("Job", "Name", "State", "Partition", "Time", "Where, why")
 
 
 def _cells(values: tuple[str, ...]) -> str:

@@ -63,7 +63,7 @@ class Monitor(Panel):
         top = ipywidgets.HBox([self._head, self._filter], layout=_between())
         below = ipywidgets.HBox([self._rest, self._more])
         columns = ipywidgets.HBox(
-            [html(HEAD, flex="1 1 auto", min_width="0"), html(width=f"{_LOG + _HOLD + _CANCEL + 2}em")]
+            [html(HEAD, flex="1 1 auto", min_width="0"), html(width=f"calc({_LOG + _HOLD + _CANCEL}em + 12px)")]
         )
         super().__init__([top, columns, self._table, below, self._log.box])
         self.add_class("jupyter-slurm-monitor")
