@@ -87,6 +87,26 @@ describe("the page of a session", () => {
     });
   });
 
+  it("offers it also where the controller was too slow to say it at first", async () => {
+    const desk = here(CLUSTER);
+    const names = desk.api.names.getMockImplementation()!;
+    let isSlow = true;
+    desk.api.names.mockImplementation((...asked: unknown[]) =>
+      isSlow ? Promise.resolve([]) : (names(...asked) as unknown),
+    );
+    await open(desk);
+    await vi.waitFor(() => {
+      expect(desk.api.names).toHaveBeenCalled();
+    });
+    isSlow = false;
+    await vi.waitFor(
+      () => {
+        expect(field("partition").textContent).toContain("arandu (1 node, 8 a100 a node)");
+      },
+      { timeout: 10_000 },
+    );
+  });
+
   it("says in place what is wrong, and launches nothing", async () => {
     const desk = here(CLUSTER);
     await fill(desk);

@@ -10,6 +10,9 @@ import type { IProblem } from "../tokens";
 
 /** How long nothing must have been typed before the agent is asked what it thinks, in milliseconds. */
 const PAUSE = 500;
+/** A controller that was too slow to say which partitions there are is waited for again: after so long, so often. */
+const AGAIN = 1_000;
+const ATTEMPTS = 5;
 const NONE: Choices = {
   partition: [],
   account: [],
@@ -37,17 +40,26 @@ export function useChoices(model: ISessionsModel, cluster: string, chosen: strin
   const [choices, setChoices] = React.useState(NONE);
   const partition = chosen || defaultPartition(choices);
   React.useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
     let isCurrent = true;
-    model.choices(cluster, partition).then(
-      (told) => {
-        if (isCurrent) {
+    const ask = (left: number): void => {
+      model.choices(cluster, partition).then(
+        (told) => {
+          if (!isCurrent) {
+            return;
+          }
           setChoices(told);
-        }
-      },
-      () => undefined, // names can be typed; whoever does not answer is told of when it counts
-    );
+          if (told.partition.length === 0 && left > 0) {
+            timer = setTimeout(ask, AGAIN, left - 1);
+          }
+        },
+        () => undefined, // names can be typed; whoever does not answer is told of when it counts
+      );
+    };
+    ask(ATTEMPTS);
     return () => {
       isCurrent = false;
+      clearTimeout(timer);
     };
   }, [model, cluster, partition]);
   return choices;
