@@ -101,7 +101,11 @@ def call(page: Page, command: str) -> None:
 
 
 def test_menu_and_keys(
-    page: Page, lab: Any, submit: Callable[..., str], screenshot: Callable[[Page, str], None]
+    page: Page,
+    lab: Any,
+    submit: Callable[..., str],
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
 ) -> None:
     job = submit(lab, "sleep 600", "-J", "training")
     expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
@@ -126,6 +130,12 @@ def test_menu_and_keys(
     expect(page.locator(".jp-Dialog-header")).to_have_text(f"Cancel job {job} (training)?")
     page.keyboard.press("Enter")
     expect(page.locator(".jp-Dialog")).to_have_count(0)
+    page.keyboard.press("ControlOrMeta+Alt+u")
+    expect(page.locator(".jp-Dialog input")).to_be_focused()
+    axe(page, ".jp-Dialog")
+    page.keyboard.type(job)
+    page.keyboard.press("Enter")
+    expect(page.locator(".jp-Slurm-job h2")).to_have_text("training")
     page.keyboard.press("ControlOrMeta+Alt+j")
     page.locator("#jp-main-dock-panel [role=treegrid]").focus()
     page.keyboard.press("ArrowDown")
