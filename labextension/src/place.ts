@@ -2,7 +2,12 @@
 import { LabShell, type JupyterFrontEnd } from "@jupyterlab/application";
 import type { Widget } from "@lumino/widgets";
 
-/** Add a page to the main area; Notebook 7 has room for one page there, its own, and ours goes beside it. */
-export function addPage({ shell }: JupyterFrontEnd, page: Widget): void {
-  shell.add(page, shell instanceof LabShell ? "main" : "right");
+/** Whether the main area takes our pages: Notebook 7 has room for one page there, its own. */
+export function hasRoom({ shell }: JupyterFrontEnd): boolean {
+  return shell instanceof LabShell;
+}
+
+/** Add a page to the main area, or beside the page that is there. */
+export function addPage(app: JupyterFrontEnd, page: Widget): void {
+  app.shell.add(page, hasRoom(app) ? "main" : "right");
 }

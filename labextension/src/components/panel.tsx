@@ -179,9 +179,9 @@ export class SideBar extends PanelWidget {
     this.addClass("jp-Slurm-side");
   }
 
-  /** The panel, as soon as somebody has looked. */
+  /** The panel, once it was looked at. */
   get panels(): readonly JobsPanel[] {
-    return this.widgets.filter((each) => each instanceof JobsPanel);
+    return this.widgets.filter((widget) => widget instanceof JobsPanel);
   }
 
   protected override onAfterShow(msg: Message): void {

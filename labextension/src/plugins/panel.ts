@@ -11,9 +11,10 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import { listIcon } from "@jupyterlab/ui-components";
 
 import { actOn, CommandIDs, disconnect } from "../commands";
+import type { ColumnId } from "../columns";
 import { JobsPanel, SideBar, type IActs } from "../components/panel";
 import { stopSession } from "../launching";
-import { addPage } from "../place";
+import { addPage, hasRoom } from "../place";
 import { referenceOf } from "../records";
 import { addActing } from "../selected";
 import { ISessionsModel, type SessionJob } from "../sessions";
@@ -22,6 +23,8 @@ import { DOMAIN, IJobsModel } from "../tokens";
 
 const SIDE = "jupyter-slurm-side-bar";
 const MAIN = "jupyter-slurm-panel";
+/** The columns at first where there is no room for all. */
+const NARROW: readonly ColumnId[] = ["id", "name", "state", "time"];
 /** In the side bar below the file browser and what runs. */
 const RANK = 300;
 
@@ -86,7 +89,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     };
     const tracker = new WidgetTracker<MainAreaWidget<JobsPanel>>({ namespace: "jupyter-slurm" });
     const create = (): MainAreaWidget<JobsPanel> => {
-      const table = new JobsTable(model, undefined, memoryOf(state, MAIN));
+      const table = new JobsTable(model, hasRoom(app) ? undefined : NARROW, memoryOf(state, MAIN));
       const content = new JobsPanel(table, trans, acts, beside);
       const widget = new MainAreaWidget({ content });
       widget.id = MAIN;
@@ -106,7 +109,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       return widget;
     };
     const side = new SideBar(() => {
-      const table = new JobsTable(model, ["id", "name", "state", "time"], memoryOf(state, SIDE));
+      const table = new JobsTable(model, NARROW, memoryOf(state, SIDE));
       return new JobsPanel(table, trans, { ...acts, widen: () => void open() }, beside);
     });
     side.id = SIDE;
