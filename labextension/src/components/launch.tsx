@@ -162,7 +162,7 @@ function Said(props: {
       )}
       <div role="status" className="jp-Slurm-doubts">
         {doubts.map((doubt) => (
-          <p key={doubt} className={atFields.includes(doubt) ? "jp-Slurm-aloud" : undefined}>
+          <p key={doubt} className={atFields.includes(doubt) ? "jp-Slurm-unseen" : undefined}>
             {doubt}
           </p>
         ))}

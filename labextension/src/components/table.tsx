@@ -208,11 +208,7 @@ function Head({ table, trans }: ITableProps): React.ReactElement {
           </div>
         ))}
         <div role="columnheader" className="jp-Slurm-action">
-<<<<<<< Updated upstream
           <span className="jp-Slurm-unseen">{trans.__("Actions")}</span>
-=======
-          <span className="jp-Slurm-aloud">{trans.__("Actions")}</span>
->>>>>>> Stashed changes
         </div>
       </div>
     </div>
