@@ -163,8 +163,13 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     assert runner is not None
     os.kill(runner, signal.SIGSTOP)
     signs = Path(starts["folder"]) / "serving" / "runtime"
-    record = await until(lambda: next(signs.glob("jpserver-*.json"), None), "that it listens")
-    port = json.loads(record.read_text())["port"]
+
+    def listens() -> Any:
+        with contextlib.suppress(StopIteration, ValueError):  # it is not there, or half written
+            return json.loads(next(signs.glob("jpserver-*.json")).read_text())["port"]
+        return None
+
+    port = await until(listens, "that it listens")
     token = (Path(starts["folder"]) / "serving" / "token").read_text()
     os.kill(jupyter, signal.SIGKILL)
     with stranger.takes(port) as heard:
