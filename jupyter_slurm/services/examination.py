@@ -50,12 +50,13 @@ class Examination:
             self._before.append(Finding("failed", "way", error.message, error.hint))
             return
         self._before.append(Finding("ok", "way", " -> ".join(["this machine", *(host.name for host in way)])))
-        if (since := site.since) is not None:
+        is_lost = site.is_connected and not site.is_usable
+        if (since := site.since) is not None and not is_lost:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
             said = f"that of {when} is used; what was found then:" if site.arrival else f"that of {when} is used"
             self._before.append(Finding("ok", "log-in", said))
-        self._shows_way = True
-        carried = await self._arrive(has_job)
+        self._shows_way = not is_lost  # what an earlier log-in has found says nothing of a way that is broken now
+        carried = await self._arrive(has_job, is_lost)
         if carried is not None:
             await self._visit(carried, has_job).look_around()
 
@@ -68,7 +69,7 @@ class Examination:
         if carried is not None:
             await self._visit(carried, has_job=True).try_job(options)
 
-    async def _arrive(self, has_job: bool) -> Carried | None:
+    async def _arrive(self, has_job: bool, is_lost: bool) -> Carried | None:
         """Log in, unless it is done, and look at what is there first of all."""
 
         async def first(carried: Carried) -> None:
@@ -85,7 +86,9 @@ class Examination:
         try:
             await self._site.connect(first)
         except SlurmError as error:
-            if not any(finding.status == "failed" for finding in self._site.arrival):
+            if is_lost:
+                self._after.append(Finding("failed", "connection", error.message, error.hint))
+            elif not any(finding.status == "failed" for finding in self._site.arrival):
                 about = "shell" if any(", log-in" in finding.about for finding in self._site.arrival) else "log-in"
                 self._after.append(Finding("failed", about, error.message, error.hint))
             return None

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.findings import Finding
-from jupyter_slurm.errors import NotConnected, SlurmError
+from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.ownership import make_own
@@ -26,6 +26,7 @@ __all__ = ["Site", "unusable"]
 
 log = logging.getLogger(__name__)
 
+_COMES_BACK = 30.0  # seconds that who connects waits for a connection that was lost
 _NOBODY = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
 
 
@@ -126,7 +127,7 @@ class Site:
         """
         if self._cluster is not None:
             if self.carried is not None:
-                await self.carried.connect()  # at once when the link is up
+                await self._come_back(self.carried)
             return self._cluster
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._log_in(first), name=f"log in to {self.profile.name}")
@@ -175,6 +176,26 @@ class Site:
         connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
         users = self._users() if self._cluster is not None else []
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
+
+    async def _come_back(self, carried: Carried) -> None:
+        """Wait for the link, which may be down; as long as it takes only while a person is asked something for it."""
+        coming = asyncio.ensure_future(carried.connect())  # at once when it is up
+        now = asyncio.get_running_loop().time
+        since = now()
+        try:
+            while not (await asyncio.wait({coming}, timeout=_COMES_BACK / 30))[0]:
+                if self.desk.waiting():
+                    since = now()
+                elif now() - since > _COMES_BACK:
+                    name = self.profile.name
+                    raise TransportError(
+                        f"The connection to {name} is lost, and not back yet.",
+                        hint="It is tried again by itself, for as long as it takes. Is the network up here (VPN)? "
+                        f"After `jupyter slurm disconnect {name}`, which gives it up, `doctor` says what is wrong.",
+                    )
+        finally:
+            coming.cancel()
+        await coming
 
     async def _log_in(self, first: Callable[[Carried], Awaitable[None]] | None) -> Cluster:
         from jupyter_slurm.services.carrier import carry  # paramiko takes a while, and who stays here needs none

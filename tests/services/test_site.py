@@ -19,8 +19,9 @@ from ssh_hosts import Site as RealSite
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused
+from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused, TransportError
 from jupyter_slurm.services import core as services_core
+from jupyter_slurm.services import site as services_site
 from jupyter_slurm.services.core import Core
 from jupyter_slurm.sites.profile import load_profile
 
@@ -186,9 +187,12 @@ async def test_a_connection_that_breaks_loses_nothing(core: Core, person: Person
 
 
 async def test_a_code_that_nobody_types_holds_up_nothing_else(
-    core: Core, ssh_site: RealSite, cluster: EmbeddedCluster
+    core: Core, ssh_site: RealSite, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way is lost and asks for a code: another cluster is used meanwhile, and what waits goes on with the answer."""
+    """The way is lost and asks for a code: another cluster is used meanwhile, and what waits goes on with the answer.
+
+    Who connects waits as well while a code is asked for, and is told soon where the host is not there to ask.
+    """
     here = (await core.register_cluster(str(cluster.slurm_conf), os.environ["PATH"]))["id"]
     await core.register_cluster(None, None, "far")
 
@@ -198,8 +202,9 @@ async def test_a_code_that_nobody_types_holds_up_nothing_else(
 
     await asyncio.gather(core.connect("far"), code())
     ssh_site.gateway.kill_sessions()
-    waiting = asyncio.create_task(core.submit("far", asked("#!/bin/sh\necho after\n")))
+    waiting = asyncio.create_task(core.submit("far", asked("print(1)")))
     await until(core.prompts)
+    connecting = asyncio.create_task(core.connect("far"))
     context = {"cwd": "/", "env": cluster.env(), "umask": 0o022, "limits": {}}
     job = await core.submit(here, {**asked("#!/bin/sh\necho here\n"), "context": context})
     assert {one["id"] for one in await core.jobs(here, active=False)} >= {job["id"]}
@@ -207,9 +212,24 @@ async def test_a_code_that_nobody_types_holds_up_nothing_else(
     assert states == {"far": "lost"}
     assert len(core.prompts()) == 1
     assert not waiting.done()
+    assert not connecting.done()
     await code()
     job = await waiting
     assert (await core.job("far", job["key"]))["id"] == job["id"]
+    assert (await connecting)["connection"]["state"] == "connected"
+    await finished(core, job)
+    monkeypatch.setattr(services_site, "_COMES_BACK", 0.2)
+    ssh_site.gateway.stop()
+    try:
+        ssh_site.gateway.kill_sessions()
+        await until(lambda: core.clusters()[-1]["connection"]["state"] == "lost")
+        with pytest.raises(TransportError, match="lost, and not back yet"):
+            await core.connect("far")
+        found = await core.examine("far")
+        assert [finding["about"] for finding in found["findings"] if finding["status"] == "failed"] == ["connection"]
+        assert "log-in" not in str(found), "what an earlier log-in has found"
+    finally:
+        ssh_site.gateway.start()
 
 
 async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
