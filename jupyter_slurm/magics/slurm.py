@@ -43,7 +43,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> CommandText | Ses
             f"%slurm has no word {action!r}" + (f"; did you mean {near[0]!r}?" if near else "."),
             hint="; ".join(USES.values()),
         )
-    if len(words) - 1 != (action != "list"):
+    if len(words[1:]) != (action != "list"):
         raise UsageError(f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=USES[action])
     if action == "use":
         cluster = clusters.use(words[1])

@@ -58,6 +58,7 @@ def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> 
     assert kernel.value("__import__('jupyter_slurm').jobs()[0].state") == "COMPLETED"
     assert len(kernel.asked) == 1, "the log-in outlives the kernel"
     listed = kernel.ok("%slurm list").result["text/plain"]
+    assert kernel.ok("%slurm").result["text/plain"] == listed
     assert "far  connected, in use\n    notebook, process " + kernel.value("__import__('os').getpid()") in listed
     wrong = kernel.run("%slurm use nowhere")
     assert wrong.error == "ConfigError"
