@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -176,6 +177,13 @@ def _say(prompt: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def _hidden(text: str) -> str:
+    """Ask for a secret, never where it would be shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        return getpass.getpass(text)
+
+
 def ask(prompt: Mapping[str, Any]) -> list[str]:
     """Put one prompt to the person at this terminal or notebook, and return what is said.
 
@@ -192,8 +200,8 @@ def ask(prompt: Mapping[str, Any]) -> list[str]:
         text = printable(question["text"]).replace("\n", " ")
         text = _INDENT + (text if text.endswith(" ") else f"{text} ")
         try:
-            answers.append(input(text) if question["echo"] else getpass.getpass(text))
-        except (EOFError, OSError, RuntimeError, NotImplementedError) as error:
+            answers.append(input(text) if question["echo"] else _hidden(text))
+        except (EOFError, OSError, RuntimeError, NotImplementedError, getpass.GetPassWarning) as error:
             if isinstance(error, EOFError) and sys.stdin and sys.stdin.isatty():
                 raise LoginDeclined(
                     f"The question of {prompt['host']} was not answered.", hint="Connect again to be asked again."

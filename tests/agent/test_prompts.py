@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import io
 import logging
 import threading
 import time
@@ -88,6 +90,26 @@ def test_who_cannot_be_asked_declines_for_nobody(
         for each in client.get("/v1/prompts"):
             client.post(f"/v1/prompts/{each['id']}", json={"answers": ["hush"]})
         assert elsewhere.result(10)["id"] == "local"
+
+
+def test_no_secret_is_read_where_it_would_be_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("getpass.getpass", getpass.fallback_getpass)  # what it does without a terminal
+    monkeypatch.setattr("sys.stdin", io.StringIO("hush\n"))
+    question = {"text": "Password", "echo": False}
+    with pytest.raises(SlurmError, match="nobody can be asked here"):
+        ask(
+            {
+                "cluster": "far",
+                "host": "far",
+                "kind": "password",
+                "title": "",
+                "instruction": "",
+                "questions": [question],
+            }
+        )
+    assert capsys.readouterr().err == ""
 
 
 def test_who_interrupts_declines(client: AgentClient, door: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
