@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import Any
 
 __all__ = ["add_parser", "run"]
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _days(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 36500:
-        raise argparse.ArgumentTypeError("a number of days, 0 to 36500")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 <= (value := float(text)) <= 36500:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of days, 0 to 36500")

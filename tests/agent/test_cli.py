@@ -61,12 +61,13 @@ def test_every_command_explains_itself(cli: Cli, command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["nonsense"], ["agent"], ["clean", "--older-than", "-1"], ["clean", "--older-than", "nan"]]
+    "argv", [["nonsense"], ["agent"], *(["clean", "--older-than", days] for days in ("-1", "nan", "week"))]
 )
 def test_wrong_usage(cli: Cli, argv: list[str]) -> None:
     done = cli(*argv)
     assert (done.returncode, done.stdout) == (2, "")
     assert "usage:" in done.stderr
+    assert "clean" not in argv or f"{argv[-1]!r} is no number of days" in done.stderr
     assert "Traceback" not in done.stderr
 
 

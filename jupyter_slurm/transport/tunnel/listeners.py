@@ -55,7 +55,8 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
         raise TunnelError(f"you may not listen on port {port} here", hint="A port from 1024 on is for everybody.")
     raise TunnelError(
         f"no local port is free: {among}",
-        hint="Close tunnels that nobody uses (`jupyter slurm tunnel --list`), or name another port (--local).",
+        hint="Close tunnels that nobody uses (`jupyter slurm tunnel --list`), or name another port (--local; of a "
+        "session: port=).",
         why="taken",
     )
 
