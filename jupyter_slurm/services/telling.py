@@ -25,6 +25,8 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     """Return the job as the API tells it."""
     record, latest = entry.record or {}, entry.latest
     reason = latest.reason if latest and latest.reason != "None" else ""
+    if latest and latest.state.is_pending and not (entry.state.is_pending or entry.state.is_finished):
+        reason = ""  # it has begun since, as its runner says: why it waited holds no longer
     told = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
     lease = record.get("lease") or {}
     words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
