@@ -69,6 +69,8 @@ class Daemons:
             "munged",
             self.installation.program("munged"),
             "--foreground",
+            # Of an ordinary user only the jobs of that user run, who passes through folders that are closed to others.
+            *(["--force"] if os.geteuid() != 0 else []),
             f"--key-file={key}",
             f"--socket={self.layout.munge_socket}",
             f"--pid-file={self.layout.run}/munged.pid",

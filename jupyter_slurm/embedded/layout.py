@@ -96,6 +96,11 @@ class Layout:
 
     def create(self) -> None:
         """Make all directories. Those that another user has no business in are 0700."""
+        if any(char.isspace() or char in "#%" for char in str(self.root)):
+            raise EmbeddedError(
+                f"A cluster cannot live in {self.root}: slurm.conf takes no blank, # or % in a path.",
+                hint="Choose another directory with --dir.",
+            )
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o711)
         for path in (self.slurm_conf.parent, self.munge_socket.parent, self.spool, self.devices):

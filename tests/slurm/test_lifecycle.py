@@ -167,9 +167,10 @@ def test_a_folder_that_may_not_be_written_to_is_told_in_words(short_tmp, alice):
     own.chmod(0o700)
 
 
-def test_a_path_too_long_for_a_socket_is_told_before_anything_starts(short_tmp, new_cluster, nothing_left):
-    directory = short_tmp / ("d" * 90)
-    with pytest.raises(EmbeddedError, match="too long for a Unix socket"):
+@pytest.mark.parametrize(("name", "said"), [("d" * 90, "too long for a Unix socket"), ("my dir", "takes no blank")])
+def test_a_path_that_cannot_be_is_told_before_anything_starts(name, said, short_tmp, new_cluster, nothing_left):
+    directory = short_tmp / name
+    with pytest.raises(EmbeddedError, match=said):
         new_cluster(directory=directory)
     nothing_left(directory)
 
@@ -372,7 +373,11 @@ def test_what_an_ordinary_user_runs(user_cluster, alice):
 
 @as_root
 def test_an_ordinary_user_leaves_nothing_behind_either(bob, user_python, nothing_left, wait_for):
-    home, (python, env) = Path(f"~{bob}").expanduser() / "own", user_python
+    """Also below a folder that is closed to others, as a home often is, and the state directory where ours is."""
+    closed, (python, env) = Path(f"~{bob}").expanduser() / "closed", user_python
+    closed.mkdir(mode=0o700)
+    shutil.chown(closed, bob, bob)
+    home = closed / "own"
 
     def embedded(action: str) -> str:
         argv = [*python, "-m", "jupyter_slurm.embedded", action, "--dir", str(home)]
