@@ -153,7 +153,7 @@ describe("what is free, in the form", () => {
       .querySelector("[data-field=gpus] input")!
       .getAttribute("aria-describedby");
     expect(described?.split(" ")).toContain(doubt.id);
-    expect(node.querySelector(".jp-Slurm-aloud")?.textContent).toBe(doubt.textContent);
+    expect(node.querySelector(".jp-Slurm-unseen")?.textContent).toBe(doubt.textContent);
   });
 });
 
