@@ -51,6 +51,8 @@ export class JobsTable implements IDisposable {
   private _wanted: { cluster: string; job: string } | null = null;
   private _lines: readonly IRow[] = [];
   private _shown: readonly IJob[] | null = null;
+  private _counted: readonly IJob[] | null = null;
+  private _counts = new Map<StateKind, number>();
   private _isDisposed = false;
 
   constructor(
@@ -87,11 +89,16 @@ export class JobsTable implements IDisposable {
 
   /** How many jobs there are of each kind of state. */
   get counts(): ReadonlyMap<StateKind, number> {
-    const counts = new Map<StateKind, number>();
-    for (const { state } of this.model.jobs) {
-      counts.set(stateKind(state), (counts.get(stateKind(state)) ?? 0) + 1);
+    const { jobs } = this.model;
+    if (jobs !== this._counted) {
+      this._counted = jobs;
+      this._counts = new Map();
+      for (const { state } of jobs) {
+        const kind = stateKind(state);
+        this._counts.set(kind, (this._counts.get(kind) ?? 0) + 1);
+      }
     }
-    return counts;
+    return this._counts;
   }
 
   /** The lines that are shown; the same array as long as nothing has changed. */
@@ -102,7 +109,7 @@ export class JobsTable implements IDisposable {
       const lines: IRow[] = [];
       for (const job of shown) {
         lines.push({ job, parent: null });
-        for (const part of this._unfolded.get(identity(job))?.jobs ?? []) {
+        for (const part of this._unfolded.size > 0 ? this._partsOf(job) : []) {
           lines.push({ job: part, parent: job });
         }
       }
@@ -287,6 +294,10 @@ export class JobsTable implements IDisposable {
       this._unfolded.set(key, told);
       this._redraw();
     }
+  }
+
+  private _partsOf(job: IJob): readonly IJob[] {
+    return this._unfolded.get(identity(job))?.jobs ?? [];
   }
 
   private _redraw(): void {

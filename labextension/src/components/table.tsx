@@ -149,7 +149,9 @@ function Row(props: IRowProps): React.ReactElement {
         acts.open(job);
       }}
     >
-      <Fold {...props} />
+      <div role="gridcell">
+        <Fold {...props} />
+      </div>
       {table.columns.map((column) => (
         <Cell key={column} {...{ column, job, model, trans }} />
       ))}
@@ -184,7 +186,9 @@ function Head({ table, trans }: ITableProps): React.ReactElement {
   return (
     <div role="rowgroup" className="jp-Slurm-head">
       <div role="row" aria-rowindex={1} className="jp-Slurm-row">
-        <span className="jp-Slurm-fold" />
+        <div role="columnheader">
+          <span className="jp-Slurm-unseen">{trans.__("Parts")}</span>
+        </div>
         {table.columns.map((column) => (
           <div
             key={column}
