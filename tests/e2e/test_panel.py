@@ -232,8 +232,8 @@ def frame(page: Page, act: str) -> float:
 
 
 def test_fifty_thousand_jobs_are_scrolled_and_filtered_without_a_stutter(page: Page) -> None:
-    """No longer than three frames of an empty page, which are 50 ms; or, where this machine has much else to do, hardly
-    longer than with a thirtieth of them."""
+    """No longer than three frames of an empty page, which are 50 ms; or, where this machine has much else to do, not
+    five times as long as with a thirtieth of them."""
     states = ("RUNNING", "PENDING", "COMPLETED", "FAILED", "CANCELLED")
     empty = dict.fromkeys(["key", "label", "start_time", "end_time", "partition", "unknown_since", "tasks"])
     told = [
@@ -270,7 +270,7 @@ def test_fifty_thousand_jobs_are_scrolled_and_filtered_without_a_stutter(page: P
     idle = frame(blank, "nothing")
     for act, most in many.items():
         logging.info("%s: %.1f ms a frame; of few jobs %.1f, of an empty page %.1f", act, most, few[act], idle)
-        assert most < max(3 * idle, 2.5 * few[act]), act
+        assert most < max(3 * idle, 5 * few[act]), act
     assert page.locator(ROWS).count() < 100
 
 
