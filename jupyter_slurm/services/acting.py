@@ -14,7 +14,7 @@ from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.parts import task_of
 from jupyter_slurm.services.releasing import Releases
 from jupyter_slurm.services.settling import Settler
-from jupyter_slurm.services.slurm import SlurmClient, next_step, printable, text_of
+from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
@@ -23,6 +23,7 @@ __all__ = ["Acts"]
 
 _AT_ONCE = 50  # jobs in one command
 _QUEUE = 120.0  # seconds that jobs may stand in line
+_LOOK_AGAIN = "Its state may have changed meanwhile: look again."
 _FEW = 3  # of so many it is asked at once what became of them; of more, the next look at the queue tells
 
 
@@ -120,8 +121,8 @@ class Acts:
                 said = dict.fromkeys(targets, text_of(done.stderr).strip() or f"exit code {done.exit_code}")
             for target, case in targets.items():
                 if target in said:
-                    what, hint = printable(said[target]), next_step(act_argv(act, [])[0], said[target])
-                    case.error = JobError(f"Job {target} was not {DONE[act]}: {what}.", hint=hint)
+                    what = printable(said[target])
+                    case.error = JobError(f"Job {target} was not {DONE[act]}: {what}.", hint=_LOOK_AGAIN)
                 elif act == "cancel":
                     self._note_cancelled(case.targets[target], case.task)
 

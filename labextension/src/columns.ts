@@ -28,9 +28,9 @@ export type ColumnId = (typeof COLUMNS)[number];
 
 /** Pixels that a column has at least, and its share of what is left. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
-  id: [92, 0],
+  id: [80, 0],
   name: [110, 2],
-  state: [104, 0],
+  state: [96, 0],
   reason: [180, 5],
   partition: [90, 1],
   nodes: [90, 1],

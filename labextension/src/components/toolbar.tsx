@@ -202,22 +202,35 @@ function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
   );
 }
 
+/** What is typed stands there at once, however long it takes to look for it. */
+function Filter({ table, trans }: IToolbarProps): React.ReactElement {
+  const { text } = table.criteria;
+  const [typed, setTyped] = React.useState(text);
+  React.useEffect(() => {
+    setTyped(text);
+  }, [text]); // a link to a job empties it
+  return (
+    <input
+      type="search"
+      className="jp-Slurm-filter"
+      placeholder={trans.__("Filter")}
+      aria-label={trans.__("Filter jobs by number, name, state, partition, nodes, reason")}
+      value={typed}
+      onChange={(event) => {
+        setTyped(event.target.value);
+        table.filter(event.target.value);
+      }}
+    />
+  );
+}
+
 export function Toolbar(props: IToolbarProps): React.ReactElement {
   const { table, trans, acts } = props;
   const copied = (): readonly IJob[] =>
     table.marked.length > 0 ? table.marked : table.lines.map(({ job }) => job);
   return (
     <div className="jp-Slurm-toolbar">
-      <input
-        type="search"
-        className="jp-Slurm-filter"
-        placeholder={trans.__("Filter")}
-        aria-label={trans.__("Filter jobs by number, name, state, partition, nodes, reason")}
-        value={table.criteria.text}
-        onChange={(event) => {
-          table.filter(event.target.value);
-        }}
-      />
+      <Filter {...props} />
       <Kinds {...props} />
       <span className="jp-Slurm-tools">
         <Columns {...props} />

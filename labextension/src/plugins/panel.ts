@@ -24,7 +24,7 @@ import { DOMAIN, IJobsModel } from "../tokens";
 const SIDE = "jupyter-slurm-side-bar";
 const MAIN = "jupyter-slurm-panel";
 /** The columns at first where there is no room for all. */
-const NARROW: readonly ColumnId[] = ["id", "name", "state", "time"];
+const NARROW: readonly ColumnId[] = ["id", "state", "name", "time"];
 /** In the side bar below the file browser and what runs. */
 const RANK = 300;
 
