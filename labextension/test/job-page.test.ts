@@ -118,7 +118,7 @@ function here(job: IJobDetail = JOB, place = "12"): IHere {
     ),
     steps: vi.fn(() => Promise.resolve([])),
   };
-  const jobs = { jobs: [] as IJob[], clusters: [], now: 200 };
+  const jobs = { jobs: [] as IJob[], clusters: [], problem: null, now: 200, acting: () => null };
   const changed = new Signal<object, void>(jobs);
   const model = Object.assign(jobs, { changed }) as unknown as IJobsModel;
   const sleep = (): Promise<void> => Promise.resolve();
@@ -300,7 +300,7 @@ describe("words about a job", () => {
 });
 
 describe("what the page shows", () => {
-  const acts = { cancel: vi.fn(), resubmit: vi.fn(), session: null, open: vi.fn() };
+  const acts = { cancel: vi.fn(), act: vi.fn(), resubmit: vi.fn(), session: null, open: vi.fn() };
   let panel: JobPanel | undefined;
 
   async function show(made: IHere): Promise<HTMLElement> {
@@ -414,7 +414,9 @@ describe("what the page shows", () => {
     const buttons = (node: HTMLElement): string[] =>
       [...node.querySelectorAll(".jp-Slurm-jobActs button")].map(({ textContent }) => textContent);
     const node = await show(here());
-    expect(buttons(node)).toEqual(["Submit again", "Cancel", "Refresh"]);
+    expect(buttons(node)).toEqual(["Submit again", "Requeue", "Cancel", "Refresh"]);
+    node.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
+    expect(acts.act).toHaveBeenCalledWith("requeue", JOB);
     panel?.dispose();
     const other = await show(here({ ...FAILED, key: null, kind: null }));
     expect(buttons(other)).toEqual(["Refresh"]);

@@ -9,7 +9,7 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import { fileIcon } from "@jupyterlab/ui-components";
 import { UUID } from "@lumino/coreutils";
 
-import { CommandIDs, confirmed } from "../commands";
+import { actOn, CommandIDs, confirmed } from "../commands";
 import { JobPanel } from "../components/job/page";
 import type { IJobActs } from "../components/job/head";
 import { JobPage, jobPlaceOf, type IJobPlace } from "../job-page";
@@ -91,6 +91,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
       };
       const acts: IJobActs = {
         cancel: (page) => void cancel(trans, page),
+        act: (act, job) => void actOn(trans, jobs, act, [job]),
         resubmit: (page) =>
           void resubmit(trans, page).then((made) => {
             if (made !== null) {

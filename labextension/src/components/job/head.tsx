@@ -2,16 +2,20 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import { actName } from "../../act-words";
 import type { IJobDetail } from "../../job-api";
 import type { JobPage } from "../../job-page";
 import { estimate, moments, reasonLines, timeLeft, when } from "../../job-words";
-import { isCancellable, isReleased, stateKind } from "../../states";
+import { isAllowed, isCancellable, isReleased, stateKind } from "../../states";
+import type { Act } from "../../tokens";
 import { jobName, jobState, jobTime, problemText } from "../../words";
 import { useTick } from "../tick";
 
 /** What a person can do with a job. */
 export interface IJobActs {
   readonly cancel: (page: JobPage) => void;
+  /** Hold, release or requeue it. */
+  readonly act: (act: Act, job: IJobDetail) => void;
   readonly resubmit: (page: JobPage) => void;
   /** Show the page of a session, where there are such. */
   readonly session: ((job: IJobDetail) => void) | null;
@@ -25,6 +29,8 @@ interface IHeadProps {
   readonly trans: TranslationBundle;
   readonly acts: IJobActs;
 }
+
+const OTHER_ACTS: readonly Act[] = ["hold", "release", "requeue"];
 
 /** Only what was submitted here, and has a text of its own, can be submitted again. */
 function isRepeatable({ key, kind }: IJobDetail): boolean {
@@ -58,6 +64,19 @@ function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
           {page.isResubmitting ? trans.__("Submitting…") : trans.__("Submit again")}
         </button>
       )}
+      {OTHER_ACTS.filter((act) => isAllowed(act, job)).map((act) => (
+        <button
+          key={act}
+          type="button"
+          className="jp-mod-styled jp-mod-minimal"
+          disabled={page.jobs.acting(job) !== null}
+          onClick={() => {
+            acts.act(act, job);
+          }}
+        >
+          {actName(trans, act)}
+        </button>
+      ))}
       {isCancellable(job.state) && (
         <button
           type="button"
@@ -145,9 +164,9 @@ export function Head(props: IHeadProps): React.ReactElement {
         </p>
       ))}
       <TimeLeft {...{ page, job, trans }} />
-      {[problem, actProblem].map(
+      {[...new Set([problem, actProblem, page.jobs.problem])].map(
         (each, index) =>
-          each !== null && (
+          each && (
             <p key={index} role="alert" className="jp-Slurm-problem">
               {problemText(trans, each)}
             </p>
