@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -156,7 +157,7 @@ def open_command(
     room: Room,
 ) -> Stream:
     """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
-    deadline, made = time.monotonic() + timeout, 0.0
+    deadline, made = time.monotonic() + timeout, -math.inf
     claim: Claim | None = None
 
     def give_back() -> None:
@@ -170,10 +171,12 @@ def open_command(
             try:
                 return CommandStream(_begin(link, new_shell, argv, env, deadline), give_back)
             except paramiko.ChannelException as error:
-                if claim is None:
-                    claim = _in_loop(link, room.make_room(max(0.1, deadline - time.monotonic())), deadline)
+                if time.monotonic() > made + _ROOM:  # nobody made room yet, or one who did not ask for it took it
+                    earlier, claim = claim, _in_loop(link, room.make_room(_left(deadline)), deadline)
                     made = time.monotonic()
-                if claim is None or time.monotonic() > made + _ROOM:
+                    if earlier is not None:
+                        _in_loop(link, _let(room, earlier), deadline)
+                if claim is None:
                     raise TransportError(
                         f"{link.name} allows no session more: {printable(error.text or '', 200)}",
                         hint="MaxSessions of its sshd is too low.",
@@ -182,6 +185,14 @@ def open_command(
     except BaseException:
         give_back()
         raise
+
+
+async def _let(room: Room, claim: Claim) -> None:
+    room.give_room_back(claim)
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
 
 
 def _begin(
@@ -194,7 +205,7 @@ def _begin(
     """Begin a command in a session of its own; ChannelException: there can be none more."""
     shell: Shell | None = None
     try:
-        session = _in_loop(link, link.open_session(max(0.1, deadline - time.monotonic())), deadline)
+        session = _in_loop(link, link.open_session(_left(deadline)), deadline)
         shell = new_shell(session)
         shell.start()
         session.sendall(line_of(["js_here", *context_words(Context(env=env)), *argv]))
