@@ -223,7 +223,7 @@ def test_cells_and_scripts_with_resume_are_told_in_their_containers(
     [
         ("env=docker://Ubuntu", "docker://ubuntu"),
         ("'env=docker://a --privileged'", "is no name of an image"),
-        ("env=/no/such.sif", "is no image"),
+        ("env=/no/such.sif", " has no /no/such.sif"),
         ("env=boxes", "Did you mean box?"),
         ("env=box launcher=mpi -n 2", "does not reach into the image"),
         ("env=box --export=NONE", "would keep the environment"),
