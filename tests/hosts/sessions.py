@@ -38,6 +38,7 @@ __all__ = [
     "ready",
     "run_a_cell",
     "run_in",
+    "runner_of",
     "start_kernel",
 ]
 
@@ -185,6 +186,13 @@ def left(desk: Any, told: dict[str, Any], docker: Docker | None = None) -> dict[
         "containers": docker.running() if docker else [],
     }
     return {kind: names for kind, names in found.items() if names}
+
+
+def runner_of(folder: str) -> int:
+    """The process of a session's runner, not the one that measures for it."""
+    found = [line.split()[0] for line in processes(folder) if re.search(r"-serve\.py ", line)]
+    (runner,) = [int(pid) for pid in found if Path(f"/proc/{pid}/comm").read_text() != "usage\n"]
+    return runner
 
 
 def processes(folder: str, job: str = "no job", conf: str = "") -> list[str]:

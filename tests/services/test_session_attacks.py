@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sessions import Page, launch, nothing_left, processes, ready, run_a_cell
+from sessions import Page, launch, nothing_left, processes, ready, run_a_cell, runner_of
 
 from jupyter_slurm.errors import JobError, TransportError, TunnelError
 
@@ -159,8 +159,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
         launched("-p", "arandu", name="starts", wait=False), launched("-p", "arandu", name="runs", wait=False)
     )
     jupyter = await until(lambda: one_of(starts, "-m jupyterlab"), "a Jupyter")
-    runner = one_of(starts, r"-serve\.py ")
-    assert runner is not None
+    runner = runner_of(starts["folder"])
     os.kill(runner, signal.SIGSTOP)
     signs = Path(starts["folder"]) / "serving" / "runtime"
 
@@ -190,8 +189,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     told = await desk.until(runs["key"], lambda job: job["session"]["state"] == "ready")
     page = Page((await desk.core.sessions.open(desk.id, "runs"))["page"])
     await page.log_in()
-    runner, jupyter = one_of(told, r"-serve\.py "), one_of(told, "-m jupyterlab")
-    assert runner
+    runner, jupyter = runner_of(told["folder"]), one_of(told, "-m jupyterlab")
     assert jupyter
     os.kill(runner, signal.SIGSTOP)
     os.kill(jupyter, signal.SIGKILL)

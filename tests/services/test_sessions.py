@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from sessions import Page, ended, launch, nothing_left, processes, ready, run_a_cell
+from sessions import Page, ended, launch, nothing_left, ready, run_a_cell, runner_of
 from ssh_hosts.ways import new_login_host
 
 from jupyter_slurm.errors import JobError, JobNotFound, TunnelError, UsageError
@@ -76,13 +76,6 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
 
 
 HERE = "the way there is the same for all of these; the test above goes over SSH"
-
-
-def runner_of(folder: str) -> int:
-    """The process of the runner."""
-    found = [line.split()[0] for line in processes(folder) if re.search(r"-serve\.py ", line)]
-    assert len(found) == 1, processes(folder)
-    return int(found[0])
 
 
 @pytest.mark.here_only(HERE)
