@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from jupyter_slurm.transport.base import Transport
 __all__ = ["sampled"]
 
 _MOST = 200_000  # bytes; no runner writes so many
+_LONGEST = 255  # characters of the name of a node
 _MEASURED = ("python", "allocation", "session")
 _NOTHING: dict[str, Any] = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": []}
 
@@ -30,7 +32,7 @@ async def sampled(transport: Transport, entry: Entry) -> dict[str, Any]:
         return {**_NOTHING, **_read(told), "note": _note(told)}
     except (FileNotFoundError, TransportError):
         pass
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+    except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
         return {**_NOTHING, "note": "What was measured cannot be read: its file is damaged."}
     if entry.is_finished:
         return {**_NOTHING, "note": "It was over before there was anything to draw."}
@@ -50,7 +52,7 @@ def _unmeasured(entry: Entry) -> str:
 
 
 def _read(told: Any) -> dict[str, Any]:
-    raw = [(*map(float, point[:3]), *point[3:5]) for point in told["points"]]
+    raw = [(*map(_number, point[:3]), *point[3:5]) for point in told["points"]]
     points = []
     for (before, cpu_before, *_), (time, cpu, memory, busy, gpu_memory) in pairwise(raw):
         if time > before:
@@ -59,12 +61,21 @@ def _read(told: Any) -> dict[str, Any]:
                     "time": time,
                     "cpus": max(0.0, (cpu - cpu_before) / (time - before)),
                     "memory": int(memory),
-                    "gpu": None if busy is None else float(busy),
-                    "gpu_memory": None if gpu_memory is None else int(gpu_memory),
+                    "gpu": None if busy is None else _number(busy),
+                    "gpu_memory": None if gpu_memory is None else int(_number(gpu_memory)),
                 }
             )
-    given = {name: None if told[name] is None else int(told[name]) for name in ("cpus", "memory")}
-    return {"node": str(told["node"]), "gpus": int(told["gpus"]), **given, "points": points}
+    given = {name: None if told[name] is None else int(_number(told[name])) for name in ("cpus", "memory")}
+    node, gpus = str(told["node"])[:_LONGEST], int(_number(told["gpus"]))
+    return {"node": node, "gpus": gpus, **given, "points": points}
+
+
+def _number(value: Any) -> float:
+    """Return a number as JSON knows it: the job can write what it likes, also NaN."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value} is no number")
+    return number
 
 
 def _note(told: Any) -> str:

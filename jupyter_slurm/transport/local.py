@@ -97,7 +97,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> bytes:
-            with told("read", path), open(path, "rb") as file:
+            with told("read", path), open(path, "rb", opener=_at_once) as file:
                 file.seek(offset)
                 return file.read(-1 if limit is None else limit)
 
@@ -218,6 +218,11 @@ class LocalTransport:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a FIFO, which a job may have put in its place, would be waited for until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _release(holding: asyncio.Future[Hold | None]) -> None:

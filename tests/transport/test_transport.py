@@ -120,6 +120,10 @@ async def test_files_are_private_and_written_in_one_step(transport, place):
     assert await transport.list_dir(os.path.dirname(path)) == ["file"]
     assert await transport.read(path, 1, 1) == b"w"
     assert (await transport.stat(path)).size == 3
+    os.mkfifo(place.path / "fifo")
+    async with asyncio.timeout(20):  # nobody writes to it
+        with pytest.raises(TransportError, match=r"cannot read .*fifo"):
+            await transport.read(str(place.path / "fifo"), 0, 10)
 
 
 async def test_command_gets_a_folder_of_its_own(transport, place):

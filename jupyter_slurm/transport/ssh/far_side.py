@@ -186,6 +186,7 @@ js_wait() { js_prefix=$1 js_holder=; js_tell "$2"; }
 # Files. What coreutils say in the C locale is mapped back to the error of the system.
 _FILES: Final = r"""
 js_read() {
+  if [ -p "$1" ]; then echo 'Illegal seek' >&2; js_end 1; return; fi  # else it would wait until somebody writes to it
   LC_ALL=C dd if="$1" iflag=skip_bytes,count_bytes,fullblock bs=262144 skip="$2" count="$3" status=none </dev/null
   js_end $?
 }
