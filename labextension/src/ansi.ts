@@ -26,6 +26,8 @@ const OTHER_CODES =
   /\u001b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
 const COLOUR_CODE = /\u001b\[([\d;]*)m/g;
 const CONTROL = /[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f]/g;
+/** What is in no line of plain text. */
+const SPECIAL = /[\u0000-\u0008\u000b-\u001f\u007f]/;
 /** What is left over of a code that is none. */
 const ESCAPE = /\u001b(?!\[[\d;]*m)/g;
 /* eslint-enable no-control-regex */
@@ -60,11 +62,11 @@ function carried(before: string, line: string): string {
 export function linesOf(text: string, before: string): { lines: ILine[]; after: string } {
   const lines: ILine[] = [];
   let on = before;
+  const isPlain = !SPECIAL.test(text);
   for (const whole of text.split("\n")) {
-    const drawn = lastDrawn(whole)
-      .replace(OTHER_CODES, "")
-      .replace(CONTROL, "")
-      .replace(ESCAPE, "");
+    const drawn = isPlain
+      ? whole
+      : lastDrawn(whole).replace(OTHER_CODES, "").replace(CONTROL, "").replace(ESCAPE, "");
     for (let at = 0; at === 0 || at < drawn.length; at += LONGEST_LINE) {
       const line = drawn.slice(at, at + LONGEST_LINE);
       const isCoded = on !== "" || line.includes("\u001b");

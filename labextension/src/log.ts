@@ -86,7 +86,10 @@ export class Log {
     if (size < this._end || size > this._end + data.length) {
       return this.open();
     }
-    this.take(this._end, data, size);
+    for (let at = 0; at < data.length; at += PIECE) {
+      this.take(this._end, data.subarray(at, at + PIECE), size); // of one piece, nothing is let go
+    }
+    this._size = size;
   }
 
   /** Read what stands before; does nothing where there is nothing, or too much is here. */

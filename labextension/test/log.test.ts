@@ -129,6 +129,21 @@ describe("a log", () => {
     expect(log.before).toBe(2 * log.first);
   });
 
+  it("keeps no more lines than can be drawn of much that comes at once", async () => {
+    let content = encode("one\n");
+    const log = new Log((offset, limit) =>
+      Promise.resolve({
+        data: content.slice(Math.max(0, offset), Math.max(0, offset) + limit),
+        size: content.length,
+      }),
+    );
+    await log.catchUp();
+    content = encode(`one\n${"\n".repeat(8 * PIECE)}`);
+    await log.catchUp();
+    expect(log.end).toBe(content.length);
+    expect(log.lines.length).toBeLessThanOrEqual(MOST_LINES);
+  });
+
   it("is searched in both directions, in either case", () => {
     const { lines } = linesOf("one\nError two\nthree\nERROR four", "");
     expect(findLine(lines, "error", 3, -1)).toBe(3);

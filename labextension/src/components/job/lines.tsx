@@ -7,6 +7,8 @@ import { spansOf, type ILine } from "../../ansi";
 export const LINE_HEIGHT = 18;
 /** Lines that are drawn above and below those in sight. */
 const BEYOND = 30;
+/** Places that are marked in a line: one letter may stand in it two thousand times. */
+const MOST_MARKS = 100;
 /** Pixels from the end of what there is at which somebody looks at that end. */
 const NEAR = 2 * LINE_HEIGHT;
 
@@ -34,7 +36,9 @@ function Marked({ text, marked }: { text: string; marked: string }): React.React
   let at = 0;
   // Of some letters the small form is longer: then nothing is marked, rather than the wrong place.
   const isSame = low.length === text.length && wanted !== "";
-  for (let next = isSame ? low.indexOf(wanted) : -1; next >= 0; next = low.indexOf(wanted, at)) {
+  const find = (): number =>
+    isSame && parts.length < 2 * MOST_MARKS ? low.indexOf(wanted, at) : -1;
+  for (let next = find(); next >= 0; next = find()) {
     parts.push(text.slice(at, next));
     at = next + wanted.length;
     parts.push(<mark key={next}>{text.slice(next, at)}</mark>);
