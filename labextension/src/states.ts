@@ -31,6 +31,11 @@ const KINDS: Readonly<Record<string, StateKind>> = {
   TIMEOUT: "failed",
 };
 
+/** Whether a word is a kind: what was remembered may be of another version. */
+export function isKind(word: unknown): word is StateKind {
+  return Object.values(KINDS).some((kind) => kind === word);
+}
+
 /** Of the states that were seen: it is asked for of each job, again and again. */
 const kinds = new Map<string, StateKind>();
 

@@ -6,7 +6,7 @@ import { COLUMNS, isColumn, type ColumnId } from "./columns";
 import { toProblem } from "./problem";
 import { hasParts, identity } from "./records";
 import { Rows, type ICriteria, type ISort } from "./rows";
-import { stateKind, type StateKind } from "./states";
+import { isKind, stateKind, type StateKind } from "./states";
 import type { IJob, IJobsModel, IProblem } from "./tokens";
 
 /** A line of the table. */
@@ -44,6 +44,8 @@ export class JobsTable implements IDisposable {
   private _columns: readonly ColumnId[];
   private _marked = new Set<string>();
   private _unfolded = new Map<string, IUnfolded>();
+  /** Whose parts are asked for now. */
+  private readonly _loading = new Set<string>();
   /** Where the keyboard is, and where a range begins. */
   private _active: string | null = null;
   private _anchor: string | null = null;
@@ -277,22 +279,32 @@ export class JobsTable implements IDisposable {
     this._changed.emit();
   };
 
-  /** Ask for the parts of a job; of several questions at a time the last one counts. */
+  /**
+   * Ask for the parts of a job, one question at a time: a large array changes faster than its ten thousand tasks are told.
+   */
   private async _load(job: IJob): Promise<void> {
     const key = identity(job);
     const before = this._unfolded.get(key)?.jobs ?? [];
     this._unfolded.set(key, { of: job, jobs: before, problem: null });
+    if (this._loading.has(key)) {
+      return;
+    }
+    this._loading.add(key);
     const told = await this.model.parts(job).then(
-      (jobs): IUnfolded => ({ of: job, jobs, problem: null }),
-      (error: unknown): IUnfolded => ({
-        of: job,
+      (jobs) => ({ jobs, problem: null }),
+      (error: unknown) => ({
         jobs: before,
         problem: toProblem(error, "Fold it and unfold it again."),
       }),
     );
-    if (this._unfolded.get(key)?.of === job) {
-      this._unfolded.set(key, told);
+    this._loading.delete(key);
+    const now = this._unfolded.get(key)?.of;
+    if (now) {
+      this._unfolded.set(key, { of: now, ...told });
       this._redraw();
+      if (now !== job) {
+        void this._load(now); // it has changed meanwhile
+      }
     }
   }
 
@@ -355,7 +367,7 @@ export class JobsTable implements IDisposable {
     this._choose({
       ...this._criteria,
       sort: sort && isColumn(sort.column) ? { ...sort } : null,
-      kinds: new Set(Array.isArray(kinds) ? kinds : []),
+      kinds: new Set(Array.isArray(kinds) ? kinds.filter(isKind) : []),
     });
   };
 }

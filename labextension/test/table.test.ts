@@ -184,6 +184,29 @@ describe("a table of jobs", () => {
     expect(shown(table)).toEqual(["2", "1"]);
   });
 
+  it("asks for the tasks of an array that changes all the time once at a time, and shows them", async () => {
+    const model = new Model(job(1, "RUNNING", { tasks: { RUNNING: 10_000 } }));
+    const table = tableOf(model);
+    const answers: ((jobs: IJob[]) => void)[] = [];
+    model.parts.mockImplementation(() => new Promise((resolve) => answers.push(resolve)));
+    table.fold(model.jobs[0]!, true);
+    for (let left = 10_000; left > 9_900; left -= 1) {
+      model.put(job(1, "RUNNING", { tasks: { RUNNING: left } }));
+    }
+    expect(model.parts).toHaveBeenCalledTimes(1);
+    answers[0]?.([job(77, "RUNNING", { id: "1_1" })]);
+    await vi.waitFor(() => {
+      expect(model.parts).toHaveBeenCalledTimes(2);
+    });
+    expect(shown(table)).toEqual(["1", "1_1"]);
+    expect(model.parts).toHaveBeenLastCalledWith(model.jobs[0]);
+    answers[1]?.([job(77, "FAILED", { id: "1_1" })]);
+    await vi.waitFor(() => {
+      expect(table.lines[1]?.job.state).toBe("FAILED");
+    });
+    expect(model.parts).toHaveBeenCalledTimes(2);
+  });
+
   it("finds the job of a link, also one that comes later", () => {
     const model = new Model(job(1, "RUNNING"));
     const table = tableOf(model);
@@ -216,6 +239,10 @@ describe("a table of jobs", () => {
     });
     expect(again.criteria.sort).toEqual({ column: "account", isDescending: false });
     expect([...again.criteria.kinds]).toEqual(["failed"]);
+    const older = new JobsTable(model, ["id"], memory({ kinds: ["ended", "failed", 3] }));
+    await vi.waitFor(() => {
+      expect([...older.criteria.kinds]).toEqual(["failed"]); // of what has no button, nobody could get rid
+    });
     const odd = { columns: ["x", 3], sort: { column: "__proto__" }, kinds: "no" };
     const other = new JobsTable(model, ["id"], memory(odd));
     await Promise.resolve();

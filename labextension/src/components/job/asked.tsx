@@ -27,22 +27,24 @@ export function useAsked<T>(ask: () => Promise<T>, reason: string): IAsked<T> {
     isAsking: true,
   });
   const [count, again] = React.useReducer((turn: number) => turn + 1, 0);
+  const before = React.useRef(Promise.resolve());
   React.useEffect(() => {
     let isCurrent = true;
     const take = (value: T | null, problem: IProblem | null): void => {
-      if (isCurrent) {
-        setTold({ value, problem, isAsking: false });
-      }
+      setTold({ value, problem, isAsking: !isCurrent });
     };
-    setTold((before) => ({ ...before, isAsking: true }));
-    ask().then(
-      (value) => {
-        take(value, null);
-      },
-      (error: unknown) => {
-        take(null, toProblem(error, ""));
-      },
-    );
+    const asked = (): Promise<void> =>
+      ask().then(
+        (value) => {
+          take(value, null);
+        },
+        (error: unknown) => {
+          take(null, toProblem(error, ""));
+        },
+      );
+    setTold((known) => ({ ...known, isAsking: true }));
+    // One question at a time: a large array changes faster than its tasks are told.
+    before.current = before.current.then(() => (isCurrent ? asked() : undefined));
     return () => {
       isCurrent = false;
     };
