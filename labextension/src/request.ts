@@ -227,6 +227,9 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
   }
 
   private async _send(path: string[], query: string, init: RequestInit): Promise<Response> {
+    if (path.some((part) => part === "." || part === "..")) {
+      throw new RequestError({ status: 404, title: "There is nothing of this name." }); // it would lead elsewhere
+    }
     const url = URLExt.join(this._settings.baseUrl, API, ...path.map(encodeURIComponent)) + query;
     const response = await ServerConnection.makeRequest(url, init, this._settings);
     if (!response.ok) {

@@ -49,6 +49,19 @@ describe("AgentApi", () => {
     ]);
   });
 
+  it("asks for nothing whose name would lead to another address", async () => {
+    const seen: (string | undefined)[] = [];
+    const api = await start((request, response) => {
+      seen.push(request.url);
+      response.end("{}");
+    });
+    for (const name of ["..", "."]) {
+      await expect(api.job("local", name)).rejects.toMatchObject({ problem: { status: 404 } });
+      await expect(api.cancel(name, "12")).rejects.toMatchObject({ problem: { status: 404 } });
+    }
+    expect(seen).toEqual([]);
+  });
+
   it("goes by the server's clock", async () => {
     const api = await start((_, response) => {
       const date = new Date(Date.now() - 3_600_000).toUTCString();
