@@ -48,7 +48,12 @@ export function offer(trans: TranslationBundle, allowed: () => void): void {
 
 /** Show a notice of the browser; a click on it brings the tab back. */
 export function show(told: ITold, open: () => void): void {
-  const notice = new Notification("Slurm", { body: told.text });
+  let notice: Notification;
+  try {
+    notice = new Notification("Slurm", { body: told.text });
+  } catch {
+    return; // those of telephones let only service workers show one, also where the person has allowed it
+  }
   notice.onclick = () => {
     window.focus();
     notice.close();

@@ -44,6 +44,11 @@ export function claims(
     }
     return ours;
   };
-  return (keys) =>
-    locks === null ? Promise.resolve(take(keys)) : locks.request(name, () => take(keys));
+  return async (keys) => {
+    try {
+      return locks === null ? take(keys) : await locks.request(name, () => take(keys));
+    } catch {
+      return take(keys); // a page in a frame of its own may have no locks: twice is better than not at all
+    }
+  };
 }

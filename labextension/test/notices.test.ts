@@ -2,6 +2,7 @@ import { nullTranslator } from "@jupyterlab/translation";
 import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
+import { show } from "../src/browser-notices";
 import { toldOf } from "../src/notice-words";
 import { Notices, type INotice, type IWishes } from "../src/notices";
 import { claims } from "../src/tabs";
@@ -229,6 +230,19 @@ describe("notices", () => {
   });
 });
 
+describe("a notice of the browser", () => {
+  it("is left out where only a service worker could show it, as on telephones", () => {
+    const told = { text: "Job 3 has ended.", type: "info", job: null, isAsked: false } as const;
+    vi.stubGlobal("Notification", function () {
+      throw new TypeError("Illegal constructor");
+    });
+    expect(() => {
+      show(told, () => undefined);
+    }).not.toThrow(); // what JupyterLab shows comes after it
+    vi.unstubAllGlobals();
+  });
+});
+
 describe("claims", () => {
   it("work where the browser keeps nothing", async () => {
     const storage = (): Storage => {
@@ -237,6 +251,18 @@ describe("claims", () => {
     const claim = claims("told", { storage, locks: null });
     expect(await claim(["a", "b"])).toEqual(new Set(["a", "b"]));
     expect(await claim(["b", "c"])).toEqual(new Set(["c"]));
+  });
+
+  it("work where the browser has no locks for the page, and with anything that another page has kept", async () => {
+    const shared = new Shared();
+    const request = (): Promise<never> => Promise.reject(new DOMException("no", "SecurityError"));
+    const locks = { request } as unknown as LockManager;
+    for (const kept of ["", "[1,2]", '"x"', "null", '{"a":"x","__proto__":{"b":1}}', "{"]) {
+      shared.kept.set("told", kept);
+      const claim = claims("told", { storage: () => shared, locks });
+      expect(await claim(["b", "toString"])).toEqual(new Set(["b", "toString"]));
+      expect(await claim(["b"])).toEqual(new Set());
+    }
   });
 
   it("forget what was told long ago", async () => {
