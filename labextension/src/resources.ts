@@ -183,7 +183,9 @@ export function costOf(known: IResources | null, form: IForm): number | null {
   const gpus = Number(form.gpus.trim());
   const types = (partition?.gpus ?? []).map(({ type }) => type);
   const type = form.gpuType || (types.length === 1 ? (types[0] ?? "") : "");
-  const ofGpu = typeof cost.gpu_hour === "object" ? cost.gpu_hour[type] : cost.gpu_hour;
+  const { gpu_hour: byType } = cost;
+  const ofGpu =
+    typeof byType !== "object" ? byType : Object.hasOwn(byType, type) ? byType[type] : undefined;
   if (gpus > 0 && ofGpu === undefined && cost.gpu_hour !== undefined) {
     return null; // of that type it says nothing
   }

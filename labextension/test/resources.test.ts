@@ -188,6 +188,7 @@ describe("a cost", () => {
     [{ partition: "devwork" }, null], // of its GPUs the profile says nothing
     [{ partition: "devwork", gpus: "0", time: "" }, 2], // an hour by default
     [{ partition: "gone", gpuType: "a100" }, 20],
+    [{ gpuType: "constructor" }, null],
   ])("of %o is %s", (changed, cost) => {
     expect(costOf(RESOURCES, { ...FORM, ...changed })).toBe(cost);
   });
