@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from jupyter_slurm._version import __version__
+from jupyter_slurm.agent.failures import encode
 from jupyter_slurm.agent.http import Connection
 from jupyter_slurm.agent.schema import Document, Operation
 from jupyter_slurm.errors import SlurmError, UsageError
@@ -231,7 +231,7 @@ class Exchange:
             if isinstance(reply.content, bytes):
                 self._complete(reply.status, reply.media_type, reply.content)
             else:
-                self._complete(reply.status, "application/json", json.dumps(reply.content).encode("ascii"))
+                self._complete(reply.status, "application/json", encode(reply.content))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
             self._fail(error)
 
@@ -270,7 +270,7 @@ class Exchange:
             self.set_header("Allow", ", ".join(sorted(self._operations)))
         if "retry_after" in document["details"]:
             self.set_header("Retry-After", str(document["details"]["retry_after"]))
-        self._complete(status, "application/problem+json", json.dumps(document).encode("ascii"))
+        self._complete(status, "application/problem+json", encode(document))
 
     def _complete(self, status: int, media_type: str, content: bytes) -> None:
         if not self.closed.done():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
@@ -78,8 +80,19 @@ def as_error(status: int, body: bytes) -> SlurmError:
 
 
 def encode(value: Any) -> bytes:
-    """Return JSON in ASCII: file names that are no UTF-8 (PEP 383) travel as escapes."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    """Return JSON in ASCII: file names that are no UTF-8 (PEP 383) travel as escapes, what is not a number as null."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except ValueError:  # what one job has left must not keep a browser from reading of all others
+        return json.dumps(_told(value), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _told(each) for name, each in value.items()}
+    return [_told(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def repetition(repeat: bool, *, attempts: int = 4) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from jupyter_slurm.agent.app import Exchange, problem
+from jupyter_slurm.agent.failures import encode
 
 __all__ = ["HEARTBEAT", "latest_only", "send_events"]
 
@@ -25,7 +25,7 @@ Event = tuple[str, Mapping[str, Any]]
 
 
 def _frame(event: str, data: Mapping[str, Any]) -> str:
-    return f"event: {event}\ndata: {json.dumps(data)}\n\n"
+    return f"event: {event}\ndata: {encode(data).decode('ascii')}\n\n"
 
 
 async def send_events(

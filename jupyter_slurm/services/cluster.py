@@ -419,5 +419,5 @@ class Cluster:
                 try:
                     for tend in self.tending:
                         await tend()
-                except (SlurmError, OSError):
+                except Exception:  # whatever is wrong with one job, the others go on
                     log.exception("the events folder of %s could not be worked off", self.id)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.left import read_left
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["check_components", "check_contained", "ranks_of", "read_ranks", "runner"]
@@ -61,7 +61,7 @@ async def read_ranks(transport: Transport, entry: Entry) -> dict[str, Any] | Non
     if not (entry.record or {}).get("launcher") or entry.is_array:
         return None
     try:
-        return ranks_of(json.loads(await transport.read(entry.folder.end_marker(None), 0, _MOST)))
+        return ranks_of(await read_left(transport, entry.folder.end_marker(None), _MOST))
     except (FileNotFoundError, TransportError, ValueError, RecursionError):
         return None
 

@@ -10,6 +10,7 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.sweep import FILE
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import doubt, is_own
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
@@ -92,7 +93,7 @@ async def _used(transport: Transport, entry: Entry) -> dict[str, Any]:
     if entry.folder is None or entry.kind != "python" or not await is_own(transport, entry.folder.path):
         return {}
     try:
-        used = json.loads(await transport.read(entry.folder.file("used.json"), 0, 1_000_000))
+        used = await read_left(transport, entry.folder.file("used.json"), 1_000_000)
     except (FileNotFoundError, TransportError, ValueError, RecursionError):
         return {}
     return used if isinstance(used, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from jupyter_slurm.domain import usage
 from jupyter_slurm.domain.usage import Usage
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.services.slurm import SlurmClient
 
@@ -87,7 +87,7 @@ async def _marker(client: SlurmClient, entry: Entry) -> Usage | None:
     try:
         if not await is_own(client.transport, entry.folder.path):
             return None
-        used = json.loads(await client.transport.read(entry.folder.end_marker(entry.id.task)))["used"]
+        used = (await read_left(client.transport, entry.folder.end_marker(entry.id.task)))["used"]
         return Usage(
             cpu=float(used["cpu"]),
             memory=int(used["memory"]),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
 from typing import Any
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.transport.base import Transport
 
@@ -28,7 +28,7 @@ async def sampled(transport: Transport, entry: Entry) -> dict[str, Any]:
     try:
         if not await is_own(transport, entry.folder.path):
             raise FileNotFoundError
-        told = json.loads(await transport.read(entry.folder.file("usage.json"), 0, _MOST))
+        told = await read_left(transport, entry.folder.file("usage.json"), _MOST)
         return {**_NOTHING, **_read(told), "note": _note(told)}
     except (FileNotFoundError, TransportError):
         pass

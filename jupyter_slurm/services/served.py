@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_slurm.domain.endings import is_near
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
+from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import doubt
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
@@ -89,7 +89,7 @@ def path_of(asked: Mapping[str, Any], key: str) -> str:
 async def read_served(transport: Transport, folder: JobFolder) -> Served | str:
     """Read where the server of a session listens; while it does not yet, how far it is, as far as that is known."""
     try:
-        told = json.loads(await transport.read(folder.file("served.json"), 0, _MOST))
+        told = await read_left(transport, folder.file("served.json"), _MOST)
         if "stage" in told:
             return printable(str(told["stage"])[:200])
         port = int(told["port"])
@@ -137,7 +137,7 @@ async def read_door(transport: Transport, folder: JobFolder, port: int) -> Door 
         There should be one; says why there is none, or why it is not believed.
     """
     try:
-        told = json.loads(await transport.read(folder.file("served.json"), 0, _MOST))
+        told = await read_left(transport, folder.file("served.json"), _MOST)
         if told.get("port") != port or not told.get("door"):
             return None
         if why := await doubt(transport, folder.path):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import posixpath
 import secrets
@@ -29,6 +28,7 @@ from jupyter_slurm.domain.steps import BUSY, step_options
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
+from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.processes import process_of
 from jupyter_slurm.services.sending import on_its_way
@@ -256,7 +256,7 @@ class Steps:
         """Add to what is told of a process for cells how much memory it has, as it wrote that down on its node."""
         if step.kind == "process" and step.folder is not None and not step.is_finished:
             with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
-                noted = json.loads(await self._client.transport.read(step.folder.file("memory.json"), 0, _NOTE))
+                noted = await read_left(self._client.transport, step.folder.file("memory.json"), _NOTE)
                 told["memory"] = {name: int(noted[name]) for name in ("now", "most")}
         return told
 
@@ -268,7 +268,7 @@ class Steps:
             return
         name = "started.json" if entry.is_step else "granted.json"
         try:
-            told = json.loads(await self._client.transport.read(entry.folder.file(name)))
+            told = await read_left(self._client.transport, entry.folder.file(name))
             if entry.is_step:
                 entry.record["step"].update(id=str(int(told["id"])), nodes=str(told["nodes"] or ""))
                 entry.start_time, entry.latest = float(told["time"]), None

@@ -25,6 +25,7 @@ from jupyter_slurm.errors import ParseError, TransportError
 from jupyter_slurm.runner.sweep import FILE as SWEEP
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.left import parse_left
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.transport.base import Transport
 
@@ -132,7 +133,7 @@ async def load(transport: Transport, entry: Entry) -> None:
         records = {int(row["task"]): _record(number, row) for row in found}
     except FileNotFoundError:
         records = {}
-    except (TransportError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (TransportError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         log.warning("%s is left alone: %s", entry.folder.file(FILE), error)
         records = {}
     missing = {task for task in _indices(entry) if task not in records and _is_open(entry, task)}
@@ -172,7 +173,7 @@ async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: 
     records = {}
     for name, content in found:
         try:
-            marker = json.loads(content)
+            marker = parse_left(content)
             task, code, end = int(_task(name)), int(marker["exit_code"]), int(marker["time"])
         except (ValueError, KeyError, TypeError):
             continue

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
+import math
 import re
 import time
 from collections import defaultdict
@@ -22,6 +22,7 @@ from jupyter_slurm.services.dependencies import note_blame
 from jupyter_slurm.services.entry import UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.launching import ranks_of, read_ranks
+from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.processes import process_of, why_ended
 from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.store import Store
@@ -322,10 +323,12 @@ class Tracker:
         if entry.folder is None:
             return False
         try:
-            marker = json.loads(await self.client.transport.read(entry.folder.end_marker(None)))
+            marker = await read_left(self.client.transport, entry.folder.end_marker(None))
             code, at, restarts = int(marker["exit_code"]), float(marker["time"]), int(marker.get("restarts") or 0)
             interrupted = bool(marker.get("interrupted"))
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+            return False
+        if not math.isfinite(at):
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False

@@ -109,7 +109,10 @@ class Watcher:
             await self._pause()
             if self._needed():
                 async with self._asking:
-                    await self._ask()
+                    try:
+                        await self._ask()
+                    except Exception:  # whatever is wrong with one job, the others go on
+                        log.exception("what the queue showed could not be worked off")
 
     async def _pause(self) -> None:
         """Sleep until the next question is due; a hurry shortens that to the shortest interval."""

@@ -19,7 +19,7 @@ class World:
         monkeypatch.setattr(loop, "time", lambda: self.now)
         self.asked: list[float] = []
         self.changes: list[float] = []
-        self.silent_until = 0.0
+        self.silent_until = self.broken_until = 0.0
         self.needed = False
         self.waited_for = False
         self.told = 0
@@ -29,6 +29,8 @@ class World:
 
     async def look(self):
         self.asked.append(self.now)
+        if self.now < self.broken_until:
+            raise RecursionError("what one job has left")
         if self.now < self.silent_until:
             raise ControllerError("no answer")
         return any(self.now - 10 < change <= self.now for change in self.changes)
@@ -168,3 +170,12 @@ async def test_nobody_stands_in_line_for_longer_than_is_worth_it():
     with pytest.raises(asyncio.CancelledError):
         await first
     assert bucket.reserve() == pytest.approx(10)
+
+
+async def test_what_goes_wrong_with_one_job_does_not_end_the_looks_at_all(world, watcher):
+    world.needed, world.broken_until = True, world.now + 60
+    watcher.wake()
+    await world.go(120)
+    assert world.asked[0] < world.broken_until
+    assert world.asked[-1] > world.broken_until
+    assert len(world.asked) <= 13  # it is not hurried, either

@@ -1,19 +1,23 @@
-"""What a job used as time went by, where the job itself has written something else: it is not more than its user."""
+"""What a job leaves in its job directory, where that is not what our runner writes: it can run anything."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jupyter_slurm.agent.failures import encode
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.entry import Entry
-from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.jobdir import ClusterFolder, JobFolder
 from jupyter_slurm.services.sampled import sampled
+from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.transport.local import LocalTransport
 
 _DAMAGED = "What was measured cannot be read: its file is damaged."
@@ -62,6 +66,53 @@ async def test_what_no_runner_writes_is_not_drawn(transport: LocalTransport, tmp
     assert await _of(transport, tmp_path) == {
         "node": None, "cpus": None, "memory": None, "gpus": 0, "points": [], "note": _DAMAGED
     }  # fmt: skip
+
+
+_END = {"format": 1, "exit_code": 0, "time": 1.0, "restarts": 0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({**_END, "time": float("nan")}),
+        json.dumps({**_END, "time": "nan"}),
+        json.dumps({**_END, "exit_code": 10**400}),
+        json.dumps({**_END, "restarts": 0}).replace('"time": 1.0', '"time": 1e999'),
+        json.dumps(_END).replace('"exit_code": 0', '"exit_code": 1e999'),
+        "[" * 200_000,
+        "[]",
+        "\0" * 100,
+        None,
+    ],
+)
+async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
+    transport: LocalTransport, tmp_path: Path, text: str | None
+) -> None:
+    tracker = Tracker("c", SimpleNamespace(transport=transport), ClusterFolder(str(tmp_path)), None, None, time.time)  # type: ignore[arg-type]
+    folder = tmp_path / "20260101-000000-00000000"
+    folder.mkdir(0o700)
+    entry = Entry(
+        "c", id=JobId(12), folder=JobFolder(str(folder)), record={"kind": "python"}, state=JobState("RUNNING")
+    )
+    path = folder / "end.json"
+    if text is None:
+        path.touch()
+        os.truncate(path, 1 << 40)
+    else:
+        path.write_text(text)
+    assert not await tracker.read_end(entry)  # nor is anything raised: the looks at all other jobs would end with it
+    assert entry.state.is_running
+    path.unlink()
+    path.write_text(json.dumps(_END))
+    assert await tracker.read_end(entry)
+
+
+def test_what_is_no_number_is_told_as_null() -> None:
+    """A browser reads no NaN: of no job would it know anything any more."""
+    told = [{"end_time": float("nan"), "start_time": 1.5, "also": (float("inf"), "NaN", True, None)}]
+    assert json.loads(encode(told), parse_constant=pytest.fail) == [
+        {"end_time": None, "start_time": 1.5, "also": [None, "NaN", True, None]}
+    ]
 
 
 async def test_neither_a_fifo_nor_a_huge_file_is_waited_for(transport: LocalTransport, tmp_path: Path) -> None:
