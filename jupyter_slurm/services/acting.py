@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.domain.acts import COSTS, DONE, act_argv, refusals
+from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services import tasks
 from jupyter_slurm.services.entry import Entry
@@ -67,22 +69,24 @@ class Acts:
 
     async def act(self, act: str, references: Sequence[str]) -> list[dict[str, Any]]:
         """Do the same with some jobs; return for each what went wrong, and how it is now, in their order."""
-        answers: dict[str, dict[str, Any]] = {}
-        cases: list[_Case] = []
-        for reference in dict.fromkeys(references):
-            try:
-                if (case := await self._case(act, reference)) is None:
-                    answers[reference] = _answer(None, self._told(await self._find(reference), reference))
-                else:
-                    cases.append(case)
-            except SlurmError as error:
-                answers[reference] = _answer(error, None)
+        named = list(dict.fromkeys(references))
+        # Together: of those that nobody knows, which Slurm is asked about, some would wait for minutes in a row.
+        found = await asyncio.gather(*(self._case_or_answer(act, reference) for reference in named))
+        cases = [one for one in found if isinstance(one, _Case)]
         await self._run(act, cases)
         if cases:
             await self._look(cases)
-        for case in cases:
-            answers[case.reference] = _answer(case.error, self._told(case.entry, case.reference))
-        return [{"job": reference, **answers[reference]} for reference in dict.fromkeys(references)]
+        answers = [
+            _answer(one.error, self._told(one.entry, one.reference)) if isinstance(one, _Case) else one for one in found
+        ]
+        return [{"job": reference, **answer} for reference, answer in zip(named, answers, strict=True)]
+
+    async def _case_or_answer(self, act: str, reference: str) -> _Case | dict[str, Any]:
+        try:
+            case = await self._case(act, reference)
+            return case or _answer(None, self._told(await self._find(reference), reference))
+        except SlurmError as error:
+            return _answer(error, None)
 
     async def _case(self, act: str, reference: str) -> _Case | None:
         """Return what is to be done by a command; None: it is done, or there is nothing to do."""
@@ -90,6 +94,11 @@ class Acts:
         if entry.is_step or entry.id is None:  # or it ended without a number
             if act != "cancel":
                 raise _refused(entry)
+            await self._cancel(reference)
+            return None
+        if _is_a_part(reference, entry):
+            if act != "cancel":
+                raise UsageError(f"{reference} is only a part of job {entry.id}.", hint=f"Name all of it: {entry.id}.")
             await self._cancel(reference)
             return None
         if not entry.is_finished:
@@ -149,6 +158,12 @@ class Acts:
     def _told(self, entry: Entry, reference: str) -> dict[str, Any]:
         task = task_of(reference, entry)
         return job_dict(self._tracker.whole(entry) if task is None else entry.of_task(task))
+
+
+def _is_a_part(reference: str, entry: Entry) -> bool:
+    """Whether somebody else's step of a job is named, or a component of it: less than the entry that was found."""
+    named = JobId.parse(reference) if reference != entry.key else None
+    return named is not None and (named.step is not None or named.het is not None)
 
 
 def _refused(entry: Entry) -> SlurmError:

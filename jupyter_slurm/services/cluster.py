@@ -94,7 +94,7 @@ class Cluster:
         self.steps = Steps(self.client, self.tracker, self.shelf, settings.submit_timeout)
         self.releases = Releases(self.tracker, self.cancel)
         known = (self.client, self.tracker, self.settler, self.releases, self.watcher)
-        self.acts = Acts(*known, find=self.entry, cancel=self.cancel)
+        self.acts = Acts(*known, find=functools.partial(self.entry, is_shown=False), cancel=self.cancel)
         self.signs = Signs(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
         self._facts = FactsKeeper(self.client, where.user, clock)
         self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)
@@ -211,8 +211,14 @@ class Cluster:
         finally:
             self._glancing = None
 
-    async def entry(self, reference: str) -> Entry:
+    async def entry(self, reference: str, *, is_shown: bool = True) -> Entry:
         """Return a job by key or Slurm id; a job that is not known yet is asked for.
+
+        Parameters
+        ----------
+        is_shown : bool
+            What the queue does not tell of it is wanted, too: where something is done with many jobs, that would be a
+            question for each.
 
         Raises
         ------
@@ -222,7 +228,8 @@ class Cluster:
         entry = self.tracker.find(reference) or await self.shelf.get(reference)
         if entry is not None:
             check_task(reference, entry)
-            await self._describe_once(entry)
+            if is_shown:
+                await self._describe_once(entry)
             if task_of(reference, entry) is not None:
                 await tasks.load(self._transport, entry)
             return entry
@@ -280,7 +287,7 @@ class Cluster:
 
     async def cancel(self, reference: str, signal: str | None = None) -> dict[str, Any]:
         """Cancel a job or send it a signal; what then became of it is asked for at once."""
-        entry = await self.entry(reference)
+        entry = await self.entry(reference, is_shown=False)
         if signal is None and entry.sending is not None and entry.sending.give_up():
             return job_dict(entry)
         if entry.is_step:

@@ -167,12 +167,12 @@ def found(entry: Entry, entries: Mapping[str, Entry]) -> list[Entry]:
     return [entry] if entry.part is None else [entries[key] for key in keys_of(entry).values() if key in entries]
 
 
-def with_task(entry: Entry, task: str | None, entries: Mapping[str, Entry]) -> Entry:
+def with_task(entry: Entry, task: int | None, entries: Mapping[str, Entry]) -> Entry:
     """Return the part that has a task, by the index that the person knows; or the same, where that is Slurm's index."""
     part = entry.part
-    if part is None or task is None or int(task) < part["size"]:
+    if part is None or task is None or task < part["size"]:
         return entry
-    return entries.get(keys_of(entry).get(int(task) // part["size"], ""), entry)
+    return entries.get(keys_of(entry).get(task // part["size"], ""), entry)
 
 
 def _local(entry: Entry, task: int) -> int | None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, ControllerError, SlurmError, TransportError
+from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError
 from jupyter_slurm.services import parts, tasks
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.dependencies import note_blame
@@ -120,9 +119,12 @@ class Tracker:
         steps = (e for e in self.entries.values() if e.number == reference and process_of(e) is None)
         if "." in reference and (step := next(steps, None)):
             return step
-        number = re.match(r"([0-9]{1,10})(?![0-9-])(?:_([0-9]{1,10}))?", reference)
-        entry = self._by_number.get(int(number[1])) if number else None
-        return parts.with_task(entry, number[2], self.entries) if entry and number else None
+        try:
+            named = JobId.parse(reference)
+        except ParseError:
+            return None
+        entry = self._by_number.get(named.job)
+        return entry and parts.with_task(entry, named.task, self.entries)
 
     def whole(self, entry: Entry) -> Entry:
         """Return a job as a person knows it: the parts of an array as one."""

@@ -166,6 +166,24 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
         said = {job: each["error"] and each["error"]["detail"] for job, each in answers.items()}
         return said, {job: each["now"] for job, each in answers.items()}
 
+    by_hand = ["sbatch", "--parsable", later, "-o", "/dev/null", "--wrap", "true"]
+    others = [subprocess.check_output(by_hand, env=desk.env, text=True).strip() for _ in range(3)]
+    for other in others:
+        await desk.until(other, lambda j: j["state"] == "PENDING")
+    for other in others:  # as the queue has shown them
+        desk.core._cluster(desk.id).tracker.find(other).described = False
+    client.named.reserve(client.named._burst)  # no question about a job that is known is to be had
+    async with asyncio.timeout(15):  # the first would wait for twenty seconds
+        assert (await act("hold", *others))[0] == dict.fromkeys(others)
+    client.named.give_back(client.named._burst)
+    part = f"{others[0]}.0"
+    for name in (f"{others[0]}x", f"{others[0]}_1-3"):  # what is no id means no job, least of all more than it says
+        assert (await act("cancel", name))[0][name].startswith("there is no job")
+    assert (await act("hold", part))[0] == {part: f"{part} is only a part of job {others[0]}."}
+    await act("cancel", part)  # there is no such step, and Slurm may say so
+    assert (await desk.job(others[0]))["state"] == "PENDING"
+    commands.clear()
+
     said, now = await act("hold", waiting, array, over, "999999")
     assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} is over: COMPLETED.")
     assert said["999999"].startswith("you have no job 999999")
@@ -178,7 +196,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     assert now[over]["state"] == "PENDING"
     said, now = await act("cancel", f"{array}_3")
     assert (said, now[f"{array}_3"]["state"]) == ({f"{array}_3": None}, "CANCELLED")
-    said, now = await act("cancel", running, waiting, array, over)
+    said, now = await act("cancel", running, waiting, array, over, *others)
     assert set(said.values()) == {None}
     assert commands == ["scontrol", "scontrol", "scontrol", "scancel", "scancel"]
     argv = ["squeue", "-h", "--states=all", "--jobs", ",".join(now), "-o", "%T"]

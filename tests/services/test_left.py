@@ -107,6 +107,16 @@ async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
     assert await tracker.read_end(entry)
 
 
+def test_only_an_id_means_a_job() -> None:
+    tracker = Tracker("c", None, ClusterFolder("/nowhere"), None, None, time.time)  # type: ignore[arg-type]
+    entry = Entry("c", id=JobId(12), state=JobState("RUNNING"))
+    tracker.add(entry)
+    for name in ("12", "12_3", "12+1", "12.batch", "12_3.0"):
+        assert tracker.find(name) is entry
+    for name in ("12x", "12_", "12_1-3", "12-13", "12_x", "1", "12 13", "12\n", "-12", "_12", "0", ""):
+        assert tracker.find(name) is None, name
+
+
 def test_what_is_no_number_is_told_as_null() -> None:
     """A browser reads no NaN: of no job would it know anything any more."""
     told = [{"end_time": float("nan"), "start_time": 1.5, "also": (float("inf"), "NaN", True, None)}]
