@@ -25,6 +25,7 @@ WARN = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
 _SHORTEST = 0.25  # seconds between two drawings
 _TICK = 5.0  # seconds after which clocks are drawn again
 _SURE = 5.0  # seconds in which a click says that the one before was meant
+_DOUBLE = 0.4  # seconds in which a second click belongs to the first: nobody has read the question by then
 
 
 def html(value: str = "", **layout: str) -> ipywidgets.HTML:
@@ -68,6 +69,8 @@ class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no type
             self.description, self.button_style, self._asked = self._label, "", 0.0
 
     def _heard(self, _: Any) -> None:
+        if self._asked and time.monotonic() - self._asked < _DOUBLE:
+            return
         if not self._asks or self._asked:
             self.reset()
             self._clicked()
@@ -111,7 +114,6 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         super().__init__([*self._body, self._said])
         heard_where_sent(self)
         self.observe(self._seen, "_view_count")
-        self._waiting.start()
 
     # To be overridden -----------------------------------------------------------------------------------------------
 
@@ -132,6 +134,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def go(self) -> None:
         """Begin: it is about to be seen."""
+        self._waiting.start()
         self.resumed()
         self.draw()
         self._drawing = background.spawn(self._keep_drawing(), self._context.copy())

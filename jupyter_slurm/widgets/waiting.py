@@ -53,7 +53,8 @@ class Waiting:
     """Finds out, while a cell runs, whether the front end is heard; if not, says below a panel what that means."""
 
     def __init__(self, panel: Panel) -> None:
-        self._panel, self._shell = panel, notebook()
+        self._panel = panel
+        self._shell: Any = None  # that of the notebook, while it looks
         self._cell = 0
         self._runs = False
         self._is_heard = False
@@ -61,6 +62,7 @@ class Waiting:
 
     def start(self) -> None:
         """Look at the cells that are run from now on."""
+        self._shell = notebook()
         if self._shell is not None:
             self._shell.events.register("pre_run_cell", self._begins)
             self._shell.events.register("post_run_cell", self._ends)

@@ -74,7 +74,7 @@ def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look,
     screenshot(page, name)
     axe(page, ".jupyter-slurm-monitor")
     row.get_by_role("button", name="Cancel").click()
-    row.get_by_role("button", name="Really cancel?").click()
+    row.get_by_role("button", name="Really cancel?").click(delay=500)  # no double click
     expect(row).to_contain_text("CANCELLED")
     expect(controls).to_have_count(0)
     expect(cell).not_to_contain_text("over")
@@ -144,5 +144,5 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     assert file.read_text() not in page.content() + inner.content()
     inner.close()
     launcher.get_by_role("button", name="Stop").click()
-    launcher.get_by_role("button", name="Really stop?").click()
+    launcher.get_by_role("button", name="Really stop?").click(delay=500)  # no double click
     expect(launcher).not_to_contain_text("training", timeout=60_000)
