@@ -17,8 +17,9 @@ SOURCES = ROOT / "labextension" / "src"
 CATALOGUES = ROOT / "jupyter_slurm" / "locale"
 
 _CALL = re.compile(r"\btrans\._?_(?P<plural>n)?\(\s*")
-# What to do when the server does not answer; translated where it is shown.
-_HINT = re.compile(r"\b(?:toProblem|_try)\(\w+,\s*(?=\")|\bNO_ANSWER = ")
+# What to do when the server does not answer; translated where it is shown. What a function was given is written out where
+# it is called.
+_HINT = re.compile(r"\b(?:toProblem|_try)\(\s*\w+,(?!\s*(?:trans\.__\(|hint\b))\s*|\bNO_ANSWER = ")
 _LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _PLACE = re.compile(r"%\d+")
 
@@ -51,7 +52,8 @@ def texts(source: str) -> Iterator[tuple[str, ...]]:
         yield tuple(found)
     for place in _HINT.finditer(source):
         literal = _LITERAL.match(source, place.end())
-        assert literal
+        if literal is None:
+            raise ValueError(f"not a plain text in double quotes: {source[place.start() : place.end() + 40]!r}")
         if said := str(json.loads(literal[0])):
             yield (said,)
 

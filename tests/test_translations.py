@@ -29,6 +29,7 @@ def translations(request: pytest.FixtureRequest) -> ModuleType:
 def test_every_text_is_translated(translations: ModuleType, language: str) -> None:
     assert len(translations.used()) > 100
     assert translations.missing(language) == {}, "labextension/translations.py says what is missing"
+    assert not set(translations.catalogue(language)) - {"", *translations.used()}, "nobody says them any more"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -45,3 +46,6 @@ def test_a_text_that_nobody_could_translate_is_found(translations: ModuleType) -
     assert [*translations.texts(source)] == [("one %1",), ('a "b"', "c"), ("three",)]
     with pytest.raises(ValueError, match="not a plain text"):
         [*translations.texts("trans.__(label)")]
+    assert [*translations.texts('toProblem(error, hint); toProblem(\n  error,\n  "look again",\n)')] == [("look again",)]
+    with pytest.raises(ValueError, match="not a plain text"):
+        [*translations.texts('toProblem(error, isOne ? "one" : "two")')]

@@ -49,12 +49,9 @@ export class Acts {
       }
     } catch (error) {
       this._drop(meant);
-      return toProblem(
-        error,
-        act === "cancel"
-          ? "Whether the job was cancelled is not known: look again."
-          : "What became of it is not known: look again.",
-      );
+      return act === "cancel"
+        ? toProblem(error, "Whether the job was cancelled is not known: look again.")
+        : toProblem(error, "What became of it is not known: look again.");
     } finally {
       this.failures = jobs.length > 1 ? failures : [];
     }

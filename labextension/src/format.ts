@@ -1,4 +1,4 @@
-/** Durations for people. */
+/** Durations and sizes for people. */
 
 /**
  * Return a duration as Slurm writes it: `M:SS`, `H:MM:SS` or `D-HH:MM:SS`.

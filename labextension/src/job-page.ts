@@ -28,15 +28,6 @@ export interface ISeen {
   readonly time: number;
 }
 
-/** What is told on request, such as what the job used. */
-export interface IAsked<T> {
-  readonly value: T | null;
-  readonly problem: IProblem | null;
-  readonly isAsking: boolean;
-}
-
-export const NOT_ASKED: IAsked<never> = { value: null, problem: null, isAsking: false };
-
 /** Return which job arguments of a command, or of a saved layout, name; null: none. */
 export function jobPlaceOf(args: {
   readonly cluster?: unknown;

@@ -97,8 +97,8 @@ export interface ITimeLeft {
   readonly text: string;
   /** Of its time, 0 to 1. */
   readonly used: number;
-  /** Little is left: a tenth of it, not more than a quarter of an hour. */
-  readonly isNear: boolean;
+  /** What its end means, where little is left: a tenth of it, not more than a quarter of an hour. Else empty. */
+  readonly warning: string;
 }
 
 /** Return what is left of the time of a job that runs; null of any other, and of one without a limit. */
@@ -111,15 +111,11 @@ export function timeLeft(trans: TranslationBundle, job: IJobDetail, now: number)
   const isNear = left <= Math.min(900, limit / 10);
   const [time, all] = [formatDuration(left), formatDuration(limit)];
   return {
-    text: isNear
-      ? trans.__(
-          "%1 of %2 left: at its limit it is ended, and what it has not saved is lost.",
-          time,
-          all,
-        )
-      : trans.__("%1 of %2 left", time, all),
+    text: trans.__("%1 of %2 left", time, all),
     used: Math.min(1, Math.max(0, (now - start) / limit)),
-    isNear,
+    warning: isNear
+      ? trans.__("At its limit it is ended, and what it has not saved is lost.")
+      : "",
   };
 }
 

@@ -8,7 +8,7 @@ import type { IJob } from "./tokens";
 import { jobName, jobReason } from "./words";
 
 /** As many changes are told one by one; more of them in one line. */
-export const ONE_BY_ONE = 3;
+const ONE_BY_ONE = 3;
 
 /** A notice as it is shown. */
 export interface ITold {

@@ -136,7 +136,7 @@ export function memoryText(mebibytes: number): string {
 }
 
 /** Return what a resource is called. */
-export function resourceText(trans: TranslationBundle, resource: string): string {
+function resourceText(trans: TranslationBundle, resource: string): string {
   const known: Record<string, string> = {
     cpu: trans.__("CPUs"),
     mem: trans.__("memory"),

@@ -100,7 +100,7 @@ const OF_PARTITION = ["gpu-of-node", "time-limit"] as const;
 const PATIENCE = 8;
 
 /** Whether a job is a session. */
-export function isSession(job: IJob): job is SessionJob {
+function isSession(job: IJob): job is SessionJob {
   return Boolean(job.session) && job.key !== null;
 }
 

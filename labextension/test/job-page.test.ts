@@ -271,10 +271,10 @@ describe("the page of a job", () => {
 describe("words about a job", () => {
   it("warn when its time is nearly over", () => {
     expect(timeLeft(trans, JOB, 260)).toMatchObject({
-      isNear: false,
+      warning: "",
       text: "58:20 of 1:00:00 left",
     });
-    expect(timeLeft(trans, JOB, 160 + 3300)?.isNear).toBe(true);
+    expect(timeLeft(trans, JOB, 160 + 3300)?.warning).toMatch("it is ended");
     expect(timeLeft(trans, { ...JOB, time_limit: null }, 260)).toBeNull();
     expect(timeLeft(trans, FAILED, 260)).toBeNull();
   });

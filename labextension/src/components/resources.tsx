@@ -193,7 +193,7 @@ interface IProps {
 }
 
 /** What is free on one cluster: asked for when it is shown, and by its button. */
-export function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement {
+function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement {
   const { id } = cluster;
   React.useEffect(() => {
     void model.look(id, { nodes: true });

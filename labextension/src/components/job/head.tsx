@@ -105,12 +105,10 @@ function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
 function TimeLeft({ page, job, trans }: Omit<IHeadProps, "acts">): React.ReactElement | null {
   const left = timeLeft(trans, job, page.jobs.now);
   return left === null ? null : (
-    <p
-      className="jp-Slurm-timeLeft"
-      data-near={left.isNear}
-      role={left.isNear ? "alert" : undefined}
-    >
+    <p className="jp-Slurm-timeLeft" data-near={left.warning !== ""}>
       <progress aria-label={trans.__("Time used")} value={left.used} /> <span>{left.text}</span>
+      {/* Without the time that is left, which would be read aloud anew with each second. */}
+      <span role="alert">{left.warning}</span>
     </p>
   );
 }

@@ -4,7 +4,7 @@ import * as React from "react";
 import { spansOf, type ILine } from "../../ansi";
 
 /** Pixels: that of the style sheet. */
-export const LINE_HEIGHT = 18;
+const LINE_HEIGHT = 18;
 /** Lines that are drawn above and below those in sight. */
 const BEYOND = 30;
 /** Places that are marked in a line: one letter may stand in it two thousand times. */
