@@ -113,9 +113,7 @@ export function timeLeft(trans: TranslationBundle, job: IJobDetail, now: number)
   return {
     text: trans.__("%1 of %2 left", time, all),
     used: Math.min(1, Math.max(0, (now - start) / limit)),
-    warning: isNear
-      ? trans.__("At its limit it is ended, and what it has not saved is lost.")
-      : "",
+    warning: isNear ? trans.__("At its limit it is ended, and what it has not saved is lost.") : "",
   };
 }
 
