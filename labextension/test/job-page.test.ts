@@ -7,6 +7,7 @@ import { JobPanel } from "../src/components/job/page";
 import type { IJobApi, IJobDetail } from "../src/job-api";
 import { JobPage, jobPlaceOf } from "../src/job-page";
 import { moments, pageTitle, quoted, reasonLines, timeLeft } from "../src/job-words";
+import { linked, linkTo } from "../src/link";
 import { RequestError } from "../src/problem";
 import type { IJob, IJobsModel, IServerEvent } from "../src/tokens";
 
@@ -261,6 +262,15 @@ describe("the page of a job", () => {
     task.dispose();
   });
 
+  it("has an address that leads to it, beside what else stands there", () => {
+    const place = { cluster: "local", job: "12_3" };
+    const { search } = new URL(linkTo("http://localhost:8888/lab?reset=", place));
+    expect(linked(search)).toEqual({ place, rest: "?reset=" });
+    for (const none of ["", "?slurm-job=", "?slurm-job=local", "?slurm-job=/12"]) {
+      expect(linked(none).place).toBeNull();
+    }
+  });
+
   it("takes only what names a job", () => {
     expect(jobPlaceOf({ cluster: "local", job: 12 })).toEqual({ cluster: "local", job: "12" });
     expect(jobPlaceOf({ cluster: "local" })).toBeNull();
@@ -300,7 +310,14 @@ describe("words about a job", () => {
 });
 
 describe("what the page shows", () => {
-  const acts = { cancel: vi.fn(), act: vi.fn(), resubmit: vi.fn(), session: null, open: vi.fn() };
+  const acts = {
+    cancel: vi.fn(),
+    act: vi.fn(),
+    resubmit: vi.fn(),
+    session: null,
+    open: vi.fn(),
+    link: vi.fn(),
+  };
   let panel: JobPanel | undefined;
 
   async function show(made: IHere): Promise<HTMLElement> {
@@ -337,6 +354,33 @@ describe("what the page shows", () => {
       expect(node.querySelector("pre")?.textContent).toBe(`script ${HOSTILE}`);
     });
     expect(node.querySelector("img, b")).toBeNull();
+  });
+
+  it("has no stream while its tab is hidden, nor while another page is above it", async () => {
+    const { page, streams } = here();
+    panel = new JobPanel(page, trans, acts, "page");
+    Widget.attach(panel, document.body);
+    const open = async (count: number): Promise<void> => {
+      await vi.waitFor(() => {
+        expect([streams.length, streams.at(-1)?.aborted]).toEqual([count, false]);
+      });
+    };
+    const hidden = vi.spyOn(document, "hidden", "get");
+    try {
+      await open(1);
+      for (const isHidden of [true, false]) {
+        hidden.mockReturnValue(isHidden);
+        document.dispatchEvent(new Event("visibilitychange"));
+        expect(streams[0]?.aborted).toBe(true);
+      }
+      await open(2);
+      panel.hide();
+      expect(streams[1]?.aborted).toBe(true);
+      panel.show();
+      await open(3);
+    } finally {
+      hidden.mockRestore();
+    }
   });
 
   it("finds a line, and goes on from one to the next", async () => {
@@ -418,11 +462,13 @@ describe("what the page shows", () => {
     const buttons = (node: HTMLElement): string[] =>
       [...node.querySelectorAll(".jp-Slurm-jobActs button")].map(({ textContent }) => textContent);
     const node = await show(here());
-    expect(buttons(node)).toEqual(["Submit again", "Requeue", "Cancel", "Refresh"]);
+    expect(buttons(node)).toEqual(["Submit again", "Requeue", "Cancel", "Refresh", "Copy link"]);
     node.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
     expect(acts.act).toHaveBeenCalledWith("requeue", JOB);
     panel?.dispose();
     const other = await show(here({ ...FAILED, key: null, kind: null }));
-    expect(buttons(other)).toEqual(["Refresh"]);
+    expect(buttons(other)).toEqual(["Refresh", "Copy link"]);
+    other.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
+    expect(acts.link).toHaveBeenCalledOnce();
   });
 });

@@ -1,4 +1,5 @@
 import { nullTranslator } from "@jupyterlab/translation";
+import { MessageLoop } from "@lumino/messaging";
 import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
@@ -141,8 +142,13 @@ describe("what is shown", () => {
   it("is used by the keyboard alone", async () => {
     const acts = { act: vi.fn(), open: vi.fn(), write: vi.fn() };
     const jobs = ["3", "2", "1"].map((id) => ({ ...JOB, id, name: `job ${id}` }));
-    const node = await show(panel(model(jobs), acts));
+    const shown = panel(model(jobs), acts);
+    const node = await show(shown);
     const grid = node.querySelector<HTMLElement>("[role=treegrid]")!;
+    shown.activate();
+    await vi.waitFor(() => {
+      expect(document.activeElement?.className).toBe("jp-Slurm-filter");
+    });
     const press = (key: string, more: KeyboardEventInit = {}): void => {
       grid.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, ...more }));
     };
@@ -150,7 +156,12 @@ describe("what is shown", () => {
       [...node.querySelectorAll(`${ROW}[${which}=true]`)].map(
         (row) => row.querySelector(".jp-Slurm-id")?.textContent,
       );
-    press("ArrowDown");
+    const down = { key: "ArrowDown", bubbles: true };
+    document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", down));
+    expect(document.activeElement).toBe(grid);
+    MessageLoop.sendMessage(shown, Widget.Msg.ActivateRequest); // as by a click: whoever is within stays there
+    await shown.renderPromise;
+    expect(document.activeElement).toBe(grid);
     press("ArrowDown", { shiftKey: true });
     await vi.waitFor(() => {
       expect([rows("aria-selected"), rows("data-active")]).toEqual([["3", "2"], ["2"]]);

@@ -136,6 +136,7 @@ export class JobsPanel extends ReactWidget {
     super();
     this.addClass("jp-Slurm-panel");
     this.addClass("jp-Slurm-withTable");
+    this.node.tabIndex = -1;
   }
 
   override dispose(): void {
@@ -151,6 +152,19 @@ export class JobsPanel extends ReactWidget {
   protected override onAfterHide(msg: Message): void {
     super.onAfterHide(msg);
     this.update();
+  }
+
+  /** Whoever comes by a key or a command is in the filter, from which an arrow leads into the table. */
+  protected override onActivateRequest(msg: Message): void {
+    super.onActivateRequest(msg);
+    if (!this.node.contains(document.activeElement)) {
+      this.node.focus();
+    }
+    void this.renderPromise?.then(() => {
+      if (document.activeElement === this.node) {
+        this.node.querySelector<HTMLElement>(".jp-Slurm-filter")?.focus(); // not for who clicked on something else
+      }
+    });
   }
 
   /** Nothing as long as nobody sees it: the side bar has its panel from the start. */
@@ -189,5 +203,10 @@ export class SideBar extends PanelWidget {
     if (this.widgets.length === 0) {
       this.addWidget(this._make());
     }
+  }
+
+  protected override onActivateRequest(msg: Message): void {
+    super.onActivateRequest(msg);
+    this.panels[0]?.activate();
   }
 }

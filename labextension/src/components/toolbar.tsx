@@ -220,6 +220,14 @@ function Filter({ table, trans }: IToolbarProps): React.ReactElement {
         setTyped(event.target.value);
         table.filter(event.target.value);
       }}
+      onKeyDown={(event) => {
+        if (event.key === "ArrowDown" && table.lines.length > 0) {
+          event.preventDefault();
+          table.go(Math.max(0, table.active), false);
+          const jobs = event.currentTarget.closest(".jp-Slurm-jobs");
+          jobs?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
+        }
+      }}
     />
   );
 }

@@ -4,7 +4,15 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
 } from "@jupyterlab/application";
-import { Dialog, MainAreaWidget, showDialog, WidgetTracker } from "@jupyterlab/apputils";
+import {
+  Clipboard,
+  Dialog,
+  MainAreaWidget,
+  Notification,
+  showDialog,
+  WidgetTracker,
+} from "@jupyterlab/apputils";
+import { PageConfig } from "@jupyterlab/coreutils";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import { fileIcon } from "@jupyterlab/ui-components";
 import { UUID } from "@lumino/coreutils";
@@ -14,6 +22,7 @@ import { JobPanel } from "../components/job/page";
 import type { IJobActs } from "../components/job/head";
 import { JobPage, jobPlaceOf, type IJobPlace } from "../job-page";
 import { pageTitle } from "../job-words";
+import { linkTo } from "../link";
 import { addPage } from "../place";
 import { AgentApi } from "../request";
 import { DOMAIN, IJobsModel } from "../tokens";
@@ -41,6 +50,18 @@ async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobPl
   });
   const made = result.button.accept ? await page.resubmit() : null;
   return jobPlaceOf({ cluster: made?.cluster, job: made?.key ?? made?.id });
+}
+
+/** Copy the address of a page, as that of the workspace which everybody has. */
+function copyLink(trans: TranslationBundle, page: JobPage): void {
+  const lab = PageConfig.getUrl({
+    mode: "multiple-document",
+    workspace: PageConfig.defaultWorkspace,
+    treePath: "",
+    toShare: true,
+  });
+  Clipboard.copyToSystem(linkTo(new URL(lab, window.location.href).href, page.lasting));
+  Notification.success(trans.__("The link to this page is copied."), { autoClose: 4_000 });
 }
 
 /** Return a page in a frame of JupyterLab's, which has the name of its job. */
@@ -103,6 +124,9 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
               void app.commands.execute(CommandIDs.launch, { cluster, session: key ?? "" })
           : null,
         open,
+        link: (page) => {
+          copyLink(trans, page);
+        },
       };
       return framed(trans, new JobPage(api, jobs, place), acts, name);
     };

@@ -1,9 +1,9 @@
-/** The plugin of addresses that lead to a job: `…/lab?slurm-job=CLUSTER/JOB`. */
+/** The plugin of addresses that lead to a job. */
 import { IRouter, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 
 import { CommandIDs } from "../commands";
+import { LINK, linked } from "../link";
 
-const NAME = "slurm-job";
 const FOLLOW = "jupyter-slurm:follow-link";
 
 export const linkPlugin: JupyterFrontEndPlugin<void> = {
@@ -14,17 +14,14 @@ export const linkPlugin: JupyterFrontEndPlugin<void> = {
   activate: (app: JupyterFrontEnd, router: IRouter): void => {
     const { commands } = app;
     const follow = async ({ path, search = "", hash }: IRouter.ILocation): Promise<void> => {
-      const asked = new URLSearchParams(search);
-      const [cluster = "", job = ""] = (asked.get(NAME) ?? "").split("/");
-      asked.delete(NAME);
+      const { place, rest } = linked(search);
       await app.restored; // before that, what opens is closed again
-      const left = asked.size > 0 ? `?${asked.toString()}` : "";
-      router.navigate(path + left + hash, { skipRouting: true });
+      router.navigate(path + rest + hash, { skipRouting: true });
       const command = commands.hasCommand(CommandIDs.openJob)
         ? CommandIDs.openJob
         : CommandIDs.select;
-      if (cluster !== "" && job !== "" && commands.hasCommand(command)) {
-        await commands.execute(command, { cluster, job });
+      if (place !== null && commands.hasCommand(command)) {
+        await commands.execute(command, { ...place });
       }
     };
     commands.addCommand(FOLLOW, {
@@ -34,7 +31,7 @@ export const linkPlugin: JupyterFrontEndPlugin<void> = {
     });
     router.register({
       command: FOLLOW,
-      pattern: new RegExp(`[?&]${NAME}=`),
+      pattern: new RegExp(`[?&]${LINK}=`),
       rank: 30,
     });
   },

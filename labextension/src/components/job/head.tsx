@@ -21,6 +21,8 @@ export interface IJobActs {
   readonly session: ((job: IJobDetail) => void) | null;
   /** Open the page of another job of the same cluster. */
   readonly open: (job: string) => void;
+  /** Copy the address of the page. */
+  readonly link: (page: JobPage) => void;
 }
 
 interface IHeadProps {
@@ -97,6 +99,15 @@ function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
         }}
       >
         {trans.__("Refresh")}
+      </button>
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        onClick={() => {
+          acts.link(page);
+        }}
+      >
+        {trans.__("Copy link")}
       </button>
     </span>
   );
