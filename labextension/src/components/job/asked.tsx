@@ -52,13 +52,14 @@ export function useAsked<T>(ask: () => Promise<T>, reason: string): IAsked<T> {
   return { ...told, again };
 }
 
-/** What there is to see of a question: its answer, or why there is none, or that it is under way. */
-export function Answer<T>(props: {
+interface IAnswerProps<T> {
   readonly trans: TranslationBundle;
   readonly asked: IAsked<T>;
   readonly children: (value: T) => React.ReactNode;
-}): React.ReactElement {
-  const { trans, asked, children } = props;
+}
+
+/** What there is to see of a question: its answer, or why there is none, or that it is under way. */
+export function Answer<T>({ trans, asked, children }: IAnswerProps<T>): React.ReactElement {
   if (asked.problem !== null) {
     return <p className="jp-Slurm-problem">{problemText(trans, asked.problem)}</p>;
   }
@@ -68,6 +69,26 @@ export function Answer<T>(props: {
     </p>
   ) : (
     <>{children(asked.value)}</>
+  );
+}
+
+/** The same, with a button that asks again. */
+export function RenewedAnswer<T>(
+  props: IAnswerProps<T> & { readonly label: string },
+): React.ReactElement {
+  const { asked, label } = props;
+  return (
+    <>
+      <Answer {...props} />
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        disabled={asked.isAsking}
+        onClick={asked.again}
+      >
+        {label}
+      </button>
+    </>
   );
 }
 

@@ -5,7 +5,7 @@ import * as React from "react";
 import type { IJobDetail, IUsage } from "../../job-api";
 import type { JobPage } from "../../job-page";
 import { usagePlots, when, type IPlot } from "../../job-words";
-import { Answer, useAsked } from "./asked";
+import { RenewedAnswer, useAsked } from "./asked";
 
 const WIDTH = 300;
 const HEIGHT = 60;
@@ -79,18 +79,8 @@ export function Plots(props: {
   const { api, place } = page;
   const asked = useAsked(() => api.usage(place.cluster, place.job), job.state);
   return (
-    <>
-      <Answer trans={trans} asked={asked}>
-        {(usage) => <Drawn usage={usage} trans={trans} />}
-      </Answer>
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        disabled={asked.isAsking}
-        onClick={asked.again}
-      >
-        {trans.__("Look again")}
-      </button>
-    </>
+    <RenewedAnswer trans={trans} asked={asked} label={trans.__("Look again")}>
+      {(usage) => <Drawn usage={usage} trans={trans} />}
+    </RenewedAnswer>
   );
 }

@@ -7,7 +7,7 @@ import type { JobPage } from "../../job-page";
 import { jobFacts, reportFacts } from "../../job-words";
 import { isFinished } from "../../states";
 import { clusterName } from "../../words";
-import { Answer, Facts, useAsked } from "./asked";
+import { Facts, RenewedAnswer, useAsked } from "./asked";
 import { Plots } from "./plots";
 
 interface IUseProps {
@@ -24,28 +24,18 @@ function Report({ page, job, trans }: IUseProps): React.ReactElement {
     isFinished(job.state) ? job.state : "",
   );
   return (
-    <>
-      <Answer trans={trans} asked={asked}>
-        {(report) => (
-          <>
-            <Facts facts={reportFacts(trans, report)} />
-            {report.notes.map((note) => (
-              <p key={note} className="jp-Slurm-aside">
-                {note}
-              </p>
-            ))}
-          </>
-        )}
-      </Answer>
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        disabled={asked.isAsking}
-        onClick={asked.again}
-      >
-        {trans.__("Ask again")}
-      </button>
-    </>
+    <RenewedAnswer trans={trans} asked={asked} label={trans.__("Ask again")}>
+      {(report) => (
+        <>
+          <Facts facts={reportFacts(trans, report)} />
+          {report.notes.map((note) => (
+            <p key={note} className="jp-Slurm-aside">
+              {note}
+            </p>
+          ))}
+        </>
+      )}
+    </RenewedAnswer>
   );
 }
 
