@@ -188,6 +188,28 @@ describe("what is shown", () => {
     expect(acts.act).toHaveBeenLastCalledWith("cancel", [jobs[2]]);
   });
 
+  it("shows the columns that are wanted, in their order, and copies what is shown", async () => {
+    const write = vi.fn();
+    const node = await show(panel(model([JOB]), { write }));
+    const heads = (): string[] =>
+      [...node.querySelectorAll(".jp-Slurm-head .jp-Slurm-cell")].map((each) => each.textContent);
+    const toggle = (name: string): void => {
+      [...node.querySelectorAll("label")].find((each) => each.textContent === name)?.click();
+    };
+    expect(heads().slice(0, 3)).toEqual(["Job", "Name", "State"]);
+    toggle("Name");
+    toggle("Time limit");
+    await vi.waitFor(() => {
+      expect([heads().slice(0, 2), heads().at(-1)]).toEqual([["Job", "State"], "Time limit"]);
+    });
+    node.querySelector<HTMLElement>("[aria-label='Move column State to the left']")?.click();
+    await vi.waitFor(() => {
+      expect(heads().slice(0, 2)).toEqual(["State", "Job"]);
+    });
+    node.querySelector<HTMLElement>("[aria-label='Copy as JSON']")?.click();
+    expect(JSON.parse(String(write.mock.calls[0]?.[0]))).toEqual([JOB]);
+  });
+
   it("offers with the selected jobs what they allow, and tells which were refused", async () => {
     const act = vi.fn();
     const jobs = [

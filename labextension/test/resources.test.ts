@@ -1,9 +1,11 @@
 import { nullTranslator } from "@jupyterlab/translation";
+import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { LaunchPanel, placeOf } from "../src/components/launcher";
 import { JobsPanel } from "../src/components/panel";
+import { TemplatePanel } from "../src/components/template";
 import { doubtsByField, firstForm } from "../src/form";
 import { parseTimeLimit } from "../src/format";
 import { costText, limitAmount, limitName, waitText } from "../src/resource-words";
@@ -270,5 +272,30 @@ describe("a template", () => {
     expect(clusterOf(named, [other, CLUSTER])).toBe(CLUSTER);
     expect(clusterOf({ ...named, cluster: "gone" }, [CLUSTER])).toBe(CLUSTER);
     expect(clusterOf({ ...named, cluster: "gone" }, [other, CLUSTER])).toBeUndefined();
+  });
+
+  it("opens as the form, on the cluster that the person says where it names none of them", async () => {
+    const desk = here(CLUSTER, { ...CLUSTER, id: "other", name: "other" });
+    const file = { text: JSON.stringify({ slurm_launch: 1, cluster: HOSTILE, form: FORM }) };
+    const contentChanged = new Signal<object, void>(file);
+    const document = { toString: () => file.text, contentChanged };
+    const context = { ready: Promise.resolve(), isReady: true, model: document };
+    const acts = { connect: vi.fn(), stop: vi.fn(), save: vi.fn() };
+    const around = { model: desk.model, trans, acts, show: vi.fn() };
+    const node = await show(new TemplatePanel(context as never, around), "button");
+    expect(node.textContent).toContain(`made for ${HOSTILE}. Where is it to run?`);
+    expect(node.querySelector("img")).toBeNull();
+    node.querySelector("button")?.click();
+    await vi.waitFor(() => {
+      expect(node.querySelector<HTMLInputElement>("[data-field=time] input")?.value).toBe(
+        "2:00:00",
+      );
+    });
+    expect(node.querySelector("form")?.getAttribute("aria-label")).toBe("GPU notebook on arandu");
+    file.text = "[]";
+    contentChanged.emit();
+    await vi.waitFor(() => {
+      expect(node.querySelector("[role=alert]")?.textContent).toContain("no template");
+    });
   });
 });
