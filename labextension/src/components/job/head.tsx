@@ -39,76 +39,82 @@ function isRepeatable({ key, kind }: IJobDetail): boolean {
   return key !== null && (kind === "script" || kind === "python");
 }
 
+function Button(props: {
+  readonly label: string;
+  readonly act: () => void;
+  readonly isOff?: boolean;
+  /** The one that is wanted most. */
+  readonly isMain?: boolean;
+}): React.ReactElement {
+  const { label, act, isOff = false, isMain = false } = props;
+  return (
+    <button
+      type="button"
+      className={`jp-mod-styled ${isMain ? "jp-mod-accept" : "jp-mod-minimal"}`}
+      disabled={isOff}
+      onClick={act}
+    >
+      {label}
+    </button>
+  );
+}
+
 function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
-  const { session } = acts;
+  const { session, act, cancel, resubmit, link } = acts;
+  const { isResubmitting, isCancelling, jobs } = page;
+  const again = isResubmitting ? trans.__("Submitting…") : trans.__("Submit again");
+  const ending = isCancelling ? trans.__("Cancelling…") : trans.__("Cancel");
   return (
     <span className="jp-Slurm-jobActs">
       {job.session && session !== null && (
-        <button
-          type="button"
-          className="jp-mod-styled jp-mod-accept"
-          onClick={() => {
+        <Button
+          label={trans.__("Show the session")}
+          act={() => {
             session(job);
           }}
-        >
-          {trans.__("Show the session")}
-        </button>
+          isMain
+        />
       )}
       {isRepeatable(job) && (
-        <button
-          type="button"
-          className="jp-mod-styled jp-mod-minimal"
-          disabled={page.isResubmitting}
-          onClick={() => {
-            acts.resubmit(page);
+        <Button
+          label={again}
+          act={() => {
+            resubmit(page);
           }}
-        >
-          {page.isResubmitting ? trans.__("Submitting…") : trans.__("Submit again")}
-        </button>
+          isOff={isResubmitting}
+        />
       )}
-      {OTHER_ACTS.filter((act) => isAllowed(act, job)).map((act) => (
-        <button
-          key={act}
-          type="button"
-          className="jp-mod-styled jp-mod-minimal"
-          disabled={page.jobs.acting(job) !== null}
-          onClick={() => {
-            acts.act(act, job);
+      {OTHER_ACTS.filter((each) => isAllowed(each, job)).map((each) => (
+        <Button
+          key={each}
+          label={actName(trans, each)}
+          act={() => {
+            act(each, job);
           }}
-        >
-          {actName(trans, act)}
-        </button>
+          isOff={jobs.acting(job) !== null}
+        />
       ))}
       {isCancellable(job.state) && (
-        <button
-          type="button"
-          className="jp-mod-styled jp-mod-minimal"
-          disabled={page.isCancelling}
-          onClick={() => {
-            acts.cancel(page);
+        <Button
+          label={ending}
+          act={() => {
+            cancel(page);
           }}
-        >
-          {page.isCancelling ? trans.__("Cancelling…") : trans.__("Cancel")}
-        </button>
+          isOff={isCancelling}
+        />
       )}
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        onClick={() => {
+      <Button
+        label={trans.__("Refresh")}
+        act={() => {
           page.refresh();
         }}
-      >
-        {trans.__("Refresh")}
-      </button>
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        onClick={() => {
-          acts.link(page);
+      />
+      <Button
+        label={trans.__("Copy link")}
+        act={() => {
+          link(page);
         }}
-      >
-        {trans.__("Copy link")}
-      </button>
+      />
     </span>
   );
 }
