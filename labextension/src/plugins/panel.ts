@@ -28,6 +28,8 @@ const NARROW: readonly ColumnId[] = ["id", "state", "name", "time"];
 /** In the side bar below the file browser and what runs. */
 const RANK = 300;
 
+type Wide = MainAreaWidget<JobsPanel>;
+
 /** Remember in the state database of JupyterLab how a table looks. */
 function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
   return (
@@ -61,6 +63,58 @@ function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsMode
   };
 }
 
+/**
+ * The commands that show the panels, and that ask for all jobs anew.
+ *
+ * @param open - Shows the wide one.
+ */
+function addCommands(
+  { commands, shell }: JupyterFrontEnd,
+  model: IJobsModel,
+  trans: TranslationBundle,
+  open: () => Promise<Wide>,
+): void {
+  commands.addCommand(CommandIDs.open, {
+    // The palette shows the category, "Slurm", before it; a card of the launcher has room for two words.
+    label: ({ isPalette, isCard }) =>
+      isCard
+        ? trans.__("Slurm Jobs")
+        : isPalette
+          ? trans.__("Show Jobs")
+          : trans.__("Show Slurm Jobs"),
+    icon: ({ isPalette }) => (isPalette ? undefined : listIcon),
+    caption: trans.__("Open the table of one's own Slurm jobs"),
+    execute: async () => {
+      await open();
+    },
+  });
+  commands.addCommand(CommandIDs.side, {
+    label: ({ isPalette }) =>
+      isPalette
+        ? trans.__("Show Jobs in the Side Bar")
+        : trans.__("Show Slurm Jobs in the Side Bar"),
+    execute: () => {
+      shell.activateById(SIDE);
+    },
+  });
+  commands.addCommand(CommandIDs.select, {
+    label: trans.__("Select a Slurm Job"),
+    execute: async ({ cluster, job }) => {
+      const { table } = (await open()).content;
+      if (typeof cluster === "string" && typeof job === "string") {
+        table.find(cluster, job);
+      }
+    },
+  });
+  commands.addCommand(CommandIDs.refresh, {
+    label: ({ isPalette }) =>
+      isPalette ? trans.__("Refresh Jobs") : trans.__("Refresh Slurm Jobs"),
+    execute: () => {
+      model.refresh();
+    },
+  });
+}
+
 export const panelPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:panel",
   description: "The person's Slurm jobs in the side bar and as a page, and the commands for that.",
@@ -87,8 +141,8 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
           void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
       },
     };
-    const tracker = new WidgetTracker<MainAreaWidget<JobsPanel>>({ namespace: "jupyter-slurm" });
-    const create = (): MainAreaWidget<JobsPanel> => {
+    const tracker = new WidgetTracker<Wide>({ namespace: "jupyter-slurm" });
+    const create = (): Wide => {
       const table = new JobsTable(model, hasRoom(app) ? undefined : NARROW, memoryOf(state, MAIN));
       const content = new JobsPanel(table, trans, acts, beside);
       const widget = new MainAreaWidget({ content });
@@ -99,7 +153,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       widget.title.closable = true;
       return widget;
     };
-    const open = async (): Promise<MainAreaWidget<JobsPanel>> => {
+    const open = async (): Promise<Wide> => {
       const widget = tracker.currentWidget ?? create();
       if (!tracker.has(widget)) {
         await tracker.add(widget);
@@ -117,45 +171,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     side.title.caption = trans.__("Slurm jobs");
     app.shell.add(side, "left", { rank: RANK });
 
-    app.commands.addCommand(CommandIDs.open, {
-      // The palette shows the category, "Slurm", before it; a card of the launcher has room for two words.
-      label: ({ isPalette, isCard }) =>
-        isCard
-          ? trans.__("Slurm Jobs")
-          : isPalette
-            ? trans.__("Show Jobs")
-            : trans.__("Show Slurm Jobs"),
-      icon: ({ isPalette }) => (isPalette ? undefined : listIcon),
-      caption: trans.__("Open the table of one's own Slurm jobs"),
-      execute: async () => {
-        await open();
-      },
-    });
-    app.commands.addCommand(CommandIDs.side, {
-      label: ({ isPalette }) =>
-        isPalette
-          ? trans.__("Show Jobs in the Side Bar")
-          : trans.__("Show Slurm Jobs in the Side Bar"),
-      execute: () => {
-        app.shell.activateById(SIDE);
-      },
-    });
-    app.commands.addCommand(CommandIDs.select, {
-      label: trans.__("Select a Slurm Job"),
-      execute: async ({ cluster, job }) => {
-        const { table } = (await open()).content;
-        if (typeof cluster === "string" && typeof job === "string") {
-          table.find(cluster, job);
-        }
-      },
-    });
-    app.commands.addCommand(CommandIDs.refresh, {
-      label: ({ isPalette }) =>
-        isPalette ? trans.__("Refresh Jobs") : trans.__("Refresh Slurm Jobs"),
-      execute: () => {
-        model.refresh();
-      },
-    });
+    addCommands(app, model, trans, open);
     addActing(app.commands, palette, model, trans, () => {
       const wide = tracker.currentWidget?.content;
       return wide ? [wide, ...side.panels] : side.panels;
