@@ -232,8 +232,15 @@ describe("what is shown", () => {
     await vi.waitFor(() => {
       expect(offered()).toEqual(["Cancel (2)", "Hold (1)", "Release (1)", "Clear selection"]);
     });
-    node.querySelector<HTMLElement>(".jp-Slurm-marked button")!.click();
+    const [cancel, , , clear] = node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button");
+    cancel?.click();
     expect(act).toHaveBeenCalledExactlyOnceWith("cancel", jobs.slice(0, 2));
+    clear?.focus();
+    clear?.click(); // with the button, the keyboard would have been gone
+    await vi.waitFor(() => {
+      expect(offered()).toEqual([]);
+    });
+    expect(document.activeElement?.role).toBe("treegrid");
   });
 
   it("says that there are no jobs", async () => {

@@ -39,6 +39,12 @@ function kindName(trans: TranslationBundle, kind: StateKind): string {
   }
 }
 
+/** Bring the keyboard into the table: from where it comes, or from a button that goes when it has done its work. */
+function toTable(from: Element): void {
+  const jobs = from.closest(".jp-Slurm-jobs");
+  jobs?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
+}
+
 function Kinds({ table, trans }: IToolbarProps): React.ReactElement {
   const { counts, criteria } = table;
   return (
@@ -154,7 +160,8 @@ function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | nul
               type="button"
               className="jp-mod-styled jp-mod-minimal"
               aria-label={actLabel(trans, act, jobs.length)}
-              onClick={() => {
+              onClick={(event) => {
+                toTable(event.currentTarget);
                 acts.act(act, jobs);
               }}
             >
@@ -168,7 +175,8 @@ function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | nul
       <button
         type="button"
         className="jp-mod-styled jp-mod-minimal"
-        onClick={() => {
+        onClick={(event) => {
+          toTable(event.currentTarget);
           table.unmark();
         }}
       >
@@ -192,7 +200,8 @@ function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
       <button
         type="button"
         className="jp-mod-styled jp-mod-minimal"
-        onClick={() => {
+        onClick={(event) => {
+          toTable(event.currentTarget);
           table.model.dismiss();
         }}
       >
@@ -224,8 +233,7 @@ function Filter({ table, trans }: IToolbarProps): React.ReactElement {
         if (event.key === "ArrowDown" && table.lines.length > 0) {
           event.preventDefault();
           table.go(Math.max(0, table.active), false);
-          const jobs = event.currentTarget.closest(".jp-Slurm-jobs");
-          jobs?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
+          toTable(event.currentTarget);
         }
       }}
     />
