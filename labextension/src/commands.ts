@@ -28,6 +28,11 @@ export const CommandIDs = {
   cancel: "jupyter-slurm:cancel",
   /** With what is to be done with the selected jobs as the argument `act`. */
   act: "jupyter-slurm:act",
+  /** Copy the selected jobs; as the argument `format`, `csv` or `json`. */
+  copy: "jupyter-slurm:copy",
+  /** Of the job whose page is in front. */
+  resubmit: "jupyter-slurm:submit-again",
+  copyLink: "jupyter-slurm:copy-link",
   browserNotices: "jupyter-slurm:browser-notices",
 } as const;
 

@@ -119,6 +119,12 @@ export class JobPage implements IDisposable {
     return this._cancelledIn !== null && this._cancelledIn === this._job?.state;
   }
 
+  /** Only what was submitted here, and has a text of its own, can be submitted again. */
+  get isRepeatable(): boolean {
+    const kind = this._job?.kind;
+    return Boolean(this._job?.key) && (kind === "script" || kind === "python");
+  }
+
   get isResubmitting(): boolean {
     return this._isResubmitting;
   }

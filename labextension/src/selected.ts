@@ -1,8 +1,9 @@
 /** The commands for the jobs that are selected in a panel, from the menu, the palette or by a key. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import type { ICommandPalette } from "@jupyterlab/apputils";
+import { Clipboard, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import { asCsv, asJson } from "./columns";
 import { actOn, CommandIDs } from "./commands";
 import type { JobsPanel } from "./components/panel";
 import { isAllowed } from "./states";
@@ -24,7 +25,7 @@ function label(trans: TranslationBundle, act: Act): string {
 }
 
 /**
- * Add the command that does something with the selected jobs, as far as that can be done with each.
+ * Add the command that does something with the selected jobs, as far as that can be done with each, and the one that copies.
  *
  * @param panels - Those that there are; the first that is seen and has a selection is meant.
  */
@@ -35,17 +36,31 @@ export function addActing(
   trans: TranslationBundle,
   panels: () => readonly JobsPanel[],
 ): void {
-  const meant = (act: unknown): readonly IJob[] => {
+  const marked = (): readonly IJob[] => {
     const seen = panels().filter(({ isVisible }) => isVisible);
-    const marked = seen.find(({ table }) => table.marked.length > 0)?.table.marked ?? [];
-    return marked.filter((job) => isAllowed(act as Act, job) && model.acting(job) === null);
+    return seen.find(({ table }) => table.marked.length > 0)?.table.marked ?? [];
   };
+  const meant = (act: unknown): readonly IJob[] =>
+    marked().filter((job) => isAllowed(act as Act, job) && model.acting(job) === null);
   commands.addCommand(CommandIDs.act, {
     label: ({ act }) => label(trans, act as Act),
     isEnabled: ({ act }) => meant(act).length > 0,
     execute: ({ act }) => actOn(trans, model, act as Act, meant(act)),
   });
+  commands.addCommand(CommandIDs.copy, {
+    label: ({ format }) =>
+      format === "json"
+        ? trans.__("Copy Selected Jobs as JSON")
+        : trans.__("Copy Selected Jobs as CSV"),
+    isEnabled: () => marked().length > 0,
+    execute: ({ format }) => {
+      Clipboard.copyToSystem((format === "json" ? asJson : asCsv)(marked()));
+    },
+  });
   for (const act of ACTS) {
     palette?.addItem({ command: CommandIDs.act, category: "Slurm", args: { act } });
+  }
+  for (const format of ["csv", "json"]) {
+    palette?.addItem({ command: CommandIDs.copy, category: "Slurm", args: { format } });
   }
 }

@@ -7,6 +7,7 @@ import {
 import {
   Clipboard,
   Dialog,
+  ICommandPalette,
   MainAreaWidget,
   Notification,
   showDialog,
@@ -78,6 +79,51 @@ function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs, name: s
   return widget;
 }
 
+/** The commands for the job whose page is in front. */
+function addPageCommands(
+  commands: JupyterFrontEnd["commands"],
+  palette: ICommandPalette | null,
+  trans: TranslationBundle,
+  front: () => JobPage | null,
+  again: (page: JobPage) => Promise<void>,
+): void {
+  const add = (
+    id: string,
+    label: string,
+    isFor: (page: JobPage) => boolean,
+    act: (page: JobPage) => void,
+  ): void => {
+    commands.addCommand(id, {
+      label,
+      isEnabled: () => {
+        const page = front();
+        return page !== null && isFor(page);
+      },
+      execute: () => {
+        const page = front();
+        if (page !== null && isFor(page)) {
+          act(page);
+        }
+      },
+    });
+    palette?.addItem({ command: id, category: "Slurm" });
+  };
+  add(
+    CommandIDs.resubmit,
+    trans.__("Submit Job Again…"),
+    ({ isRepeatable, isResubmitting }) => isRepeatable && !isResubmitting,
+    (page) => void again(page),
+  );
+  add(
+    CommandIDs.copyLink,
+    trans.__("Copy Link to Job"),
+    () => true,
+    (page) => {
+      copyLink(trans, page);
+    },
+  );
+}
+
 /** The key of a job, by which its page is found again, is known only when the agent has told it. */
 function saveWhenKnown(tracker: WidgetTracker<Page>, widget: Page): void {
   const { page } = widget.content;
@@ -95,16 +141,23 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
   description: "A page for each job: what became of it, its log, what it used, and its script.",
   autoStart: true,
   requires: [IJobsModel],
-  optional: [ITranslator, ILayoutRestorer],
+  optional: [ITranslator, ILayoutRestorer, ICommandPalette],
   activate: (
     app: JupyterFrontEnd,
     jobs: IJobsModel,
     translator: ITranslator | null,
     restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const api = new AgentApi(app.serviceManager.serverSettings);
     const tracker = new WidgetTracker<Page>({ namespace: "jupyter-slurm-job" });
+    const again = async (page: JobPage): Promise<void> => {
+      const made = await resubmit(trans, page);
+      if (made !== null) {
+        await app.commands.execute(CommandIDs.openJob, { ...made });
+      }
+    };
     const create = (place: IJobPlace, name: string): Page => {
       const { cluster } = place;
       const open = (job: string): void => {
@@ -113,12 +166,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
       const acts: IJobActs = {
         cancel: (page) => void cancel(trans, page),
         act: (act, job) => void actOn(trans, jobs, act, [job]),
-        resubmit: (page) =>
-          void resubmit(trans, page).then((made) => {
-            if (made !== null) {
-              open(made.job);
-            }
-          }),
+        resubmit: (page) => void again(page),
         session: app.commands.hasCommand(CommandIDs.launch)
           ? ({ key }) =>
               void app.commands.execute(CommandIDs.launch, { cluster, session: key ?? "" })
@@ -149,6 +197,11 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
         app.shell.activateById(widget.id);
       },
     });
+    const front = (): JobPage | null => {
+      const widget = tracker.currentWidget;
+      return widget?.isVisible ? widget.content.page : null;
+    };
+    addPageCommands(app.commands, palette, trans, front, again);
     if (restorer !== null) {
       void restorer.restore(tracker, {
         command: CommandIDs.openJob,

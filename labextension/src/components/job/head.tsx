@@ -34,11 +34,6 @@ interface IHeadProps {
 
 const OTHER_ACTS: readonly Act[] = ["hold", "release", "requeue"];
 
-/** Only what was submitted here, and has a text of its own, can be submitted again. */
-function isRepeatable({ key, kind }: IJobDetail): boolean {
-  return key !== null && (kind === "script" || kind === "python");
-}
-
 function Button(props: {
   readonly label: string;
   readonly act: () => void;
@@ -61,7 +56,7 @@ function Button(props: {
 
 function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
   const { session, act, cancel, resubmit, link } = acts;
-  const { isResubmitting, isCancelling, jobs } = page;
+  const { isRepeatable, isResubmitting, isCancelling, jobs } = page;
   const again = isResubmitting ? trans.__("Submitting…") : trans.__("Submit again");
   const ending = isCancelling ? trans.__("Cancelling…") : trans.__("Cancel");
   return (
@@ -75,7 +70,7 @@ function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
           isMain
         />
       )}
-      {isRepeatable(job) && (
+      {isRepeatable && (
         <Button
           label={again}
           act={() => {
