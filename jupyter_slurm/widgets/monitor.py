@@ -27,6 +27,8 @@ __all__ = ["Monitor", "monitor"]
 _ROWS, _FINISHED = 20, 5
 _MORE = 30  # rows that come with a click
 _LOG, _HOLD, _CANCEL = 4, 6, 9  # widths of buttons
+# Of all of them, with their margins. A place for HTML has letters of another size than buttons: em would be another width.
+_BUTTONS = f"calc({_LOG + _HOLD + _CANCEL} * var(--jp-widgets-font-size, 13px) + 12px)"
 
 Data = Mapping[str, Any]
 
@@ -62,9 +64,7 @@ class Monitor(Panel):
         self._log = Log(self)
         top = ipywidgets.HBox([self._head, self._filter], layout=_between())
         below = ipywidgets.HBox([self._rest, self._more])
-        columns = ipywidgets.HBox(
-            [html(HEAD, flex="1 1 auto", min_width="0"), html(width=f"calc({_LOG + _HOLD + _CANCEL}em + 12px)")]
-        )
+        columns = ipywidgets.HBox([html(HEAD, flex="1 1 auto", min_width="0"), html(width=_BUTTONS, flex="0 0 auto")])
         super().__init__([top, columns, self._table, below, self._log.box])
         self.add_class("jupyter-slurm-monitor")
         self._feed.look()

@@ -71,6 +71,8 @@ def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look,
     waiting = table.locator(".widget-hbox", has=page.locator(".jupyter-slurm-row"), has_text="sweep")
     waiting.get_by_role("button", name="Hold").click()
     expect(waiting.get_by_role("button", name="Release")).to_be_visible()
+    state, head = row.get_by_text("RUNNING"), table.get_by_text("State", exact=True)
+    assert abs(state.bounding_box()["x"] - head.bounding_box()["x"]) < 2  # type: ignore[index]
     screenshot(page, name)
     axe(page, ".jupyter-slurm-monitor")
     row.get_by_role("button", name="Cancel").click()
