@@ -30,12 +30,12 @@ def _run_a_cell(inner: Page, code: str) -> Locator:
     return inner.locator(".jp-OutputArea-output").first
 
 
-def _tab_to(page: Page, field: str) -> None:
+def _tab_to(page: Page, field: str, key: str = "Tab") -> None:
     for _ in range(20):
         if page.evaluate(FOCUSED) == field:
             return
-        page.keyboard.press("Tab")
-    pytest.fail(f"Tab does not come to {field}")
+        page.keyboard.press(key)
+    pytest.fail(f"{key} does not come to {field}")
 
 
 @pytest.mark.timeout(300)
@@ -58,7 +58,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     screenshot(page, "launch-form")
     axe(page, ".jp-Slurm-launch")
 
-    # From here on by the keyboard alone. What is wrong is said as it is typed, and in sbatch's words when it is launched.
+    # From here to the session by the keyboard alone. What is wrong is said as it is typed, and in sbatch's words when it is launched.
     page.keyboard.type("a")  # a whole word is taken for two where the browser is slow between its letters
     expect(partition).to_have_value("arandu")
     _tab_to(page, "gpus")
@@ -75,10 +75,10 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     _tab_to(page, "gpuType")
     page.keyboard.type("a100")
     expect(refusal).to_have_count(0)
-    form.get_by_role("button", name="When would it start?").press("Enter")
+    _tab_to(page, "When would it start?")
+    page.keyboard.press("Enter")
     expect(form.get_by_role("status")).to_contain_text("Earliest start")
-    form.get_by_label("Type of GPU").focus()
-    _tab_to(page, "name")
+    _tab_to(page, "name", "Shift+Tab")
     page.keyboard.type("training")
     page.keyboard.press("Enter")
     session = page.locator(".jp-Slurm-session")

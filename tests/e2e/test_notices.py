@@ -96,7 +96,8 @@ def test_notices_are_told_once_also_by_the_browser(
 def call(page: Page, command: str) -> None:
     """Call a command by the palette."""
     page.keyboard.press("ControlOrMeta+Shift+C")
-    page.locator(".lm-CommandPalette-input").fill(command)
+    expect(page.locator(".lm-CommandPalette-input")).to_be_focused()
+    page.keyboard.type(command)
     page.keyboard.press("Enter")
 
 
@@ -107,7 +108,9 @@ def test_menu_and_keys(
     screenshot: Callable[[Page, str], None],
     axe: Callable[[Page, str], None],
 ) -> None:
-    job = submit(lab, "sleep 600", "-J", "training")
+    """After the menu was looked at, by the keyboard alone: the form, and a job that is opened, found and cancelled."""
+    asked = ("-J", "training", "-p", "arandu", "--gpus=1", "--time=2:00:00")
+    job = submit(lab, 'for n in {1..9}; do echo "epoch $n: loss 0.$((99 - 9 * n))"; done; sleep 600', *asked)
     expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
     menu = page.locator(".lm-MenuBar-item", has_text="Slurm")
     menu.click()
@@ -119,7 +122,10 @@ def test_menu_and_keys(
         "Refresh Jobs",
         "New GPU Notebook…",
         "Cancel Job…",
+        "Submit Job Again…",
+        "Copy Link to Job",
         *[f"{act} Selected Jobs" for act in ("Cancel", "Hold", "Release", "Requeue")],
+        *[f"Copy Selected Jobs as {kind}" for kind in ("CSV", "JSON")],
         "Notices of the Browser While the Page Is Hidden",
     ]
     screenshot(page, "menu")
@@ -136,8 +142,16 @@ def test_menu_and_keys(
     page.keyboard.type(job)
     page.keyboard.press("Enter")
     expect(page.locator(".jp-Slurm-job h2")).to_have_text("training")
+    expect(page.get_by_text("epoch 9: loss 0.18")).to_be_visible()
+    screenshot(page, "job-page")
+    page.context.grant_permissions(["clipboard-read"])
+    call(page, "copy link to job")
+    expect(page.get_by_text("The link to this page is copied.").first).to_be_visible()
+    link = f"{re.escape(lab.url)}lab[?]slurm-job=[^/?&]+%2F[0-9a-f-]+"
+    assert re.fullmatch(link, page.evaluate("navigator.clipboard.readText()"))
     page.keyboard.press("ControlOrMeta+Alt+j")
-    page.locator("#jp-main-dock-panel [role=treegrid]").focus()
+    expect(page.locator("#jp-main-dock-panel .jp-Slurm-filter")).to_be_focused()
+    page.keyboard.type("train")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Space")
     call(page, "cancel selected")

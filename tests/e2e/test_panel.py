@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -141,7 +142,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     axe: Callable[[Page, str], None],
     screenshot: Callable[[Page, str], None],
 ) -> None:
-    """The keyboard alone finds, selects and cancels; one job was cancelled elsewhere meanwhile, one is not to be had."""
+    """The keyboard alone finds, unfolds and selects; one job was cancelled elsewhere meanwhile, one is not to be had."""
     status = page.locator(".jp-Slurm-status button")
     later = ("--begin=now+1hour", "-p")
     held = [sbatch("-J", f"sweep {name}", *later, "arandu") for name in ("a", HOSTILE, "c")]
@@ -152,18 +153,19 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     page.evaluate("window.jupyterapp.restored")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
     rows = page.locator(f"#jupyter-slurm-side-bar {ROWS}")
-    page.get_by_label("Filter jobs by").press_sequentially("SWEEP arandu")
+    expect(page.get_by_label("Filter jobs by")).to_be_focused()
+    page.keyboard.type("SWEEP arandu")
     expect(page.get_by_label("Filter jobs by")).to_have_value("SWEEP arandu")
     expect(rows).to_have_count(4)
     expect(row_of(page, held[1]).locator(".jp-Slurm-name")).to_have_text(f"sweep {HOSTILE}")
-    table = page.get_by_role("treegrid")
-    table.press("ArrowDown")  # the array was the last to be submitted of those that are shown
-    table.press("ArrowRight")
+    page.keyboard.press("ArrowDown")  # the array was the last to be submitted of those that are shown
+    expect(page.get_by_role("treegrid")).to_be_focused()
+    page.keyboard.press("ArrowRight")
     expect(rows).to_have_count(7)
     expect(rows.nth(1).locator(".jp-Slurm-id")).to_contain_text("_1")
-    table.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
     expect(rows).to_have_count(4)
-    table.press("ControlOrMeta+a")
+    page.keyboard.press("ControlOrMeta+a")
     expect(page.locator(".jp-Slurm-marked")).to_contain_text("4 selected")
     screenshot(page, "panel-side")
     axe(page, "#jupyter-slurm-side-bar")
@@ -181,8 +183,9 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     page.get_by_role("button", name="Dismiss").click()
     expect(failures).to_have_count(0)
     expect(row_of(page, held[0]).locator(".jp-Slurm-state")).to_have_text("CANCELLED")
-    table.press("Delete")
-    page.locator(".jp-Dialog .jp-mod-warn", has_text="Cancel 3 jobs").focus()
+    page.get_by_role("treegrid").press("Delete")
+    expect(page.get_by_role("button", name="Keep them")).to_be_focused()
+    page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator(f"{ROWS} .jp-Slurm-state", has_text="CANCELLED")).to_have_count(4)
 
@@ -301,7 +304,17 @@ def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], N
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
 
 
-def test_a_controller_that_is_down_and_an_agent_that_is_killed(
+def restart(lab: Any) -> None:
+    """Start the JupyterLab that has ended again, at its address."""
+    port = f"--port={urlsplit(lab.url).port}"
+    command = [port if word == "--port=0" else word for word in lab.process.args]
+    with (lab.home / "server.log").open("ab") as log:
+        lab.process = subprocess.Popen(
+            command, cwd=lab.home, env=lab.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+
+
+def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_ends(
     page: Page,
     lab: Any,
     cluster: Any,
@@ -309,7 +322,8 @@ def test_a_controller_that_is_down_and_an_agent_that_is_killed(
     submit: Callable[..., str],
     screenshot: Callable[[Page, str], None],
 ) -> None:
-    """What is shown is told to be old, jobs that run are seen above those that wait, and all is as before afterwards."""
+    """What is shown is told to be old, jobs that run are seen above those that wait, and all is as before afterwards:
+    in both panels, and on the page of a job."""
     status = page.locator(".jp-Slurm-status button")
     sbatch("-p", "devwork", "--hold", "--array=1-2000")
     running = submit("-p", "arandu")  # ours, and the last: with it the poller sees both
@@ -325,9 +339,32 @@ def test_a_controller_that_is_down_and_an_agent_that_is_killed(
     screenshot(page, "controller-down")
     cluster.start_controller()
     headers = {"Authorization": f"token {lab.token}"}
+    (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).json()
+    place = {"cluster": known["id"], "job": running}
+    page.evaluate("place => window.jupyterapp.commands.execute('jupyter-slurm:open-job', place)", place)
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
+    shown = page.locator(".jp-Slurm-job")
+    expect(shown.locator(".jp-Slurm-state")).to_have_text("RUNNING")
     os.kill(httpx.get(lab.api("v1/agent"), headers=headers, timeout=60).json()["pid"], signal.SIGKILL)
     expect(status).to_have_text("Slurm: 1 running, 1 pending", timeout=90_000)
-    expect(page.locator(".jp-Slurm-notice")).to_be_empty()
+    expect(page.locator("#jupyter-slurm-side-bar .jp-Slurm-notice")).to_be_empty()
+    expect(rows).to_have_count(2)
+    expect(shown.locator(".jp-Slurm-problem")).to_have_count(0)
+
+    lab.process.terminate()
+    lab.process.wait(30)
+    expect(status).to_have_text("Slurm: not reachable")
+    gone = "The Jupyter server does not answer: has it ended, or the network?\n"
+    expect(status).to_have_attribute("title", f"{gone}The connection is tried again by itself.")
+    expect(page.locator("#jupyter-slurm-side-bar .jp-Slurm-notice")).to_contain_text("does not answer")
+    expect(shown.locator(".jp-Slurm-problem").first).to_contain_text("does not answer")
+    restart(lab)
+    expect(status).to_have_text("Slurm: 1 running, 1 pending", timeout=90_000)
+    expect(shown.locator(".jp-Slurm-problem")).to_have_count(0, timeout=90_000)
+    cancel = lab.api(f"v1/clusters/{known['id']}/jobs/{running}/cancel")
+    httpx.post(cancel, json={"signal": None}, headers=headers, timeout=60).raise_for_status()
+    expect(shown.locator(".jp-Slurm-state")).to_have_text("CANCELLED")  # both streams are there again
+    expect(row_of(page, running).locator(".jp-Slurm-state")).to_have_text("CANCELLED")
 
 
 def test_a_server_without_an_answer_is_told_in_words(page: Page, lab: Any) -> None:
@@ -343,15 +380,3 @@ def test_a_server_without_an_answer_is_told_in_words(page: Page, lab: Any) -> No
     expect(status).to_have_attribute("title", "No agent answers.\nLook at its log.")
     page.unroute("**/jupyter-slurm/api/**")
     expect(status).to_have_attribute("data-connection", "live")
-
-
-def test_a_server_that_has_ended_is_told_in_words(page: Page) -> None:
-    status = page.locator(".jp-Slurm-status button")
-    expect(status).to_have_attribute("data-connection", "live")
-    page.route("**/jupyter-slurm/api/**", lambda route: route.abort("connectionrefused"))
-    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:refresh')")
-    expect(status).to_have_text("Slurm: not reachable")
-    expect(status).to_have_attribute(
-        "title",
-        "The Jupyter server does not answer: has it ended, or the network?\nThe connection is tried again by itself.",
-    )
