@@ -198,15 +198,15 @@ export class SideBar extends PanelWidget {
     return this.widgets.filter((widget) => widget instanceof JobsPanel);
   }
 
+  /** Bring the keyboard there. Not by activating it: JupyterLab does that, too, when it restores its layout. */
+  enter(): void {
+    this.panels[0]?.activate();
+  }
+
   protected override onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
     if (this.widgets.length === 0) {
       this.addWidget(this._make());
     }
-  }
-
-  protected override onActivateRequest(msg: Message): void {
-    super.onActivateRequest(msg);
-    this.panels[0]?.activate();
   }
 }

@@ -67,12 +67,14 @@ function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsMode
  * The commands that show the panels, and that ask for all jobs anew.
  *
  * @param open - Shows the wide one.
+ * @param side - The other one.
  */
 function addCommands(
   { commands, shell }: JupyterFrontEnd,
   model: IJobsModel,
   trans: TranslationBundle,
   open: () => Promise<Wide>,
+  side: SideBar,
 ): void {
   commands.addCommand(CommandIDs.open, {
     // The palette shows the category, "Slurm", before it; a card of the launcher has room for two words.
@@ -95,6 +97,7 @@ function addCommands(
         : trans.__("Show Slurm Jobs in the Side Bar"),
     execute: () => {
       shell.activateById(SIDE);
+      side.enter();
     },
   });
   commands.addCommand(CommandIDs.select, {
@@ -171,7 +174,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     side.title.caption = trans.__("Slurm jobs");
     app.shell.add(side, "left", { rank: RANK });
 
-    addCommands(app, model, trans, open);
+    addCommands(app, model, trans, open, side);
     addActing(app.commands, palette, model, trans, () => {
       const wide = tracker.currentWidget?.content;
       return wide ? [wide, ...side.panels] : side.panels;
