@@ -1,10 +1,12 @@
 /** The commands that open and cancel a job, from the menu, the palette or by a key. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import { chooseCluster, chooseJob, typeJob } from "./choosing";
 import { cancelJob, CommandIDs } from "./commands";
+import type { JobPage } from "./job-page";
 import { isReached } from "./records";
 import { isCancellable } from "./states";
 import type { IJob, IJobsModel } from "./tokens";
@@ -59,4 +61,49 @@ export function addJobCommands(
       await (job && cancelJob(trans, model, job));
     },
   });
+}
+
+/** What is done with the page of a job by a command. */
+interface IPageActs {
+  readonly again: (page: JobPage) => Promise<void>;
+  readonly link: (page: JobPage) => void;
+}
+
+/**
+ * The commands for the job whose page is in front.
+ *
+ * @param front - That page; null: there is none.
+ */
+export function addPageCommands(
+  commands: Commands,
+  palette: ICommandPalette | null,
+  trans: TranslationBundle,
+  front: () => JobPage | null,
+  { again, link }: IPageActs,
+): void {
+  const repeatable = (): JobPage | null => {
+    const page = front();
+    return page?.isRepeatable && !page.isResubmitting ? page : null;
+  };
+  commands.addCommand(CommandIDs.resubmit, {
+    label: trans.__("Submit Job Again…"),
+    isEnabled: () => repeatable() !== null,
+    execute: async () => {
+      const page = repeatable();
+      await (page && again(page));
+    },
+  });
+  commands.addCommand(CommandIDs.copyLink, {
+    label: trans.__("Copy Link to Job"),
+    isEnabled: () => front() !== null,
+    execute: () => {
+      const page = front();
+      if (page !== null) {
+        link(page);
+      }
+    },
+  });
+  for (const command of [CommandIDs.resubmit, CommandIDs.copyLink]) {
+    palette?.addItem({ command, category: "Slurm" });
+  }
 }

@@ -5,6 +5,8 @@ import { Signal } from "@lumino/signaling";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { addConnecting, CommandIDs } from "../src/commands";
+import { addPageCommands } from "../src/job-commands";
+import type { JobPage } from "../src/job-page";
 import type { ICluster, IConnection, IJobsModel, IUser } from "../src/tokens";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -104,5 +106,28 @@ describe("the commands of log-ins", () => {
     document.querySelector<HTMLElement>(".jp-Dialog .jp-mod-accept")!.click();
     await done;
     expect(model.connect).toHaveBeenLastCalledWith(model.clusters[1]);
+  });
+});
+
+describe("the commands of the page of a job", () => {
+  it("are about the one in front, as far as something can be done with it", async () => {
+    const commands = new CommandRegistry();
+    const acts = { again: vi.fn(() => Promise.resolve()), link: vi.fn() };
+    const page = { isRepeatable: true, isResubmitting: false };
+    let shown: object | null = null;
+    addPageCommands(commands, null, trans, () => shown as JobPage | null, acts);
+    const offered = (): boolean[] =>
+      [CommandIDs.resubmit, CommandIDs.copyLink].map((id) => commands.isEnabled(id));
+    expect(offered()).toEqual([false, false]);
+    shown = { ...page, isResubmitting: true };
+    expect(offered()).toEqual([false, true]);
+    await commands.execute(CommandIDs.resubmit);
+    expect(acts.again).not.toHaveBeenCalled();
+    shown = page;
+    expect(offered()).toEqual([true, true]);
+    await commands.execute(CommandIDs.resubmit);
+    await commands.execute(CommandIDs.copyLink);
+    expect(acts.again).toHaveBeenCalledExactlyOnceWith(page);
+    expect(acts.link).toHaveBeenCalledExactlyOnceWith(page);
   });
 });

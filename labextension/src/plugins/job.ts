@@ -21,6 +21,7 @@ import { UUID } from "@lumino/coreutils";
 import { actOn, CommandIDs, confirmed } from "../commands";
 import { JobPanel } from "../components/job/page";
 import type { IJobActs } from "../components/job/head";
+import { addPageCommands } from "../job-commands";
 import { JobPage, jobPlaceOf, type IJobPlace } from "../job-page";
 import { pageTitle } from "../job-words";
 import { linkTo } from "../link";
@@ -77,51 +78,6 @@ function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs, name: s
   title();
   page.changed.connect(title);
   return widget;
-}
-
-/** The commands for the job whose page is in front. */
-function addPageCommands(
-  commands: JupyterFrontEnd["commands"],
-  palette: ICommandPalette | null,
-  trans: TranslationBundle,
-  front: () => JobPage | null,
-  again: (page: JobPage) => Promise<void>,
-): void {
-  const add = (
-    id: string,
-    label: string,
-    isFor: (page: JobPage) => boolean,
-    act: (page: JobPage) => void,
-  ): void => {
-    commands.addCommand(id, {
-      label,
-      isEnabled: () => {
-        const page = front();
-        return page !== null && isFor(page);
-      },
-      execute: () => {
-        const page = front();
-        if (page !== null && isFor(page)) {
-          act(page);
-        }
-      },
-    });
-    palette?.addItem({ command: id, category: "Slurm" });
-  };
-  add(
-    CommandIDs.resubmit,
-    trans.__("Submit Job Again…"),
-    ({ isRepeatable, isResubmitting }) => isRepeatable && !isResubmitting,
-    (page) => void again(page),
-  );
-  add(
-    CommandIDs.copyLink,
-    trans.__("Copy Link to Job"),
-    () => true,
-    (page) => {
-      copyLink(trans, page);
-    },
-  );
 }
 
 /** The key of a job, by which its page is found again, is known only when the agent has told it. */
@@ -201,7 +157,12 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
       const widget = tracker.currentWidget;
       return widget?.isVisible ? widget.content.page : null;
     };
-    addPageCommands(app.commands, palette, trans, front, again);
+    addPageCommands(app.commands, palette, trans, front, {
+      again,
+      link: (page) => {
+        copyLink(trans, page);
+      },
+    });
     if (restorer !== null) {
       void restorer.restore(tracker, {
         command: CommandIDs.openJob,
