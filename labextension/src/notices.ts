@@ -28,6 +28,16 @@ export interface IWishes {
   readonly loginWanted: boolean;
 }
 
+/** What they want where there are no settings: the same as in the schema. */
+export const USUAL: IWishes = {
+  started: true,
+  ended: true,
+  failed: true,
+  nearLimit: true,
+  nearLimitMinutes: 15,
+  loginWanted: true,
+};
+
 /** What the notices take from their surroundings. */
 export interface INoticesOptions {
   readonly wishes: () => IWishes;

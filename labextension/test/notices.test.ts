@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import { show } from "../src/browser-notices";
 import { toldOf } from "../src/notice-words";
-import { Notices, type INotice, type IWishes } from "../src/notices";
+import schema from "../schema/notices.json" with { type: "json" };
+import { Notices, USUAL, type INotice } from "../src/notices";
 import { claims } from "../src/tabs";
 import type { IJob, IJobsModel, IPrompt } from "../src/tokens";
 
@@ -62,14 +63,7 @@ class Tab {
   };
   readonly told: INotice[][] = [];
   isHidden = false;
-  wishes: IWishes = {
-    started: true,
-    ended: true,
-    failed: true,
-    nearLimit: true,
-    nearLimitMinutes: 15,
-    loginWanted: true,
-  };
+  wishes = USUAL;
   readonly notices: Notices;
   private readonly _changed = new Signal<object, void>(this);
 
@@ -219,6 +213,11 @@ describe("notices", () => {
     await tab.see();
     expect(tab.texts).toEqual(["gateway asks for the log-in to far."]);
     expect(toldOf(trans, tab.told.flat(), 0)[0]?.isAsked).toBe(true);
+  });
+
+  it("are wished without settings as with those that nobody has changed", () => {
+    const told = Object.entries(schema.properties).map(([name, each]) => [name, each.default]);
+    expect(Object.fromEntries(told)).toEqual({ ...USUAL, browser: false });
   });
 
   it("are told as they are wished", async () => {

@@ -8,7 +8,7 @@ import * as browser from "../browser-notices";
 import { CommandIDs } from "../commands";
 import { openJob } from "../job-commands";
 import { toldOf, type ITold } from "../notice-words";
-import { Notices, type IWishes } from "../notices";
+import { Notices, USUAL, type IWishes } from "../notices";
 import { claims } from "../tabs";
 import { DOMAIN, IJobsModel } from "../tokens";
 
@@ -17,17 +17,6 @@ const ID = "jupyter-slurm:notices";
 const SEEN = 8_000;
 /** How often it is looked whether time limits have come near, in milliseconds. */
 const TICK = 30_000;
-
-/** What is told where there are no settings. */
-const DEFAULTS = {
-  started: true,
-  ended: true,
-  failed: true,
-  nearLimit: true,
-  nearLimitMinutes: 15,
-  loginWanted: true,
-  browser: false,
-};
 
 type Wishes = IWishes & { readonly browser: boolean };
 
@@ -46,7 +35,7 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
   ): Promise<void> => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const settings = (await registry?.load(ID).catch(() => null)) ?? null;
-    const wishes = (): Wishes => ({ ...DEFAULTS, ...settings?.composite });
+    const wishes = (): Wishes => ({ ...USUAL, browser: false, ...settings?.composite });
     const notices = new Notices(model, {
       wishes,
       isHidden: () => document.hidden,
