@@ -46,6 +46,8 @@ def test_a_text_that_nobody_could_translate_is_found(translations: ModuleType) -
     assert [*translations.texts(source)] == [("one %1",), ('a "b"', "c"), ("three",)]
     with pytest.raises(ValueError, match="not a plain text"):
         [*translations.texts("trans.__(label)")]
-    assert [*translations.texts('toProblem(error, hint); toProblem(\n  error,\n  "look again",\n)')] == [("look again",)]
+    assert [*translations.texts('toProblem(error, hint); toProblem(\n  error,\n  "look again",\n)')] == [
+        ("look again",)
+    ]
     with pytest.raises(ValueError, match="not a plain text"):
         [*translations.texts('toProblem(error, isOne ? "one" : "two")')]
