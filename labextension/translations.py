@@ -17,8 +17,8 @@ SOURCES = ROOT / "labextension" / "src"
 CATALOGUES = ROOT / "jupyter_slurm" / "locale"
 
 _CALL = re.compile(r"\btrans\._?_(?P<plural>n)?\(\s*")
-# What to do when the server does not answer; translated where it is shown. What a function was given is written out where
-# it is called.
+# What to do when the server does not answer; translated where it is shown. What a function was given is written out
+# where it is called.
 _HINT = re.compile(r"\b(?:toProblem|_try)\(\s*\w+,(?!\s*(?:trans\.__\(|hint\b))\s*|\bNO_ANSWER = ")
 _LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _PLACE = re.compile(r"%\d+")

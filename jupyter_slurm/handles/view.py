@@ -159,8 +159,9 @@ class View:
         printed = bool(first) or any(not isinstance(block, Shown) for block in blocks)
         size = self._publish_card(data, trouble, left_out, first, printed, update)
         if self._controls is not None and not update:
-            shown = self._controls()._repr_mimebundle_()
-            self._shell.display_pub.publish(shown, transient={"display_id": f"{self._id}-controls"})
+            as_bundle = self._controls()._repr_mimebundle_
+            if as_bundle is not None:  # its job has not ended meanwhile, which closes it
+                self._shell.display_pub.publish(as_bundle(), transient={"display_id": f"{self._id}-controls"})
         return size + self._publish_below(blocks)
 
     def _publish_card(

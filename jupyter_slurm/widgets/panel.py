@@ -175,7 +175,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         """Return it for front ends that draw widgets, and what is known now for all others and for the file."""
         plain, rich = self.static()
-        known: Mapping[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
+        known: Mapping[str, Any] = {} if self._is_closed else super()._repr_mimebundle_(**kwargs) or {}
         return {**known, "text/plain": plain, "text/html": rich}
 
     async def _work(self, call: Callable[[], Any]) -> None:

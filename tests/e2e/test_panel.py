@@ -288,7 +288,7 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
 ) -> None:
     page.keyboard.press("ControlOrMeta+Shift+C")
     page.locator(".lm-CommandPalette-input").fill("slurm show jobs")
-    page.locator(".lm-CommandPalette-item", has_text="Show Jobs").click()
+    page.locator(".lm-CommandPalette-item[data-command='jupyter-slurm:open']").click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
     wait_for(lambda: "jupyter-slurm:jobs" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
     page.reload()
@@ -296,7 +296,7 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
 
 
 def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], None]) -> None:
-    page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
+    page.evaluate("void window.jupyterapp.commands.execute('launcher:create')")
     card = page.locator(".jp-LauncherCard", has_text="Slurm Jobs")
     card.scroll_into_view_if_needed()
     screenshot(page, "launcher")

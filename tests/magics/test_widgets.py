@@ -196,6 +196,9 @@ def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wa
     assert kernel.value("long.refresh().state") == "RUNNING"
     wait_for(lambda: front.click(cancel) or kernel.value("long.state") == "CANCELLED", "it is cancelled")
     wait_for(lambda: root in front.closed, "and they go")
+    stale = "long._data = {**long._data, 'state': 'RUNNING', 'finished': False}"
+    again = kernel.ok(f"{stale}\nlong").messages  # it has ended meanwhile, which closes them at once
+    assert [m["msg_type"] for m in again if m["msg_type"] in ("display_data", "error")] == ["display_data"]
 
 
 def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, wait_for: WaitFor) -> None:
