@@ -68,12 +68,21 @@ def _measure(place: Any, runner: int, lives: int) -> None:
     gc.freeze()  # the memory is the runner's, as long as nobody touches it
     group, every = Group(), _interval()
     points = [_point(group, runner)]
-    while not select.select([lives], [], [], every)[0]:
+    while not select.select([lives], [], [], every)[0] and _is_there(runner):
         points.append(_point(group, runner))
         if len(points) > _MOST:
             points, every = points[::2], every * 2
         with contextlib.suppress(OSError):
             place.put(os.path.join(place.folder, "usage.json"), json.dumps(_told(place, group, points)))
+
+
+def _is_there(pid: int) -> bool:
+    """Whether there is a process: what it has forked, and left behind, holds its end of the pipe, too."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _interval() -> float:

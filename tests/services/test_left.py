@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -123,6 +129,40 @@ def test_what_is_no_number_is_told_as_null() -> None:
     assert json.loads(encode(told), parse_constant=pytest.fail) == [
         {"end_time": None, "start_time": 1.5, "also": [None, "NaN", True, None]}
     ]
+
+
+_RUNNER = """
+import os, runpy, sys, time, types
+folder = sys.argv[2]
+path = os.path.join(folder, "usage.json")
+put = lambda path, text: open(path, "w").write(text)
+runpy.run_path(sys.argv[1])["watch"](types.SimpleNamespace(task=None, job_id="12", folder=folder, put=put))
+if not os.fork():
+    for number in (1, 2): os.dup2(0, number)
+    time.sleep(600)
+while not os.path.exists(path): time.sleep(0.02)
+"""
+
+
+def test_what_measures_a_job_ends_with_it_whatever_that_has_left_behind(tmp_path: Path, wait_for: Any) -> None:
+    mark = f"MARK_OF_A_TEST={tmp_path}"
+    env = {**os.environ, "JUPYTER_SLURM_USAGE_SECONDS": "0.1", "MARK_OF_A_TEST": str(tmp_path)}
+    usage = str(resources.files("jupyter_slurm.runner").joinpath("usage.py"))
+    subprocess.run([sys.executable, "-c", _RUNNER, usage, str(tmp_path)], env=env, check=True, timeout=60)
+
+    def left() -> list[int]:
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if f"{mark}\0".encode() in Path("/proc", pid, "environ").read_bytes():
+                    found.append(int(pid))
+        return found
+
+    try:
+        wait_for(lambda: len(left()) == 1, "nothing but what it has left behind")
+    finally:
+        for pid in left():
+            os.kill(pid, signal.SIGKILL)
 
 
 async def test_neither_a_fifo_nor_a_huge_file_is_waited_for(transport: LocalTransport, tmp_path: Path) -> None:
