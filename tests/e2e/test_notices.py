@@ -109,6 +109,7 @@ def test_menu_and_keys(
     axe: Callable[[Page, str], None],
 ) -> None:
     """After the menu was looked at, by the keyboard alone: the form, and a job that is opened, found and cancelled."""
+    expect(page.locator(LIVE)).to_have_text("Slurm: no jobs")  # those of the test before are over
     asked = ("-J", "training", "-p", "arandu", "--gpus=1", "--time=2:00:00")
     job = submit(lab, 'for n in {1..9}; do echo "epoch $n: loss 0.$((99 - 9 * n))"; done; sleep 600', *asked)
     expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
