@@ -27,7 +27,7 @@ __all__ = ["Monitor", "monitor"]
 _ROWS, _FINISHED = 20, 5
 _MORE = 30  # rows that come with a click
 _LOG, _HOLD, _CANCEL = 4, 6, 9  # widths of buttons
-# Of all of them, with their margins. A place for HTML has letters of another size than buttons: em would differ.
+# Of all of them, with their margins. The letters of a place for HTML are of another size: em would be another width.
 _BUTTONS = f"calc({_LOG + _HOLD + _CANCEL} * var(--jp-widgets-font-size, 13px) + 12px)"
 
 Data = Mapping[str, Any]
