@@ -26,7 +26,9 @@ def whoami() -> dict[str, str]:
 
 def notebook() -> str | None:
     """Return the path of the notebook whose kernel this is, empty where it is not known; None: this is no kernel."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    # Of IPython this alone is asked for: a thread of a script may be about to import the rest.
+    get_ipython = getattr(sys.modules.get("IPython.core.getipython"), "get_ipython", None)
+    shell = get_ipython() if get_ipython is not None else None
     if shell is None or getattr(shell, "kernel", None) is None:
         return None
     # The Jupyter server says it in the environment, VS Code in the notebook's own names.

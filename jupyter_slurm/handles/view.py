@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -33,11 +34,9 @@ _CPU_SHARE = 0.05  # and so is one that takes long to draw: the kernel has other
 
 def notebook() -> Any:
     """Return the IPython shell whose front end can redraw an output in place; None in a terminal and in a script."""
-    try:
-        from IPython.core.getipython import get_ipython
-    except ImportError:
-        return None
-    shell = get_ipython()
+    # Where nobody has imported IPython, there is no shell of it, and a script need not wait for it.
+    get_ipython = getattr(sys.modules.get("IPython.core.getipython"), "get_ipython", None)
+    shell = get_ipython() if get_ipython is not None else None
     return shell if shell is not None and getattr(shell, "kernel", None) is not None else None
 
 
