@@ -183,6 +183,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     await act("cancel", part)  # there is no such step, and Slurm may say so
     assert (await desk.job(others[0]))["state"] == "PENDING"
     commands.clear()
+    client.singles.give_back(client.singles._burst)
 
     said, now = await act("hold", waiting, array, over, "999999")
     assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} is over: COMPLETED.")
