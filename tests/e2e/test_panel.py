@@ -151,6 +151,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     expect(status).to_have_text("Slurm: 5 pending")
     page.goto(f"{lab.url}lab/workspaces/side")  # so that other tests do not begin with the side bar as it is here
     page.evaluate("window.jupyterapp.restored")
+    expect(page.locator(".jp-LauncherCard").first).to_be_visible()  # which takes the keyboard when it comes
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
     rows = page.locator(f"#jupyter-slurm-side-bar {ROWS}")
     expect(page.get_by_label("Filter jobs by")).to_be_focused()
