@@ -206,7 +206,7 @@ async def test_a_request_is_forwarded_as_it_is(client: AgentClient, core: Any) -
     async with client.forward("POST", "/v1/clusters/local/commands", headers=headers, body=body) as answer:
         assert answer.status == 200
         assert answer.headers["content-type"] == "application/json"
-        assert b'"exit_code": 0' in b"".join([chunk async for chunk in answer.chunks])
+        assert b'"exit_code":0' in b"".join([chunk async for chunk in answer.chunks])
     async with client.forward("GET", f"{JOBS}/12/output", query="offset=1&limit=2") as answer:
         assert answer.headers["x-total-size"] == "10"
         assert b"".join([chunk async for chunk in answer.chunks]) == b"12"
