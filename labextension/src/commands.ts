@@ -139,7 +139,7 @@ export function addConnecting(
   ]);
   const listed = new Set<string>();
   let before = "";
-  model.changed.connect(() => {
+  const listAll = (): void => {
     const states = model.clusters.map(({ id, connection }) => [id, connection?.state]);
     if (JSON.stringify(states) === before) {
       return;
@@ -155,5 +155,7 @@ export function addConnecting(
     }
     commands.notifyCommandChanged(CommandIDs.connect);
     commands.notifyCommandChanged(CommandIDs.disconnect);
-  });
+  };
+  listAll(); // translations may have come later than the clusters
+  model.changed.connect(listAll);
 }

@@ -143,7 +143,9 @@ export function addLaunching(
     ];
     listed.set(cluster.id, { title, items: items.filter((item) => item !== undefined) });
   };
-  model.changed.connect(() => {
+  const listAll = (): void => {
     model.clusters.forEach(list);
-  });
+  };
+  listAll(); // translations may have come later than the clusters
+  model.changed.connect(listAll);
 }

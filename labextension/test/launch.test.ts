@@ -265,6 +265,7 @@ describe("the cards", () => {
       trans,
       opened,
     );
+    expect(shown).toHaveLength(2); // they may be known before this is begun
     model.changed.emit();
     clusters[0] = CLUSTER;
     model.changed.emit();

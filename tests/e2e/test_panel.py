@@ -349,7 +349,8 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     os.kill(httpx.get(lab.api("v1/agent"), headers=headers, timeout=60).json()["pid"], signal.SIGKILL)
     expect(status).to_have_text("Slurm: 1 running, 1 pending", timeout=90_000)
     expect(page.locator("#jupyter-slurm-side-bar .jp-Slurm-notice")).to_be_empty()
-    expect(rows).to_have_count(2)
+    expect(row_of(page, running)).to_have_count(1)
+    expect(rows.nth(1).locator(".jp-Slurm-id")).to_contain_text("2000 tasks")
     expect(shown.locator(".jp-Slurm-problem")).to_have_count(0)
 
     lab.process.terminate()
