@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
@@ -57,6 +59,17 @@ def _run(page: Page, number: int) -> Locator:
     )
 
 
+def _mean_it(place: Locator, word: str) -> None:
+    """Press a button and answer its question, which waits five seconds: a browser with much else to do misses it."""
+    question = place.get_by_role("button", name=f"Really {word.lower()}?")
+    for _ in range(10):
+        place.get_by_role("button", name=word, exact=True).click()
+        with contextlib.suppress(PlaywrightTimeout):
+            question.click(delay=500, timeout=4000)  # no double click
+            return
+    raise AssertionError(f"{word} asks nothing")
+
+
 def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look, name: str) -> None:
     """Run the table, the card of a job and a cell that does not end; look at the job, and cancel it meanwhile."""
     table = _run(page, 0)
@@ -75,8 +88,7 @@ def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look,
     assert abs(state.bounding_box()["x"] - head.bounding_box()["x"]) < 2  # type: ignore[index]
     screenshot(page, name)
     axe(page, ".jupyter-slurm-monitor")
-    row.get_by_role("button", name="Cancel").click()
-    row.get_by_role("button", name="Really cancel?").click(delay=500)  # no double click
+    _mean_it(row, "Cancel")
     expect(row).to_contain_text("CANCELLED")
     expect(controls).to_have_count(0)
     expect(cell).not_to_contain_text("over")
@@ -145,6 +157,5 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     (file,) = lab.home.rglob("serving/token")
     assert file.read_text() not in page.content() + inner.content()
     inner.close()
-    launcher.get_by_role("button", name="Stop").click()
-    launcher.get_by_role("button", name="Really stop?").click(delay=500)  # no double click
+    _mean_it(launcher, "Stop")
     expect(launcher).not_to_contain_text("training", timeout=60_000)
