@@ -288,7 +288,9 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
     page: Page, wait_for: Callable[..., Any]
 ) -> None:
     page.keyboard.press("ControlOrMeta+Shift+C")
-    page.locator(".lm-CommandPalette-input").fill("slurm show jobs")
+    typed = page.locator(".lm-CommandPalette-input")
+    expect(typed).to_be_focused()  # it is empty until then
+    typed.fill("slurm show jobs")
     page.locator(".lm-CommandPalette-item[data-command='jupyter-slurm:open']").click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
     wait_for(lambda: "jupyter-slurm:jobs" in page.evaluate(SAVED_LAYOUT), "the layout is saved")

@@ -167,6 +167,8 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     assert "is not told on which port it is to listen" in refused.traceback
     done = slurm("launch", "-p", "arandu", "noopen", "name=quoted", "--", "no-such --port {port}")
     assert "without quotes around them all" in done.stderr
+    # What to do next is the runner's or Slurm's word, whoever was first; the lines are there either way.
+    assert re.search(r"Last lines of \S+stderr:\n {4}.* has no no-such --port", done.stderr), done.stderr
     assert "--port {port}" in refused.traceback
 
 
