@@ -294,7 +294,10 @@ class AgentApplication:
         self, document: Document, answers: Mapping[str, Answer], gate: Gate, on_request: Callable[[], None]
     ) -> None:
         self.answers, self.gate, self.on_request = answers, gate, on_request
-        self._rules = [(re.compile(_as_regex(path)), operations) for path, operations in document.operations.items()]
+        # By how many parts an address has.
+        self._rules: dict[int, list[tuple[re.Pattern[str], Mapping[str, Operation]]]] = {}
+        for path, operations in document.operations.items():
+            self._rules.setdefault(path.count("/"), []).append((re.compile(_as_regex(path)), operations))
 
     def take(self, connection: Connection) -> Exchange:
         """Return what takes a new request."""
@@ -302,7 +305,7 @@ class AgentApplication:
 
     def route(self, path: str) -> tuple[Mapping[str, Operation], dict[str, str]]:
         """Return what there is at an address, and the values in it; HttpError 404 or 400."""
-        for rule, operations in self._rules:
+        for rule, operations in self._rules.get(path.count("/"), ()):
             if (found := rule.fullmatch(path)) is not None:
                 try:
                     values = {name: unquote_to_bytes(text).decode() for name, text in found.groupdict().items()}

@@ -24,6 +24,8 @@ __all__ = [
 CONNECT_TIMEOUT = 5.0
 """Seconds: connecting is local and quick."""
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
 
 class LinkLost(AgentUnreachable):
     """The agent went away. ``sent`` is False when it cannot have seen the request."""
@@ -82,9 +84,9 @@ def as_error(status: int, body: bytes) -> SlurmError:
 def encode(value: Any) -> bytes:
     """Return JSON in ASCII: file names that are no UTF-8 (PEP 383) travel as escapes, what is not a number as null."""
     try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+        return _ENCODER.encode(value).encode("ascii")
     except ValueError:  # what one job has left must not keep a browser from reading of all others
-        return json.dumps(_told(value), separators=(",", ":"), allow_nan=False).encode("ascii")
+        return _ENCODER.encode(_told(value)).encode("ascii")
 
 
 def _told(value: Any) -> Any:

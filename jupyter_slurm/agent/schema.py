@@ -153,7 +153,7 @@ def parse_json(body: bytes) -> Any:
     """Parse outside JSON: bounded depth, no NaN, no text that could not be a file name or an environment value."""
     try:
         # Decoded here: from bytes it would read UTF-16 as well, in which the look below sees neither text nor escapes.
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_number)
+        value = _DECODER.decode(body.decode("utf-8"))
         # What is ASCII and has no escapes holds no surrogates: a cell's environment has many values, and it waits.
         _look_through(value, _DEEPEST, is_plain=body.isascii() and b"\\u" not in body)
     except (ValueError, RecursionError) as error:
@@ -170,6 +170,9 @@ def _number(text: str) -> float | int:
     if math.isinf(value):
         raise ValueError(f"{text[:20]} is too large for a number")
     return int(value) if value.is_integer() else value  # JSON does not tell 18.0 from 18
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_number)
 
 
 def _look_through(value: Any, depth: int, *, is_plain: bool) -> None:
