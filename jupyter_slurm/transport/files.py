@@ -6,13 +6,11 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from jupyter_slurm.errors import TransportError
 
-__all__ = ["LocalHold", "content", "lock", "make_private", "new_file", "new_folder", "told"]
+__all__ = ["LocalHold", "content", "lock", "make_private", "new_file", "told", "write_all"]
 
 _HINTS = {
     errno.ENOSPC: "The disk is full: free some space (`jupyter slurm clean` removes old job directories).",
@@ -89,7 +87,7 @@ def new_file(path: str, mode: int = 0o600) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
-def _write_all(file: int, data: bytes) -> None:
+def write_all(file: int, data: bytes) -> None:
     """Write all of it into an open file."""
     left = memoryview(data)
     while left:
@@ -115,32 +113,3 @@ def lock(file: int, how: int = 0) -> None:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-
-
-def new_folder(path: str, files: Mapping[str, bytes]) -> int:
-    """Make a directory under another name and give it its own; return the first file of it, open and locked."""
-    draft = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{secrets.token_hex(4)}")
-    held: int | None = None
-    os.mkdir(draft, 0o700)
-    try:
-        for name, data in files.items():
-            file = new_file(os.path.join(draft, name))
-            if held is None:
-                held = file
-                lock(file)
-            try:
-                _write_all(file, data)
-            finally:
-                if file is not held:
-                    os.close(file)
-        if held is None:
-            raise ValueError("a folder without files cannot be held")
-        os.rename(draft, path)
-    except BaseException as error:
-        if held is not None:
-            os.close(held)
-        shutil.rmtree(draft, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-        raise
-    return held

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
+from jupyter_slurm.transport.drafts import Drafts
 from jupyter_slurm.transport.files import LocalHold, lock, make_private, new_file, told
 from jupyter_slurm.transport.once import LocalOnce, Workers
 from jupyter_slurm.transport.processes import communicate, kill_group, start
@@ -38,7 +39,7 @@ class LocalTransport:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="jupyter-slurm-local")
         self._running: set[subprocess.Popen[bytes]] = set()
         self._held: set[int] = set()
-        self._workers = Workers()
+        self._workers, self._drafts = Workers(), Drafts()
 
     def close(self) -> None:
         """End the commands under way, but for the detached ones, and let the threads go."""
@@ -48,6 +49,7 @@ class LocalTransport:
             os.close(self._held.pop())
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._workers.close()
+        self._drafts.close()
 
     async def run(
         self,
@@ -88,7 +90,7 @@ class LocalTransport:
         sent: Sent | None = None,
     ) -> LocalOnce:
         """See :class:`jupyter_slurm.transport.base.Transport`; nothing has a way to go here."""
-        once = LocalOnce(prefix, self._held, self._pool.submit)
+        once = LocalOnce(prefix, self._held, self._pool.submit, self._drafts)
         self._workers.run(lambda: once.work(argv, files, context))
         await once.started
         return once

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.files import LocalHold, content, lock, new_file, new_folder, told
+from jupyter_slurm.transport.drafts import Drafts
+from jupyter_slurm.transport.files import LocalHold, content, lock, new_file, told
 from jupyter_slurm.transport.processes import start
 
 __all__ = ["LocalOnce", "Workers"]
@@ -59,9 +60,11 @@ class LocalOnce:
     All of it happens in one thread, because each change of threads costs a noticeable part of what sbatch itself takes.
     """
 
-    def __init__(self, prefix: str, held: set[int], later: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self, prefix: str, held: set[int], later: Callable[[Callable[[], None]], object], drafts: Drafts
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._prefix, self._held, self._later = prefix, held, later
+        self._prefix, self._held, self._later, self._drafts = prefix, held, later, drafts
         self.hold: LocalHold | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[Completed] = self._loop.create_future()
@@ -87,22 +90,24 @@ class LocalOnce:
         with contextlib.suppress(OSError):  # whoever removes the folder meanwhile does not want to know
             done = Completed(exit_code, content(f"{self._prefix}.out"), content(f"{self._prefix}.err"))
             self._tell(lambda: None if self._ended.done() else self._ended.set_result(done))
+        if files is not None:
+            self._drafts.prepare(os.path.dirname(os.path.dirname(self._prefix)))
 
     def _start(
         self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None
     ) -> subprocess.Popen[bytes]:
         if files is None:
             return _start_once(self._prefix, argv, context)
-        folder = os.path.dirname(self._prefix)
+        folder, name = os.path.split(self._prefix)
         with told("make the folder", folder):
-            file = new_folder(folder, files)
+            held, out, err = self._drafts.new_folder(folder, files, [f"{name}.out", f"{name}.err"])
         try:
-            process = _start_once(self._prefix, argv, context)
+            process = _start_on(out, err, argv, context)
         except BaseException:
-            os.close(file)
+            os.close(held)
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self.hold = LocalHold(file, self._held, self._later)
+        self.hold = LocalHold(held, self._held, self._later)
         return process
 
     def _tell(self, act: Callable[[], None]) -> None:
@@ -111,16 +116,21 @@ class LocalOnce:
 
 
 def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
-    """Start a command on files that it keeps when we are gone; the lock is the open file's, so that it inherits it."""
     with told("write", prefix):
         out = new_file(f"{prefix}.out")
+        try:
+            err = new_file(f"{prefix}.err")
+        except BaseException:
+            os.close(out)
+            raise
+    return _start_on(out, err, argv, context)
+
+
+def _start_on(out: int, err: int, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
+    """Start a command on files that it keeps when we are gone; the lock is the open file's, so that it inherits it."""
     try:
         lock(out)
-        with told("write", prefix):
-            err = new_file(f"{prefix}.err")
-        try:
-            return start(argv, context, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        finally:
-            os.close(err)
+        return start(argv, context, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
     finally:
         os.close(out)
+        os.close(err)

@@ -200,11 +200,15 @@ async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
 
 
 @pytest.mark.here_only("the limit is one of this process; a full disk far away is in tests/transport")
+def _named(root: Path) -> list[str]:
+    return sorted(name for name in os.listdir(root) if not name.startswith("."))
+
+
 async def test_disk_that_fills_up_leaves_no_half_folder(desk):
     """A write that fails in the middle, as on a full disk (here: the limit on a file's size)."""
     first = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
     root = Path(first["folder"]).parent
-    before = sorted(os.listdir(root))
+    before = _named(root)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, hard))
     try:
@@ -212,7 +216,8 @@ async def test_disk_that_fills_up_leaves_no_half_folder(desk):
             await desk.submit("#!/bin/sh\n" + "# much\n" * 20_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert sorted(os.listdir(root)) == before
+    assert _named(root) == before
+    assert not [path for path in root.glob(".*/*") if path.stat().st_size]  # empty ones are there for the next job
     assert [job["key"] for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == [first["key"]]
     await desk.core.cancel(desk.id, first["key"])
 
