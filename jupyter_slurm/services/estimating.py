@@ -9,8 +9,9 @@ from typing import Any
 
 from jupyter_slurm.domain.values import parse_epoch
 from jupyter_slurm.services import submission
+from jupyter_slurm.services.planning import Plan
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of, unanswered
-from jupyter_slurm.services.submission import Answer, Plan
+from jupyter_slurm.services.submission import Answer
 from jupyter_slurm.transport.base import Context
 
 __all__ = ["estimate"]

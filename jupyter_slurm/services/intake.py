@@ -25,12 +25,13 @@ from jupyter_slurm.services.lacking import doubt_about_jupyter
 from jupyter_slurm.services.origin import Origins
 from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.parts import Part, divided
+from jupyter_slurm.services.planning import Plan, make_plan
 from jupyter_slurm.services.recorded import sweep_of, values_of
 from jupyter_slurm.services.sending import on_its_way
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
-from jupyter_slurm.services.submission import Answer, Plan
+from jupyter_slurm.services.submission import Answer
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
@@ -123,7 +124,7 @@ class Intake:
         preempting = (await self._client.known_configuration()).get("PreemptMode") if asked.get("resume") else None
 
         def make(part: Part | None) -> Plan:
-            plan = submission.make_plan(self._folder, runner, table, asked, context, now, version, prepared, part)
+            plan = make_plan(self._folder, runner, table, asked, context, now, version, prepared, part)
             plan.record["user"] = self._where.user
             if preempting == "OFF":
                 plan.record["preemptible"] = False

@@ -17,9 +17,10 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ControllerError, JobError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
 from jupyter_slurm.services import submission
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
+from jupyter_slurm.services.planning import Plan
 from jupyter_slurm.services.searching import Search
 from jupyter_slurm.services.slurm import SlurmClient
-from jupyter_slurm.services.submission import Answer, Plan
+from jupyter_slurm.services.submission import Answer
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
 from jupyter_slurm.transport.base import Context
