@@ -18,10 +18,10 @@ from jupyter_slurm.handles.serving import end_note, is_ready, path_here, session
 from jupyter_slurm.handles.session import WORDS, Session, SessionList, launch
 from jupyter_slurm.handles.submitting import Submission
 from jupyter_slurm.handles.table import escape
-from jupyter_slurm.widgets.feed import feed_of, identity
+from jupyter_slurm.widgets.feed import identity
 from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
-from jupyter_slurm.widgets.log import Log
-from jupyter_slurm.widgets.panel import Button, Panel, calm, html
+from jupyter_slurm.widgets.live import Live
+from jupyter_slurm.widgets.panel import Button, calm, html
 
 __all__ = ["Launcher", "launcher"]
 
@@ -40,38 +40,26 @@ def launcher() -> Launcher:
     return shown
 
 
-class Launcher(Panel):
+class Launcher(Live):
     """What :func:`launcher` shows. ``close()`` ends it, not the sessions."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._feed = cluster, feed_of(cluster)
         self._typed = 0
         self._resources, self._ours = Fields(RESOURCES, self._changed), Fields(_OURS, self._changed)
         self._doubts = html(width="100%")
         self._launch = Button("Launch", "Launch a session with these options", lambda: self.work(self._launch_it))
         self._rows: dict[str, _Row] = {}
         self._list = ipywidgets.VBox(layout=ipywidgets.Layout(width="100%"))
-        self._log = Log(self)
-        super().__init__([self._list, self._log.box, self._resources.box, self._ours.box, self._doubts, self._launch])
+        form = [self._resources.box, self._ours.box, self._doubts, self._launch]
+        super().__init__(cluster, above=[self._list], below=form)
         self.add_class("jupyter-slurm-launcher")
-        self._feed.look()
 
     def go(self) -> None:
         """Begin: look what names there are."""
         super().go()
         self._changed()
 
-    def resumed(self) -> None:
-        """Listen."""
-        self._feed.listen(self.changed)
-        self._log.resumed()
-
-    def paused(self) -> None:
-        """Listen no longer."""
-        self._feed.unlisten(self.changed)
-        self._log.paused()
-
-    def draw(self) -> None:
+    def draw_jobs(self) -> None:
         """Bring the sessions up to date."""
         shown = {identity(data): data for data in self._sessions()}
         gone = [self._rows.pop(which).box for which in self._rows.keys() - shown.keys()]
@@ -84,16 +72,12 @@ class Launcher(Panel):
             self._list.children = boxes
         for box in gone:
             box.close()
-        self._log.draw()
 
     def static(self) -> tuple[str, str]:
         """Return the sessions as a table."""
         found = [handle(self._cluster, data) for data in self._sessions()]
         shown = SessionList(one for one in found if isinstance(one, Session))
         return repr(shown), shown._repr_html_()
-
-    def __repr__(self) -> str:
-        return self.static()[0]
 
     def show(self, data: Data) -> None:
         """Open a session in a browser of this machine, logged in."""
@@ -102,10 +86,6 @@ class Launcher(Panel):
     def end(self, data: Data) -> None:
         """End a session."""
         self.work(lambda: self._feed.know(dict(Session(self._cluster, data).stop()._data)))
-
-    def show_log(self, data: Data) -> None:
-        """Show what the Jupyter of a session says."""
-        self._log.show(self._cluster, data)
 
     def _sessions(self) -> list[dict[str, Any]]:
         """Return those that go on, and what failed a moment ago, the latest first."""

@@ -17,10 +17,10 @@ from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import printable
-from jupyter_slurm.widgets.feed import feed_of, identity
-from jupyter_slurm.widgets.log import Log
+from jupyter_slurm.widgets.feed import identity
+from jupyter_slurm.widgets.live import Live
 from jupyter_slurm.widgets.look import HEAD, row, runs
-from jupyter_slurm.widgets.panel import BAD, Button, Panel, calm, html, text
+from jupyter_slurm.widgets.panel import BAD, Button, calm, html, text
 
 __all__ = ["Monitor", "monitor"]
 
@@ -48,11 +48,10 @@ def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> Monitor:
     return shown
 
 
-class Monitor(Panel):
+class Monitor(Live):
     """What :func:`monitor` shows. ``close()`` ends it; so does the kernel. While nobody sees it, it does not listen."""
 
     def __init__(self, cluster: Cluster, *, rows: int = _ROWS, finished: int = _FINISHED) -> None:
-        self._cluster, self._feed = cluster, feed_of(cluster)
         self._limit, self._finished = max(1, rows), max(0, finished)
         self._name = escape(str(cluster.client.get(cluster.path())["name"]))
         self._head, self._rest = html(), html()
@@ -61,25 +60,13 @@ class Monitor(Panel):
         self._more = Button("Show more", "Show more jobs", self._show_more)
         self._rows: list[_Row] = []
         self._table = ipywidgets.VBox(layout=ipywidgets.Layout(width="100%"))
-        self._log = Log(self)
         top = ipywidgets.HBox([self._head, self._filter], layout=_between())
         below = ipywidgets.HBox([self._rest, self._more])
         columns = ipywidgets.HBox([html(HEAD, flex="1 1 auto", min_width="0"), html(width=_BUTTONS, flex="0 0 auto")])
-        super().__init__([top, columns, self._table, below, self._log.box])
+        super().__init__(cluster, above=[top, columns, self._table, below])
         self.add_class("jupyter-slurm-monitor")
-        self._feed.look()
 
-    def resumed(self) -> None:
-        """Listen."""
-        self._feed.listen(self.changed)
-        self._log.resumed()
-
-    def paused(self) -> None:
-        """Listen no longer."""
-        self._feed.unlisten(self.changed)
-        self._log.paused()
-
-    def draw(self) -> None:
+    def draw_jobs(self) -> None:
         """Bring the table up to date."""
         known = list(self._feed.jobs.values())
         active = [data for data in known if not is_finished(data)]
@@ -95,20 +82,12 @@ class Monitor(Panel):
         left = len(found) - len(boxes)
         self._rest.value = calm(f"… and {left} more") if left > 0 else "" if found else calm("No jobs.")
         self._more.layout.display = None if left > 0 else "none"
-        self._log.draw()
 
     def static(self) -> tuple[str, str]:
         """Return the jobs as a table."""
         known = self._chosen(list(self._feed.jobs.values()))
         shown = JobList(handle(self._cluster, data) for data in known)
         return repr(shown), shown._repr_html_()
-
-    def __repr__(self) -> str:
-        return self.static()[0]
-
-    def show_log(self, data: Data) -> None:
-        """Show what a job has printed, and prints, below the table."""
-        self._log.show(self._cluster, data)
 
     def act(self, what: str, data: Data) -> None:
         """Cancel, hold or release a job."""
