@@ -1,7 +1,5 @@
 /** One job: what becomes of it and what it prints, by one stream while somebody looks. No DOM, no requests of its own. */
-import { Signal, type ISignal } from "@lumino/signaling";
-import type { IDisposable } from "@lumino/disposable";
-
+import { Model } from "./base";
 import { newKey } from "./form";
 import { STREAMS, type IJobApi, type IJobDetail, type Stream } from "./job-api";
 import { Log } from "./log";
@@ -45,8 +43,7 @@ function bytesOf(text: string): Uint8Array {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
-export class JobPage implements IDisposable {
-  private readonly _changed = new Signal<this, void>(this);
+export class JobPage extends Model {
   private readonly _ended = new AbortController();
   private _watch: AbortController | null = null;
   private _job: IJobDetail | null = null;
@@ -69,16 +66,13 @@ export class JobPage implements IDisposable {
     readonly place: IJobPlace,
     private readonly _sleep: typeof defaultSleep = defaultSleep,
   ) {
+    super();
     const { cluster, job } = place;
     this.logs = {
       stdout: new Log(api.reader(cluster, job, "stdout")),
       stderr: new Log(api.reader(cluster, job, "stderr")),
     };
     jobs.changed.connect(this._look);
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
   }
 
   /** Null until it is known. */
@@ -129,15 +123,11 @@ export class JobPage implements IDisposable {
     return this._isResubmitting;
   }
 
-  get isDisposed(): boolean {
-    return this._ended.signal.aborted;
-  }
-
-  dispose(): void {
+  override dispose(): void {
+    super.dispose();
     this._ended.abort();
     this._watch?.abort();
     this.jobs.changed.disconnect(this._look);
-    Signal.clearData(this);
   }
 
   /** Where it is found again later: ids wrap, keys do not. */

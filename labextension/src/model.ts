@@ -3,6 +3,7 @@ import { Signal, type ISignal } from "@lumino/signaling";
 
 import { Acts } from "./acts";
 import { Asked } from "./asked";
+import { Model } from "./base";
 import { RequestError, toProblem } from "./problem";
 import {
   identity,
@@ -59,8 +60,7 @@ export function defaultSleep(milliseconds: number, signal: AbortSignal): Promise
   });
 }
 
-export class JobsModel implements IJobsModel {
-  private readonly _changed = new Signal<this, void>(this);
+export class JobsModel extends Model implements IJobsModel {
   private readonly _settled = new Signal<this, IPrompt>(this);
   private readonly _asked: Asked;
   private readonly _options: Required<IModelOptions>;
@@ -77,6 +77,7 @@ export class JobsModel implements IJobsModel {
   private _telling: ReturnType<typeof setTimeout> | null = null;
 
   constructor(options: IModelOptions) {
+    super();
     this._options = {
       visible: true,
       sleep: defaultSleep,
@@ -100,10 +101,6 @@ export class JobsModel implements IJobsModel {
       isKnown: (job) => this._store.has(job),
     });
     this.setVisible(this._options.visible);
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
   }
 
   get settled(): ISignal<this, IPrompt> {
@@ -154,15 +151,11 @@ export class JobsModel implements IJobsModel {
     return this._options.clock() + this._options.api.clockOffset;
   }
 
-  get isDisposed(): boolean {
-    return this._ended.signal.aborted;
-  }
-
-  dispose(): void {
+  override dispose(): void {
+    super.dispose();
     this._ended.abort();
     this._watch?.abort();
     clearTimeout(this._telling ?? undefined);
-    Signal.clearData(this);
   }
 
   setVisible(visible: boolean): void {

@@ -1,8 +1,9 @@
 /** What is free on a cluster, asked for when somebody looks. No DOM. */
 import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
-import { Signal, type ISignal } from "@lumino/signaling";
+import type { ISignal } from "@lumino/signaling";
 
+import { Model } from "./base";
 import type { IForm } from "./form";
 import { parseTimeLimit } from "./format";
 import { toProblem } from "./problem";
@@ -121,24 +122,11 @@ export const IResourcesModel = new Token<IResourcesModel>(
 
 const NOTHING: IKnown = { resources: null, problem: null, isAsking: false };
 
-export class ResourcesModel implements IResourcesModel {
-  private readonly _changed = new Signal<this, void>(this);
+export class ResourcesModel extends Model implements IResourcesModel {
   private readonly _known = new Map<string, IKnown>();
-  private _isDisposed = false;
 
-  constructor(private readonly _api: IResourcesApi) {}
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
-  dispose(): void {
-    this._isDisposed = true;
-    Signal.clearData(this);
+  constructor(private readonly _api: IResourcesApi) {
+    super();
   }
 
   known(cluster: string): IKnown {

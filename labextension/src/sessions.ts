@@ -1,8 +1,9 @@
 /** Sessions: Jupyters that jobs run. What is launched here, beside what the jobs' model knows. No DOM. */
 import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
-import { Signal, type ISignal } from "@lumino/signaling";
+import type { ISignal } from "@lumino/signaling";
 
+import { Model } from "./base";
 import { launchOf, newKey, type IForm } from "./form";
 import { RequestError, toProblem } from "./problem";
 import type { IResourcesModel } from "./resources";
@@ -119,13 +120,11 @@ export function isRefused(problem: IProblem): boolean {
   return Boolean(problem.type?.startsWith("urn:jupyter-slurm:error:"));
 }
 
-export class SessionsModel implements ISessionsModel {
-  private readonly _changed = new Signal<this, void>(this);
+export class SessionsModel extends Model implements ISessionsModel {
   /** What was told to this page before the events had it. */
   private readonly _told = new Map<string, SessionJob>();
   private readonly _stopping = new Set<string>();
   private readonly _problems = new Map<string, IProblem>();
-  private _isDisposed = false;
 
   constructor(
     private readonly _api: ISessionsApi,
@@ -133,21 +132,13 @@ export class SessionsModel implements ISessionsModel {
     readonly memory: IMemory,
     readonly resources: IResourcesModel | null = null,
   ) {
+    super();
     jobs.changed.connect(this._emit);
   }
 
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
-  dispose(): void {
-    this._isDisposed = true;
+  override dispose(): void {
+    super.dispose();
     this.jobs.changed.disconnect(this._emit);
-    Signal.clearData(this);
   }
 
   get going(): readonly SessionJob[] {

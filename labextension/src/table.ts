@@ -1,7 +1,5 @@
 /** A table of jobs as a person has it before them: what is shown, chosen, marked and unfolded. No DOM. */
-import type { IDisposable } from "@lumino/disposable";
-import { Signal, type ISignal } from "@lumino/signaling";
-
+import { Model } from "./base";
 import { COLUMNS, isColumn, type ColumnId } from "./columns";
 import { toProblem } from "./problem";
 import { hasParts, identity } from "./records";
@@ -37,8 +35,7 @@ export interface ITableMemory {
   save(remembered: IRemembered): Promise<void>;
 }
 
-export class JobsTable implements IDisposable {
-  private readonly _changed = new Signal<this, void>(this);
+export class JobsTable extends Model {
   private readonly _rows = new Rows();
   private _criteria: ICriteria = { text: "", kinds: new Set(), sort: null };
   private _columns: readonly ColumnId[];
@@ -55,30 +52,21 @@ export class JobsTable implements IDisposable {
   private _shown: readonly IJob[] | null = null;
   private _counted: readonly IJob[] | null = null;
   private _counts = new Map<StateKind, number>();
-  private _isDisposed = false;
 
   constructor(
     readonly model: IJobsModel,
     columns: readonly ColumnId[] = COLUMNS.slice(0, 7),
     private readonly _memory: ITableMemory | null = null,
   ) {
+    super();
     this._columns = columns;
     model.changed.connect(this._follow);
     void this._memory?.load().then(this._recall, () => undefined);
   }
 
-  get changed(): ISignal<this, void> {
-    return this._changed;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
-  dispose(): void {
-    this._isDisposed = true;
+  override dispose(): void {
+    super.dispose();
     this.model.changed.disconnect(this._follow);
-    Signal.clearData(this);
   }
 
   get criteria(): ICriteria {
