@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
+from notebooks import open_notebook, run_cell, write_notebook
 from playwright.sync_api import Locator, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
@@ -36,39 +35,6 @@ while not os.path.exists(GO):
 shown.update("after")
 {"last": "value"}
 """
-
-
-def _notebook(path: Path, *cells: str) -> None:
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(made, path)
-
-
-def _open(page: Page, url: str) -> None:
-    page.goto(url)
-    shown = url.rsplit("/", 1)[1]  # and not a notebook of the test before, which comes back first
-    page.wait_for_function(
-        """shown => {
-            const current = window.jupyterapp.shell.currentWidget;
-            return current?.context?.path === shown && current.sessionContext?.session?.kernel?.status === 'idle';
-        }""",
-        arg=shown,
-    )
-    page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready")
-
-
-def _run(page: Page, number: int) -> None:
-    page.evaluate(
-        """number => {
-            window.jupyterapp.shell.currentWidget.content.activeCellIndex = number;
-            void window.jupyterapp.commands.execute('notebook:run-cell');
-        }""",
-        number,
-    )
-
-
-def _output(page: Page, number: int) -> Locator:
-    return page.locator(".jp-CodeCell").nth(number).locator(".jp-OutputArea").first
 
 
 def _expect_order(shown: Locator) -> None:
@@ -104,21 +70,19 @@ def test_figures_and_tables_are_there_also_when_the_tab_was_closed(
     page: Page, lab: Any, screenshot: Callable[[Page, str], None]
 ) -> None:
     go = lab.home / "go"
-    _notebook(lab.home / "rich.ipynb", "%load_ext jupyter_slurm", RICH.replace("GO", repr(str(go))), "job")
+    write_notebook(lab.home / "rich.ipynb", "%load_ext jupyter_slurm", RICH.replace("GO", repr(str(go))), "job")
     page.set_viewport_size({"width": 1400, "height": 1600})
     url = f"{lab.url}lab/tree/rich.ipynb"
-    _open(page, url)
-    _run(page, 0)
-    _run(page, 1)
-    live = _output(page, 1)
+    open_notebook(page, url)
+    run_cell(page, 0)
+    live = run_cell(page, 1)
     expect(live).to_contain_text("before", timeout=90_000)  # as it is made: the job goes on
     _expect_pictures(live)
     _expect_order(live)
     page.goto("about:blank")
     go.touch()
-    _open(page, url)
-    _run(page, 2)
-    again = _output(page, 2)
+    open_notebook(page, url)
+    again = run_cell(page, 2)
     expect(again).to_contain_text("COMPLETED", timeout=90_000)
     expect(again).to_contain_text("after")
     expect(again).not_to_contain_text("before")
@@ -130,12 +94,12 @@ def test_figures_and_tables_are_there_also_when_the_tab_was_closed(
 
 
 def test_the_link_of_a_session_opens_it_through_this_server(lab: Any, page: Page) -> None:
-    _notebook(
+    write_notebook(
         lab.home / "launch.ipynb", "%load_ext jupyter_slurm", "%slurm launch -p arandu -t 10 name=inner", "inner.stop()"
     )
-    _open(page, f"{lab.url}lab/tree/launch.ipynb")
-    _run(page, 0)
-    _run(page, 1)
+    open_notebook(page, f"{lab.url}lab/tree/launch.ipynb")
+    run_cell(page, 0)
+    run_cell(page, 1)
     link = page.locator("a[href^='/jupyter-slurm/']")
     expect(link).to_be_visible(timeout=90_000)
     with page.context.expect_page() as opened:
@@ -144,5 +108,5 @@ def test_the_link_of_a_session_opens_it_through_this_server(lab: Any, page: Page
     expect(inner.locator(".jp-LauncherCard[data-category=Notebook]").first).to_be_visible(timeout=60_000)
     expect(inner).to_have_url(re.compile(f"^{re.escape(lab.url)}jupyter-slurm/"))
     inner.close()
-    _run(page, 2)
+    run_cell(page, 2)
     expect(page.locator(".jupyter-slurm-job").first).to_contain_text("CANCELLED", timeout=60_000)  # and the cell's own

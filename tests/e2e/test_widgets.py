@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
+from notebooks import open_notebook, run_cell, write_notebook
 from playwright.sync_api import Browser, Locator, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
@@ -28,37 +28,6 @@ jupyter_slurm.monitor()"""
 NOTEBOOK = "c.JupyterNotebookApp.expose_app_in_browser = True"
 
 
-def _notebook(path: Path, *cells: str) -> None:
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(made, path)
-
-
-def _open(page: Page, address: str) -> None:
-    page.goto(address)
-    page.wait_for_function(
-        """path => {
-            const current = window.jupyterapp?.shell.currentWidget;
-            return current?.context?.path === path && current.sessionContext?.session?.kernel?.status === 'idle';
-        }""",
-        arg=address.rsplit("/", 1)[1].partition("?")[0],
-    )
-
-
-def _run(page: Page, number: int) -> Locator:
-    """Run a cell; return what is below it."""
-    page.evaluate(
-        """number => {
-            window.jupyterapp.shell.currentWidget.content.activeCellIndex = number;
-            void window.jupyterapp.commands.execute('notebook:run-cell');
-        }""",
-        number,
-    )
-    return (
-        page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").nth(number).locator(".jp-OutputArea").first
-    )
-
-
 def _mean_it(place: Locator, word: str) -> None:
     """Press a button and answer its question, which waits five seconds: a browser with much else to do misses it."""
     question = place.get_by_role("button", name=f"Really {word.lower()}?")
@@ -72,12 +41,12 @@ def _mean_it(place: Locator, word: str) -> None:
 
 def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look, name: str) -> None:
     """Run the table, the card of a job and a cell that does not end; look at the job, and cancel it meanwhile."""
-    table = _run(page, 0)
+    table = run_cell(page, 0)
     row = table.locator(".widget-hbox", has=page.locator(".jupyter-slurm-row"), has_text="<img").first
     expect(row).to_contain_text("RUNNING", timeout=90_000)
-    controls = _run(page, 1).get_by_role("button", name="Cancel")
+    controls = run_cell(page, 1).get_by_role("button", name="Cancel")
     expect(controls).to_be_visible()
-    cell = _run(page, 2)
+    cell = run_cell(page, 2)
     expect(row).to_contain_text("of 10:00")
     row.get_by_role("button", name="Log").click()
     expect(table.locator(".jupyter-slurm-job")).to_contain_text("hello")
@@ -103,15 +72,15 @@ def test_a_job_is_looked_at_and_cancelled_while_a_cell_runs(
     page: Page, lab: Any, browser: Browser, start_jupyter: Callable[..., Any], screenshot: Look, axe: Look
 ) -> None:
     wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\nprint('over')"
-    _notebook(lab.home / "monitor.ipynb", MONITOR, "job", wait)
-    _open(page, f"{lab.url}lab/tree/monitor.ipynb")
+    write_notebook(lab.home / "monitor.ipynb", MONITOR, "job", wait)
+    open_notebook(page, f"{lab.url}lab/tree/monitor.ipynb")
     _cancel_while_a_cell_runs(page, lab.home / "go", screenshot, axe, "widget-monitor")
 
     other = start_jupyter("notebook", "--config=nb.py", files={"nb.py": NOTEBOOK})
-    _notebook(other.home / "monitor.ipynb", MONITOR, "job", wait)
+    write_notebook(other.home / "monitor.ipynb", MONITOR, "job", wait)
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     page = context.new_page()
-    _open(page, f"{other.url}notebooks/monitor.ipynb?token={other.token}")
+    open_notebook(page, f"{other.url}notebooks/monitor.ipynb?token={other.token}")
     _cancel_while_a_cell_runs(page, other.home / "go", screenshot, axe, "widget-monitor-notebook")
     context.close()
 
@@ -119,10 +88,10 @@ def test_a_job_is_looked_at_and_cancelled_while_a_cell_runs(
 @pytest.mark.timeout(300)
 def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Look) -> None:
     start = "import jupyter_slurm\nlauncher = jupyter_slurm.launcher()\nlauncher"
-    _notebook(lab.home / "forms.ipynb", start, "jupyter_slurm.submit_form()", "jupyter_slurm.cluster_view()")
+    write_notebook(lab.home / "forms.ipynb", start, "jupyter_slurm.submit_form()", "jupyter_slurm.cluster_view()")
     page.set_viewport_size({"width": 1200, "height": 1500})
-    _open(page, f"{lab.url}lab/tree/forms.ipynb")
-    launcher = _run(page, 0)
+    open_notebook(page, f"{lab.url}lab/tree/forms.ipynb")
+    launcher = run_cell(page, 0)
     launcher.get_by_label("Partition").fill("arandu")
     launcher.get_by_label("GPUs").fill("9")
     expect(launcher.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
@@ -131,7 +100,7 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     expect(launcher.get_by_role("status")).to_have_count(0)
     launcher.get_by_role("button", name="Launch").click()
 
-    form = _run(page, 1)
+    form = run_cell(page, 1)
     form.get_by_label("Partition").fill("arandu")
     form.get_by_label("GPUs").fill("9")
     expect(form.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
@@ -140,7 +109,7 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     expect(form).to_contain_text("It is in a new cell.")
     written = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell .cm-content", has_text="%%sbatch")
     expect(written).to_have_text("%%sbatch -p arandu --gpus=9")
-    free = _run(page, 3)
+    free = run_cell(page, 3)
     expect(free).to_contain_text("of 8 a100 free")
 
     link = launcher.get_by_role("link", name="Open training")

@@ -7,21 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from notebooks import new_notebook
 from ssh_hosts.ways import Way
 
 pytestmark = pytest.mark.slurm
-
-
-def _notebook(*cells: str) -> Any:
-    notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return notebook
 
 
 def test_a_notebook_keeps_the_last_drawing(
@@ -29,7 +22,7 @@ def test_a_notebook_keeps_the_last_drawing(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    notebook = _notebook(
+    notebook = new_notebook(
         "%load_ext jupyter_slurm",
         "%%sbatch as=job\n#!/bin/bash\nfor i in 1 2 3; do echo step $i; sleep 0.2; done",
         "finished = job.wait()",
@@ -99,7 +92,7 @@ def test_a_notebook_that_is_executed_keeps_what_a_cell_showed(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    notebook = _notebook("%load_ext jupyter_slurm", f"%%sbatch wait\n{_RICH}")
+    notebook = new_notebook("%load_ext jupyter_slurm", f"%%sbatch wait\n{_RICH}")
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(home)}}).execute()
     job, shown, then = (output for output in notebook.cells[1].outputs if output["output_type"] != "stream")
     assert "COMPLETED" in job["data"]["text/plain"]
