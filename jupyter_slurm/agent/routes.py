@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
 from jupyter_slurm.agent.app import Answer, Call, Reply
-from jupyter_slurm.agent.presence import Presence, UsersLike
+from jupyter_slurm.agent.core_like import CoreLike, Json
+from jupyter_slurm.agent.presence import Presence
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
 from jupyter_slurm.errors import AgentBusy
 from jupyter_slurm.transport.peers import peer_pid
 
-__all__ = ["CAPABILITIES", "CoreLike", "Routes"]
+__all__ = ["CAPABILITIES", "Routes"]
 
 CAPABILITIES = (
     "clusters",
@@ -44,77 +44,6 @@ CAPABILITIES = (
 
 _MOST_STREAMS = 512
 _STREAM_AGAIN = 10
-
-Json = dict[str, Any]
-
-
-class BusLike(Protocol):
-    """A broadcast of (event, data)."""
-
-    def subscribe(self) -> Any:
-        """Return an async context manager that gives an async iterator."""
-
-
-class SessionsLike(Protocol):
-    """What the routes ask of sessions: :class:`jupyter_slurm.services.sessions.Sessions`."""
-
-    async def launch(self, name: str, asked: Json) -> Json: ...
-    def told(self, name: str, *, active: bool) -> list[Json]: ...
-    async def one(self, name: str, reference: str) -> Json: ...
-    async def open(self, name: str, reference: str) -> Json: ...
-    async def end(self, name: str, reference: str) -> Json: ...
-    async def rename(self, name: str, reference: str, wanted: str) -> Json: ...
-
-
-class CoreLike(Protocol):
-    """What the routes call: :class:`jupyter_slurm.services.core.Core`, or what a test puts in its place."""
-
-    @property
-    def bus(self) -> BusLike: ...  # noqa: D102
-    @property
-    def users(self) -> UsersLike: ...  # noqa: D102
-    @property
-    def sessions(self) -> SessionsLike: ...  # noqa: D102
-    async def start(self) -> None: ...  # noqa: D102
-    async def stop(self) -> None: ...  # noqa: D102
-    def holds(self) -> dict[str, int]: ...  # noqa: D102
-    def clusters(self) -> list[Json]: ...  # noqa: D102
-    def cluster(self, cluster: str) -> Json: ...  # noqa: D102
-    async def register_cluster(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> Json: ...  # noqa: D102
-    async def connect(self, cluster: str) -> Json: ...  # noqa: D102
-    def check_connected(self, cluster: str) -> None: ...  # noqa: D102
-    async def disconnect(self, cluster: str) -> Json: ...  # noqa: D102
-    async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> Json: ...  # noqa: D102
-    def examination(self, cluster: str) -> Json: ...  # noqa: D102
-    async def admit(self, cluster: str, host: str) -> Json: ...  # noqa: D102
-    def prompts(self) -> list[Json]: ...  # noqa: D102
-    def answer(self, prompt: str, answers: list[str] | None) -> None: ...  # noqa: D102
-    async def submit(self, cluster: str, submission: Json) -> Json: ...  # noqa: D102
-    async def jobs(self, cluster: str, *, active: bool) -> list[Json]: ...  # noqa: D102
-    async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
-    async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
-    async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[Json]: ...  # noqa: D102
-    async def resubmit(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
-    async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> Json: ...  # noqa: D102
-    async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102
-    async def start_step(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
-    async def list_steps(self, cluster: str, ref: str) -> list[Json]: ...  # noqa: D102
-    async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
-    async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
-    async def record(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
-    async def report(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
-    async def usage(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
-    async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102
-    def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Json]]: ...  # noqa: D102
-    async def command(self, cluster: str, argv: list[str], *, table: bool, context: Json) -> Json: ...  # noqa: D102
-    async def options(self, cluster: str, command: str) -> Json: ...  # noqa: D102
-    async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> Json: ...  # noqa: D102
-    async def resources(self, cluster: str, *, wait: float, is_newer: bool, has_nodes: bool) -> Json: ...  # noqa: D102
-    def list_tunnels(self, cluster: str) -> list[Json]: ...  # noqa: D102
-    async def open_tunnel(self, cluster: str, wanted: Json) -> Json: ...  # noqa: D102
-    async def close_tunnel(self, cluster: str, tunnel: str) -> Json: ...  # noqa: D102
-    async def session_way(self, key: str) -> Json: ...  # noqa: D102
-    async def clean(self, *, older_than_days: float | None, dry_run: bool) -> Json: ...  # noqa: D102
 
 
 class Routes:

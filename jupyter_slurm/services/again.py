@@ -40,9 +40,9 @@ async def asked_again(cluster: Cluster, reference: str, asked: Mapping[str, Any]
     UsageError, JobError
         It cannot be submitted again; also where somebody else can have changed what is recorded of it.
     """
-    record = await cluster.record(reference)
+    record = await cluster.reader.record(reference)
     check_repeatable(record)
-    raw = await (cluster.source(reference) if has_source(record) else cluster.script(reference))
+    raw = await (cluster.reader.source(reference) if has_source(record) else cluster.reader.script(reference))
     text = raw.decode("utf-8", "surrogateescape")
     table = await cluster.client.options("sbatch")
     options, changes = record["options"], dict[str, Any]()

@@ -1,4 +1,4 @@
-"""One cluster as the agent serves it: submissions, jobs, output, commands."""
+"""One cluster as the agent serves it: submissions, jobs, commands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import functools
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, JobNotFound, JobOutputMissing, SlurmError, SubmissionUnknown, UsageError
-from jupyter_slurm.services import output, sweeping, tasks
+from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError, SubmissionUnknown
+from jupyter_slurm.services import tasks
 from jupyter_slurm.services.acting import Acts
 from jupyter_slurm.services.again import asked_again
 from jupyter_slurm.services.bus import Bus
@@ -24,21 +24,17 @@ from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
 from jupyter_slurm.services.names import Names
-from jupyter_slurm.services.ownership import doubt, is_own
-from jupyter_slurm.services.parts import check_task, shared_folder, task_of
+from jupyter_slurm.services.parts import check_task, task_of
 from jupyter_slurm.services.passing import pass_through
-from jupyter_slurm.services.recorded import recorded
+from jupyter_slurm.services.reading import Reader
 from jupyter_slurm.services.releasing import Releases
-from jupyter_slurm.services.reporting import report_of
 from jupyter_slurm.services.resources import ResourcesKeeper
-from jupyter_slurm.services.sampled import sampled
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
 from jupyter_slurm.services.slurm import SlurmClient, cluster_name, printable
 from jupyter_slurm.services.steps import Steps
 from jupyter_slurm.services.store import Store
-from jupyter_slurm.services.tails import Tails
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
@@ -104,8 +100,10 @@ class Cluster:
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)
         self._intake = Intake(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
+        self.reader = Reader(
+            self.client, self.tracker, self.watcher.wake, lambda: self.reached(), find=self.entry, shown=self.task_of
+        )
         self.tending: list[Callable[[], Awaitable[None]]] = [self.signs.read, self.steps.tend, self.releases.tend]
-        self._tails = Tails(transport)
         self._bus = bus
         self._watching: asyncio.Task[None] | None = None
         self._glancing: asyncio.Task[None] | None = None
@@ -123,7 +121,7 @@ class Cluster:
     async def stop(self) -> None:
         """End the watching; jobs and executions of sbatch go on."""
         before = (self._intake.stop, self.names.stop, self.resources.stop, self._facts.stop, self.settler.stop)
-        for stop in (*before, self.steps.stop, self.watcher.stop, self._tails.stop, self.tracker.stop):
+        for stop in (*before, self.steps.stop, self.watcher.stop, self.reader.stop, self.tracker.stop):
             await stop()
         for task in (self._watching, self._glancing):
             if task is not None:
@@ -325,70 +323,6 @@ class Cluster:
         if known is not None:  # the request came before, and its answer was lost
             return job_dict(known)
         return await self.submit(await asked_again(self, reference, asked))
-
-    async def script(self, reference: str) -> bytes:
-        """Return the batch script of a job, byte for byte."""
-        entry = await self.entry(reference)
-        if entry.folder is not None and entry.record is not None:
-            return await self._transport.read(entry.folder.file(entry.record["script"]))
-        return await self.client.ask(["scontrol", "write", "batch_script", str(entry.id), "-"])
-
-    async def source(self, reference: str) -> bytes:
-        """Return what was typed, where that is another thing than the batch script."""
-        entry = await self.entry(reference)
-        cell, folder = (entry.record or {}).get("cell"), shared_folder(entry)
-        if cell is None and folder is not None:
-            with contextlib.suppress(FileNotFoundError):
-                return await self._transport.read(folder.file(sweeping.SCRIPT))
-        if cell is None:
-            raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
-        return str(cell["source"]).encode("utf-8", "surrogateescape")
-
-    async def record(self, reference: str) -> dict[str, Any]:
-        """Return what is recorded of a job."""
-        return await recorded(self._transport, await self.one(reference), reference)
-
-    async def report(self, reference: str) -> dict[str, Any]:
-        """Return what a job used of what it had."""
-        return await report_of(self.client, await self.one(reference), self._clock())
-
-    async def usage(self, reference: str) -> dict[str, Any]:
-        """Return what a job used as time went by."""
-        return await sampled(self._transport, await self.one(reference))
-
-    # -- output
-
-    async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
-        """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
-        entry = await self.entry(reference)
-        path = entry.of_task(task_of(reference, entry)).path(stream)
-        if entry.folder and stream not in output.STREAMS and (why := await doubt(self._transport, entry.folder.path)):
-            raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
-        return await output.read_output(self._transport, path, offset, limit, finished=entry.is_finished)
-
-    async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield what a job prints and becomes, until it is over."""
-        entry = await self.entry(reference)
-        positions: dict[str, int] = {}  # what is shown comes first: it says where it stands in the text
-        if output.DISPLAY in offsets and entry.folder and await is_own(self._transport, entry.folder.path):
-            positions[output.DISPLAY] = offsets[output.DISPLAY]
-        positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
-        with self.tracker.listening(entry) as changed:
-            self.watcher.wake()
-
-            def look() -> Entry:
-                return self.task_of(reference, self.tracker.find(reference) or entry)
-
-            begun = functools.partial(self._has_begun, entry)
-            lost = functools.partial(output.why_lost, self.id, self.reached)
-            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, lost):
-                yield event
-
-    def _has_begun(self, entry: Entry) -> None:
-        """Take output in the job directory of a job that never ran before for the sign that it does."""
-        own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
-        if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
-            self.tracker.tell(entry)
 
     # -- commands
 

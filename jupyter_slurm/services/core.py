@@ -265,32 +265,32 @@ class Core:
         return where.steps.of(await where.entry(ref))
 
     async def script(self, cluster: str, ref: str) -> bytes:
-        """See :meth:`Cluster.script`."""
-        return await self._cluster(cluster).script(ref)
+        """See :meth:`Reader.script`."""
+        return await self._cluster(cluster).reader.script(ref)
 
     async def source(self, cluster: str, ref: str) -> bytes:
-        """See :meth:`Cluster.source`."""
-        return await self._cluster(cluster).source(ref)
+        """See :meth:`Reader.source`."""
+        return await self._cluster(cluster).reader.source(ref)
 
     async def report(self, cluster: str, ref: str) -> dict[str, Any]:
-        """See :meth:`Cluster.report`."""
-        return await self._cluster(cluster).report(ref)
+        """See :meth:`Reader.report`."""
+        return await self._cluster(cluster).reader.report(ref)
 
     async def usage(self, cluster: str, ref: str) -> dict[str, Any]:
-        """See :meth:`Cluster.usage`."""
-        return await self._cluster(cluster).usage(ref)
+        """See :meth:`Reader.usage`."""
+        return await self._cluster(cluster).reader.usage(ref)
 
     async def record(self, cluster: str, ref: str) -> dict[str, Any]:
-        """See :meth:`Cluster.record`."""
-        return await self._cluster(cluster).record(ref)
+        """See :meth:`Reader.record`."""
+        return await self._cluster(cluster).reader.record(ref)
 
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
-        """See :meth:`Cluster.output`."""
-        return await self._cluster(cluster).output(ref, stream, offset, limit)
+        """See :meth:`Reader.output`."""
+        return await self._cluster(cluster).reader.output(ref, stream, offset, limit)
 
     def stream(self, cluster: str, ref: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """See :meth:`Cluster.stream`."""
-        return self._cluster(cluster).stream(ref, offsets)
+        """See :meth:`Reader.stream`."""
+        return self._cluster(cluster).reader.stream(ref, offsets)
 
     async def command(self, cluster: str, argv: list[str], *, table: bool, context: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Cluster.command`."""
