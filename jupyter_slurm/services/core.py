@@ -17,7 +17,6 @@ from jupyter_slurm.errors import (
     ConfigError,
     NotConnected,
     PromptGone,
-    SlurmError,
     TransportError,
     UsageError,
 )
@@ -25,7 +24,7 @@ from jupyter_slurm.services import tasks
 from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
-from jupyter_slurm.services.housekeeping import clean
+from jupyter_slurm.services.housekeeping import Housekeeping
 from jupyter_slurm.services.sessions import Sessions
 from jupyter_slurm.services.site import Site, unusable
 from jupyter_slurm.services.store import Store
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Core"]
 
 log = logging.getLogger(__name__)
-
-_DAY = 86400.0
 
 
 class Core:
@@ -75,8 +72,9 @@ class Core:
         self._transport = LocalTransport()
         self._store: Store | None = None
         self._registering = asyncio.Lock()
-        self._daily: asyncio.Task[None] | None = None
-        self._arrived = asyncio.Event()  # a cluster that was not there when old jobs were last cleaned away
+        self.housekeeping = Housekeeping(
+            lambda: [(cluster.tracker, cluster.watcher) for cluster in self._reached()], settings.retention_days, clock
+        )
         self.tunnels = Tunnels(settings, self._cluster, self._ports, clock, os.path.join(private, "tunnels"))
         self.sessions = Sessions(self._cluster, self.tunnels, os.path.join(settings.state_dir, "sessions"))
 
@@ -88,14 +86,11 @@ class Core:
                 await self._find_again(name)
         self.tunnels.start()
         self.sessions.start()
-        self._daily = asyncio.create_task(self._clean_daily(), name="housekeeping")
+        self.housekeeping.start()
 
     async def stop(self) -> None:
         """Let go; nothing that runs on the cluster ends."""
-        if self._daily is not None:
-            self._daily.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._daily
+        await self.housekeeping.stop()
         await self.sessions.stop()
         await self.tunnels.stop()
         for site in self._sites.values():
@@ -326,15 +321,8 @@ class Core:
         return await self.sessions.way(self._reached(), key)
 
     async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> dict[str, Any]:
-        """Remove the directories of jobs that ended long ago; see :func:`jupyter_slurm.services.housekeeping.clean`."""
-        days = self.settings.retention_days if older_than_days is None else older_than_days
-        removed: list[str] = []
-        kept = 0
-        for cluster in self._reached():
-            gone, left = await clean(cluster.tracker, cluster.watcher, self._clock() - days * _DAY, dry_run=dry_run)
-            removed += gone
-            kept += left
-        return {"removed": removed, "kept": kept}
+        """Remove the directories of jobs that ended long ago; see :meth:`Housekeeping.clean`."""
+        return await self.housekeeping.clean(older_than_days=older_than_days, dry_run=dry_run)
 
     def _cluster(self, name: str) -> Cluster:
         if name in self._sites:
@@ -365,7 +353,7 @@ class Core:
         site = self._sites.get(where.id) if where.is_far else None
         profile, desk = (None, None) if site is None else (site.profile, site.desk)
         self.tunnels.know(cluster, transport, where, profile, desk)
-        self._arrived.set()
+        self.housekeeping.arrived()
         return cluster
 
     def _ports(self, cluster: str) -> tuple[int, int]:
@@ -416,15 +404,3 @@ class Core:
             log.warning("%s/cluster.json is left alone: it is not of this folder", name)
             return
         await self._known(*about)
-
-    async def _clean_daily(self) -> None:
-        while self.settings.retention_days > 0:
-            self._arrived.clear()
-            try:
-                gone = (await self.clean())["removed"]
-                if gone:
-                    log.info("%d job directories were older than %g days", len(gone), self.settings.retention_days)
-            except (SlurmError, OSError):
-                log.exception("housekeeping")
-            with contextlib.suppress(TimeoutError):  # few log-ins last as long as a day
-                await asyncio.wait_for(self._arrived.wait(), _DAY)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.entry import Entry
@@ -10,14 +14,73 @@ from jupyter_slurm.services.jobdir import is_draft, is_key
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
 
-__all__ = ["clean"]
+__all__ = ["Housekeeping"]
 
 log = logging.getLogger(__name__)
 
 _HOUR, _DAY = 3600.0, 86400.0
 
 
-async def clean(tracker: Tracker, watcher: Watcher, before: float, *, dry_run: bool) -> tuple[list[str], int]:
+class Housekeeping:
+    """Clean up once a day, and whenever somebody wants it.
+
+    Parameters
+    ----------
+    reached : callable
+        Returns tracker and watcher of each cluster that can be asked now.
+    days : float
+        After which the directory of a job that ended goes; 0: none does by itself.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(
+        self, reached: Callable[[], Iterable[tuple[Tracker, Watcher]]], days: float, clock: Callable[[], float]
+    ) -> None:
+        self._reached, self._days, self._clock = reached, days, clock
+        self._daily: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin."""
+        self._daily = asyncio.create_task(self._clean_daily(), name="housekeeping")
+
+    async def stop(self) -> None:
+        """End."""
+        if self._daily is not None:
+            self._daily.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._daily
+
+    def arrived(self) -> None:
+        """Clean up soon: there is a cluster that was not there the last time."""
+        self._arrived.set()
+
+    async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> dict[str, Any]:
+        """Remove the directories of jobs that ended long ago; return which, and how many are kept."""
+        days = self._days if older_than_days is None else older_than_days
+        removed: list[str] = []
+        kept = 0
+        for tracker, watcher in self._reached():
+            gone, left = await _clean(tracker, watcher, self._clock() - days * _DAY, dry_run=dry_run)
+            removed += gone
+            kept += left
+        return {"removed": removed, "kept": kept}
+
+    async def _clean_daily(self) -> None:
+        while self._days > 0:
+            self._arrived.clear()
+            try:
+                gone = (await self.clean())["removed"]
+                if gone:
+                    log.info("%d job directories were older than %g days", len(gone), self._days)
+            except (SlurmError, OSError):
+                log.exception("housekeeping")
+            with contextlib.suppress(TimeoutError):  # few log-ins last as long as a day
+                await asyncio.wait_for(self._arrived.wait(), _DAY)
+
+
+async def _clean(tracker: Tracker, watcher: Watcher, before: float, *, dry_run: bool) -> tuple[list[str], int]:
     """Remove the directories of jobs that ended before a time.
 
     Parameters
