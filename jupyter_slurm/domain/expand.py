@@ -2,9 +2,10 @@
 
 A name that neither Python nor the environment knows stays as it was typed, for the cluster or for awk. What may stand
 between the braces is a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``);
-nothing is called or evaluated, and an expression of names that Python has (``{n + 1}``) is refused. A function, class
-or module (``awk {print}``), doubled braces and ``$$`` stay as typed too; so does what is in single quotes or behind a
-backslash.
+nothing is called or evaluated. What begins with a name that Python has and is anything else is refused, or the job
+would get the braces: an expression (``{n + 1}``), an attribute that is not there, a private one, a method. A function,
+class or module (``awk {print}``), doubled braces and ``$$`` stay as typed too; so does what is in single quotes or
+behind a backslash.
 """
 
 from __future__ import annotations
@@ -29,7 +30,17 @@ _STEP = r"""\.[A-Za-z][A-Za-z0-9_]*|\[-?[0-9]{1,9}\]|\['[^'\]\\]*'\]|\["[^"\]\\]
 _REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
 _LONGEST_EXPRESSION = 200
 _FORMAT = re.compile(rf"(?P<name>{_NAME}(?:{_STEP})*)(?:![rsa]|:[^:{{}}\s]*|=)")
-_EXPRESSIONS = (ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.IfExp, ast.JoinedStr, ast.Subscript, ast.UnaryOp)
+_EXPRESSIONS = (
+    ast.Attribute,
+    ast.BinOp,
+    ast.BoolOp,
+    ast.Call,
+    ast.Compare,
+    ast.IfExp,
+    ast.JoinedStr,
+    ast.Subscript,
+    ast.UnaryOp,
+)
 _FUNCTIONS = frozenset({"abs", "float", "int", "len", "max", "min", "range", "repr", "round", "sorted", "str", "sum"})
 _STEPS = re.compile(_STEP)
 _VARIABLE = re.compile(rf"\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
@@ -56,7 +67,7 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     Raises
     ------
     UsageError
-        It is an expression of Python; ``details["span"]`` says where.
+        It is an expression of Python, or leads to nothing; ``details["span"]`` says where.
     """
     match = _REFERENCE.match(text, at)
     if match is None and text[at] == "{" and text[max(at - 1, 0) : at] not in ("{", "$"):
@@ -66,10 +77,13 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     path = match["path"] or match["name"] or match["braced"]
     name = re.match(_NAME, path)
     assert name is not None
-    value = lookup(name[0])
-    for step in _STEPS.findall(path[name.end() :]):
+    first = value = lookup(name[0])
+    steps = _STEPS.findall(path[name.end() :])
+    for step in steps:
         value = MISSING if value is MISSING else _follow(value, step)
     if value is MISSING or callable(value) or isinstance(value, ModuleType):
+        if steps and first is not MISSING:
+            raise _leads_nowhere(match, value)
         return None
     return _as_text(value), match.end()
 
@@ -112,6 +126,13 @@ def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
             "In single quotes it stays as typed.",
             span=[at, end],
         )
+
+
+def _leads_nowhere(match: re.Match[str], value: Any) -> UsageError:
+    """Return what is said of ``{job.nothing}`` and ``{job.cancel}``, where Python has the name that they begin with."""
+    why = "Python has no such value" if value is MISSING else "that is no value, and nothing is called here"
+    hint = "In single quotes it stays as typed."
+    return UsageError(f"{match[0]}: {why}.", hint=hint, span=[*match.span()])
 
 
 def _follow(value: Any, step: str) -> Any:

@@ -69,9 +69,8 @@ def test_references(line: str, words: list[str]) -> None:
         "{unknown} $unknown ${unknown} {unknown.x[0]}",
         "$HOME ${SLURM_JOB_ID} $1 $$ $? $(hostname)",
         "{1..3} {a,b} {} { n } {n }",
-        "{print} $print {math} {int} {math.sqrt} {job.cancel}",  # functions, modules and classes
-        "{job._token} {job.__class__} {job.__class__.__name__}",
-        "{job.nothing} {runs[7]} {n[0]} {paths[nothing]}",
+        "{print} $print {math} {int}",  # functions, modules and classes
+        "{paths[nothing]} {unknown._token} {unknown()[0].id}",
         "{{n}} $$n {{n} ${{n}",
         "awk {print}",
     ],
@@ -154,6 +153,9 @@ NUMBERS = {"n": 3, "runs": [1, 2], "i": 0, "name": "x"}
         ("{name!r}", "{name!r}"),
         ("{name.upper()}", "{name.upper()}"),
         ("{-n}", "{-n}"),
+        ("-o {name.__class__}", "{name.__class__}"),
+        ("{name._private}", "{name._private}"),
+        ("afterok:{runs.copy()[0].real}", "{runs.copy()[0].real}"),
     ],
 )
 def test_an_expression_is_refused_at_once(line: str, part: str) -> None:
@@ -163,6 +165,23 @@ def test_an_expression_is_refused_at_once(line: str, part: str) -> None:
     # Of a word that a blank ends, no more than the braces is meant.
     assert line[start:end] == part
     assert "{value}" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        ("{job.nothing}", "Python has no such value"),
+        ("{runs[7]}", "Python has no such value"),
+        ("{n[0]}", "Python has no such value"),
+        ("{job.cancel}", "nothing is called"),
+        ("{math.sqrt}", "nothing is called"),
+    ],
+)
+def test_what_leads_nowhere_is_refused_at_once(part: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        expanded(f"-o 'x' log-{part}.txt")
+    assert caught.value.details["span"] == [11, 11 + len(part)]
+    assert expanded(f"'{part}'") == [part]
 
 
 @pytest.mark.parametrize(
