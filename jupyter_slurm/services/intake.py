@@ -46,6 +46,7 @@ _LOOKED_AT = 5.0  # seconds in which a folder is looked at
 _RUNNERS = {"allocation": "hold.py", "session": "serve.py"}
 _CHECKED = 10.0  # seconds for a Python to say whether it has a Jupyter
 _LACKING = 3  # runner/serve.py's exit code for no
+_OF_VALUES = 1 << 20  # bytes that a file of values has beside them
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
@@ -203,7 +204,7 @@ class Intake:
         if path := values.get("file"):
             return await asyncio.to_thread(read_own, path)
         if (key := asked.get("again")) and values.get("in"):
-            return await values_of(self._transport, self._folder.job(key))
+            return await values_of(self._transport, self._folder.job(key), self._settings.values_limit + _OF_VALUES)
         return b""
 
     async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Once | None]:

@@ -51,6 +51,7 @@ from typing import Any
 import fastjsonschema
 
 from jupyter_slurm.errors import ParseError
+from jupyter_slurm.services.left import read_whole
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["FORMAT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
@@ -136,10 +137,10 @@ class JobFolder:
         ------
         FileNotFoundError
             There is none.
-        ParseError
-            It is torn, or of a newer format.
+        ParseError, UsageError
+            It is torn, of a newer format, or so large that we have not written it.
         """
-        raw = await transport.read(self.file("job.json"))
+        raw = await read_whole(transport, self.file("job.json"))
         try:
             record = json.loads(raw.decode("utf-8", "surrogateescape"))
         except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a job has left in its job directory as JSON: it runs what it likes, and so that may be anything."""
+"""What a job has left in its job directory: it runs what it likes, and so that may be anything, and of any size."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import math
 from typing import Any, NoReturn
 
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["parse_left", "read_left"]
+__all__ = ["parse_left", "read_left", "read_whole"]
 
 _MOST = 16 << 20  # bytes; a sparse file of a terabyte takes no room
+_LARGEST = 64 << 20  # bytes of what we write there, values aside: a script has 4 MiB, and up to six times that as JSON
 _DIGITS = 18
 
 
@@ -25,6 +27,25 @@ async def read_left(transport: Transport, path: str, most: int = _MOST) -> Any:
         It is not JSON, or not such as can be told: not-a-number, or a number without end, would be none to a browser.
     """
     return parse_left(await transport.read(path, 0, most))
+
+
+async def read_whole(transport: Transport, path: str, most: int = _LARGEST) -> bytes:
+    """Read a file that we have written there, and the job may have changed.
+
+    Raises
+    ------
+    FileNotFoundError, TransportError
+        It is not there, or cannot be read.
+    UsageError
+        It is longer than ``most`` bytes: it is not ours any more.
+    """
+    raw = await transport.read(path, 0, most + 1)
+    if len(raw) > most:
+        raise UsageError(
+            f"{path} is not read: it has grown beyond {most / 1e6:.0f} MB since the job was submitted.",
+            hint="Only the job itself, or you, can have written to it.",
+        )
+    return raw
 
 
 def parse_left(raw: bytes) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_slurm.errors import JobOutputMissing, UsageError
 from jupyter_slurm.services import output, sweeping
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.left import read_whole
 from jupyter_slurm.services.ownership import doubt, is_own
 from jupyter_slurm.services.parts import shared_folder, task_of
 from jupyter_slurm.services.recorded import recorded
@@ -63,7 +64,7 @@ class Reader:
         """Return the batch script of a job, byte for byte."""
         entry = await self._find(reference)
         if entry.folder is not None and entry.record is not None:
-            return await self._transport.read(entry.folder.file(entry.record["script"]))
+            return await read_whole(self._transport, entry.folder.file(entry.record["script"]))
         return await self._client.ask(["scontrol", "write", "batch_script", str(entry.id), "-"])
 
     async def source(self, reference: str) -> bytes:
@@ -72,7 +73,7 @@ class Reader:
         cell, folder = (entry.record or {}).get("cell"), shared_folder(entry)
         if cell is None and folder is not None:
             with contextlib.suppress(FileNotFoundError):
-                return await self._transport.read(folder.file(sweeping.SCRIPT))
+                return await read_whole(self._transport, folder.file(sweeping.SCRIPT))
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return str(cell["source"]).encode("utf-8", "surrogateescape")

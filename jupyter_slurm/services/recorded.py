@@ -10,7 +10,7 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.sweep import FILE
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import JobFolder
-from jupyter_slurm.services.left import read_left
+from jupyter_slurm.services.left import read_left, read_whole
 from jupyter_slurm.services.ownership import doubt, is_own
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.transport.base import Transport
@@ -99,17 +99,17 @@ async def _used(transport: Transport, entry: Entry) -> dict[str, Any]:
     return used if isinstance(used, dict) else {}
 
 
-async def values_of(transport: Transport, folder: JobFolder) -> bytes:
-    """Return the values that travelled with a job, to travel again.
+async def values_of(transport: Transport, folder: JobFolder, most: int) -> bytes:
+    """Return the values that travelled with a job, to travel again: at most so many bytes.
 
     Raises
     ------
     UsageError
-        They are gone, or somebody else can write to their folder.
+        They are gone, or more than that, or somebody else can write to their folder.
     """
     if await is_own(transport, folder.path):
         try:
-            return await transport.read(folder.file("in.values"))
+            return await read_whole(transport, folder.file("in.values"), most)
         except FileNotFoundError:
             pass
     raise UsageError(
@@ -120,7 +120,7 @@ async def values_of(transport: Transport, folder: JobFolder) -> bytes:
 async def sweep_of(transport: Transport, folder: JobFolder) -> dict[str, Any] | None:
     """Return the table of parameters of a job, as a submission has it; None where it has none."""
     try:
-        told = json.loads(await transport.read(folder.file(FILE)))
+        told = json.loads(await read_whole(transport, folder.file(FILE)))
         return {name: told[name] for name in ("names", "rows")}
     except FileNotFoundError:
         return None

@@ -21,6 +21,7 @@ _LOOKS = 2
 _LOOK_AGAIN = 5.0
 _ACCOUNTING_LAG = 60.0
 _LONGEST_PAUSE = 60.0
+_LONGEST_ID = 20  # characters
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Search:
         try:
             names = await transport.list_dir(entry.folder.path)
             if "claim" in names:
-                claim = (await transport.read(entry.folder.file("claim"))).strip()
+                claim = (await transport.read(entry.folder.file("claim"), 0, _LONGEST_ID)).strip()
                 if claim.isdigit():
                     return JobId(int(claim)), True
         except FileNotFoundError:  # somebody has removed the directory

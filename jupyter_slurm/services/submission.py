@@ -27,6 +27,7 @@ ACCEPTED = JobState("PENDING")
 """The state of a job that sbatch has just accepted."""
 
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
+_MOST_SAID = 1 << 20  # bytes; sbatch says little, and the job may write there, too
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 
@@ -93,8 +94,8 @@ async def answer_of(once: Once, plan: Plan, timeout: float) -> Answer | None:
 async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:
     """Read what an execution of sbatch left whose exit code nobody heard; None: it never began."""
     try:
-        out = await transport.read(folder.answer(attempt) + ".out")
-        err = await transport.read(folder.answer(attempt) + ".err")
+        out = await transport.read(folder.answer(attempt) + ".out", 0, _MOST_SAID)
+        err = await transport.read(folder.answer(attempt) + ".err", 0, _MOST_SAID)
     except FileNotFoundError:
         return None
     return _answer(None, out, err)

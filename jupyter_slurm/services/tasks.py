@@ -21,11 +21,11 @@ from jupyter_slurm.domain.endings import exit_code_of
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import ParseError, TransportError
+from jupyter_slurm.errors import ParseError, SlurmError, TransportError
 from jupyter_slurm.runner.sweep import FILE as SWEEP
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import JobFolder
-from jupyter_slurm.services.left import parse_left
+from jupyter_slurm.services.left import parse_left, read_whole
 from jupyter_slurm.services.ownership import is_own
 from jupyter_slurm.transport.base import Transport
 
@@ -37,6 +37,7 @@ COLUMNS = ("task", "state", "exit_code", "signal", "start_time", "end_time", "no
 FILE = "tasks.json"
 
 _AT_ONCE = 4 * 1024 * 1024  # bytes of values in one answer
+_MARKER = 65536  # bytes that an end marker has at most
 _END = re.compile(r"end\.([0-9]{1,10})\.json")
 _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 
@@ -128,12 +129,12 @@ async def load(transport: Transport, entry: Entry) -> None:
     entry.tasks_read = True
     number = entry.id.job
     try:
-        told = json.loads(await transport.read(entry.folder.file(FILE)))
+        told = json.loads(await read_whole(transport, entry.folder.file(FILE)))
         found = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
         records = {int(row["task"]): _record(number, row) for row in found}
     except FileNotFoundError:
         records = {}
-    except (TransportError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+    except (SlurmError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         log.warning("%s is left alone: %s", entry.folder.file(FILE), error)
         records = {}
     missing = {task for task in _indices(entry) if task not in records and _is_open(entry, task)}
@@ -167,7 +168,9 @@ async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: 
         names = [
             name for name in await transport.list_dir(folder.path) if (m := _END.fullmatch(name)) and int(m[1]) in tasks
         ]
-        found = [content async for content in _read_many(transport, folder, names)]
+        sizes = await transport.stat_all([folder.file(name) for name in names])
+        small = [n for n in names if (stat := sizes.get(folder.file(n))) is not None and stat.size <= _MARKER]
+        found = [content async for content in _read_many(transport, folder, small)]
     except (FileNotFoundError, TransportError):
         return {}
     records = {}
@@ -194,7 +197,7 @@ async def _parameters(transport: Transport, entry: Entry) -> tuple[list[str], li
         return [], []
     path = entry.folder.file(SWEEP)
     try:
-        table = json.loads(await transport.read(path))
+        table = json.loads(await read_whole(transport, path))
         names, found = [str(name) for name in table["names"]], table["rows"]
         return names, [[str(literal) for literal in found[task]] for task in _indices(entry)]
     except (FileNotFoundError, ValueError, LookupError, TypeError) as error:

@@ -9,19 +9,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from jupyter_slurm.agent.failures import encode
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services import tasks
+from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import ClusterFolder, JobFolder
+from jupyter_slurm.services.recorded import sweep_of, values_of
 from jupyter_slurm.services.sampled import sampled
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.transport.local import LocalTransport
@@ -111,6 +115,33 @@ async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
     path.unlink()
     path.write_text(json.dumps(_END))
     assert await tracker.read_end(entry)
+
+
+async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTransport, tmp_path: Path) -> None:
+    folder = tmp_path / "20260101-000000-00000000"
+    folder.mkdir(0o700)
+    for name in ("job.json", "script", "in.values", "sweep.json", "sweep.script", "tasks.json", "end.0.json", "claim"):
+        (folder / name).touch()
+        os.truncate(folder / name, 1 << 40)
+    job = JobFolder(str(folder))
+    array = {"sweep": {"tasks": 2}, "array": True, "array_tasks": "0-1"}
+    record: dict[str, Any] = {"kind": "python", "script": "script", **array}
+    entry = Entry("c", id=JobId(12), folder=job, record=record, state=JobState("RUNNING"))
+
+    async def found(reference: str) -> Entry:
+        return entry
+
+    cluster = cast(Cluster, SimpleNamespace(entry=found, _transport=transport))
+    readings: list[Coroutine[Any, Any, object]] = [
+        *(job.load(transport), values_of(transport, job, 1000), sweep_of(transport, job)),
+        *(Cluster.script(cluster, "12"), Cluster.source(cluster, "12")),
+        tasks.told(transport, entry, parameters=True),
+    ]
+    for reading in readings:
+        with pytest.raises(UsageError, match="it has grown beyond"):
+            await reading
+    await tasks.load(transport, entry)
+    assert not entry.tasks
 
 
 def test_only_an_id_means_a_job() -> None:
