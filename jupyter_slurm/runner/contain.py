@@ -122,7 +122,7 @@ def is_podman(path: str) -> bool:
     return False
 
 
-def start(described: dict[str, Any], argv: list[str], folders: list[str], say: Any) -> int:
+def start(described: dict[str, Any], argv: list[str], folders: list[str], say: Any, *, is_python: bool = False) -> int:
     """Run a command in a container; return its exit code, or do not return at all.
 
     Parameters
@@ -136,6 +136,8 @@ def start(described: dict[str, Any], argv: list[str], folders: list[str], say: A
         directory.
     say : callable
         Is told in words how far an image is that has to be fetched.
+    is_python : bool
+        The command has to be a Python.
 
     Raises
     ------
@@ -148,9 +150,7 @@ def start(described: dict[str, Any], argv: list[str], folders: list[str], say: A
     own = [folder for folder in (node.home,) if os.path.isdir(folder)]
     if not image.startswith("/"):
         image = images.provide(runtime, image, described, say)
-    wish = runtimes.Wish(image, list(described.get("bind", [])), [*own, *folders], argv)
-    if "python" in argv[0]:
-        wish.hint = "; python=PATH names another one in it"
+    wish = runtimes.Wish(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
     for source, _, _ in runtimes.mounts(wish, node):
         if not os.path.exists(source):
             raise Refused(f"there is no {source} on this node")
@@ -269,11 +269,8 @@ def main() -> int:
 
     try:
         argv = command(place.job, folder, args)
-        code = start(place.job["environment"], argv, folders(place.job, folder), say)
-        if code == 0 and "cell" in place.job and not os.path.exists(os.path.join(folder, "claim")):
-            raise Refused(
-                f"{argv[0]} of the image is no Python, as it seems: the cell has not run; python=PATH names one"
-            )
+        shared = folders(place.job, folder)
+        code = start(place.job["environment"], argv, shared, say, is_python="run" not in place.job)
     except Refused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")

@@ -20,13 +20,22 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Not bound by themselves, where a job happens to begin there.
 _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")  # noqa: S108
 
-# What begins in the container. Words: umask, what the image is called, what to do without the command, the command.
-_ENTRY = """umask "$1"; image=$2; hint=$3; shift 3
-if ! command -v "$1" >/dev/null 2>&1; then
+# What begins in the container. Words: umask, what the image is called, what a Python tells its version by (empty: it
+# need be none), the command. What is no Python may end well whatever it is told to do: the cell would seem to have run.
+_ENTRY = """umask "$1"; image=$2; version=$3; shift 3
+refuse() {
+    hint="${version:+; python=PATH names another one in it}"
     printf 'container: the image %s has no %s%s\\n' "$image" "$1" "$hint" >&2
     exit 125
+}
+command -v "$1" >/dev/null 2>&1 || refuse "$1"
+if [ "$version" ]; then
+    case $("$1" -ES -c "$version" 2>/dev/null </dev/null) in *[0-9].[0-9]*) ;;
+    *) case $("$1" -c "$version" </dev/null) in *[0-9].[0-9]*) ;;
+    *) refuse "Python in $1, or none that works" ;; esac ;; esac
 fi
 """
+_VERSION = 'import sys; print("%d.%d" % sys.version_info[:2])'
 # With Docker stdin is the pipe. The reader is nobody's child, and no program: an image may have no cat.
 _HELD = """( { read -r _ <&3; kill -s KILL -- -1; } >/dev/null 2>&1 & ) 3<&0
 exec </dev/null
@@ -64,14 +73,14 @@ class Facts:
 class Wish:
     """What is to run: ``image`` is a path, or its name in Docker's store; ``folders`` are bound where they are.
 
-    ``hint`` is what to do where the image lacks the command.
+    ``is_python`` says that the command has to be one.
     """
 
     image: str
     binds: list[str]
     folders: list[str]
     argv: list[str]
-    hint: str = ""
+    is_python: bool = False
 
 
 def mounts(wish: Wish, facts: Facts) -> list[tuple[str, str, bool]]:
@@ -99,7 +108,8 @@ def _csv(*fields: str) -> str:
 
 
 def _entry(wish: Wish, facts: Facts, text: str = "") -> list[str]:
-    return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, f"{facts.umask:04o}", wish.image, wish.hint, *wish.argv]
+    words = [f"{facts.umask:04o}", wish.image, _VERSION if wish.is_python else "", *wish.argv]
+    return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, *words]
 
 
 def docker(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:

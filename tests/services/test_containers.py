@@ -148,7 +148,7 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (
             node.job("1", python="/bin/true"),
             {},
-            "/bin/true of the image is no Python, as it seems: the cell has not run",
+            "has no Python in /bin/true, or none that works; python=PATH names another one in it",
         ),
         (node.job(run=["/bin/zsh", "/x"]), {}, f"the image {node.docker.image} has no /bin/zsh"),
     ]
@@ -224,6 +224,9 @@ def test_unpacked_images_run_as_the_jobs_own_process(
     assert (data / "made").stat().st_uid == account.pw_uid
     code, _, err = node.run(node.job(run=["/bin/zsh", "/x"], **described), **path)
     assert (code, "has no /bin/zsh" in err) == (125, True), err
+    for python in ("/bin/ls", "/bin/true"):
+        code, out, err = node.run(node.job("1", python=python, **described), **path)
+        assert (code, out, f"has no Python in {python}, or none that works; python=PATH" in err) == (125, "", True), err
 
 
 @pytest.mark.usefixtures("charliecloud")
