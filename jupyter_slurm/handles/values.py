@@ -26,6 +26,7 @@ _Item = tuple[dict[str, Any], list[Any]]
 _CELL = re.compile("ipykernel|ipython-input")  # in what IPython calls the source of a cell
 _LAMBDA = "<lambda>"
 _MAKE_CLASSES = frozenset({"namedtuple", "NamedTuple", "make_dataclass", "Enum", "IntEnum", "Flag", "IntFlag"})
+_ANOTHER = "{} cannot travel: it is not the {} that travels, but another one; give it a name of its own"
 _SHELLS = frozenset({"get_ipython", "display", "exit", "quit", "In", "Out", "_", "__", "___"})
 
 
@@ -92,8 +93,9 @@ class _Packer:
         self._namespace, self._names = namespace, names
         self._imports: dict[str, _Item] = {}
         self._sources: dict[str, _Item] = {}
-        self._aliases: dict[str, _Item] = {}
+        self._aliases: dict[str, tuple[str, _Item]] = {}  # of what
         self._defined: dict[str, Any] = {}  # what travels as source
+        self._needs: dict[str, set[str]] = {}  # of definitions: what they use, maybe as they are made
         self._by_value: dict[str, Any] = {}  # functions of which there is no source
         self._troubles: list[str] = []
 
@@ -101,10 +103,34 @@ class _Packer:
         """Return the items in the order in which they can be used: imports, definitions, values."""
         for name in self._names:
             self._define_what_is_needed(name)
-        pickles = [item for name in dict.fromkeys([*self._names, *self._by_value]) for item in self._pickled(name)]
+        self._troubles += [_ANOTHER.format(name, name) for name in self._aliases if name in self._sources]
+        pickled = {name: self._pickled(name) for name in dict.fromkeys([*self._names, *self._by_value])}
         if self._troubles:
             raise UsageError("Not submitted: " + "\n".join(dict.fromkeys(self._troubles)))
-        return [*self._imports.values(), *self._sources.values(), *self._aliases.values(), *pickles]
+        values = {name: found for name, found in pickled.items() if found is not None}
+        return [*self._imports.values(), *self._in_order(values)]
+
+    def _in_order(self, values: dict[str, tuple[_Item, set[str]]]) -> Iterator[_Item]:
+        """Give definitions behind what they use, values too (``def f(rate=RATE)``), and the other values at the end."""
+        begun, made = set[str](), set[str]()
+
+        def give(own: str) -> Iterator[_Item]:
+            begun.add(own)
+            for name in sorted(self._needs[own]):
+                made_of = values[name][1] if name in values else {name} & self._sources.keys()
+                whole = made_of.isdisjoint(begun - made)  # else it is made of what uses it
+                for needed in sorted(made_of - begun):
+                    yield from give(needed)
+                if name in values and whole:
+                    yield values.pop(name)[0]
+            yield self._sources[own]
+            yield from (alias for of, alias in self._aliases.values() if of == own)
+            made.add(own)
+
+        for own in self._sources:
+            if own not in begun:
+                yield from give(own)
+        yield from (item for item, _ in values.values())
 
     def _define_what_is_needed(self, name: str) -> None:
         if name not in self._namespace:
@@ -116,17 +142,21 @@ class _Packer:
         elif _is_of_the_notebook(value):
             self._define(name, value)
         elif _is_of_the_notebook(type(value)):
-            self._define(type(value).__name__, type(value))
+            kind = _outermost(type(value), self._namespace)
+            self._define(kind.__name__, kind)
 
-    def _pickled(self, name: str) -> Iterator[_Item]:
+    def _pickled(self, name: str) -> tuple[_Item, set[str]] | None:
+        """Return a value's item, and the definitions that it needs; None where it travels in another way."""
         value = self._namespace.get(name)
         is_source = _is_of_the_notebook(value) and name not in self._by_value
         if name not in self._namespace or isinstance(value, types.ModuleType) or is_source:
-            return
+            return None
+        used: set[str] = set()
         try:
-            yield file_of.pack(name, value, self._defined)
+            return file_of.pack(name, value, self._defined, used), used
         except Exception as error:  # noqa: BLE001 - whatever a value of the person's raises
             self._troubles.append(f"{name} ({type(value).__name__}) cannot travel: {error}")
+            return None
 
     def _import(self, name: str, module: types.ModuleType) -> None:
         said = f"import {module.__name__}" + ("" if name == module.__name__ else f" as {name}")
@@ -138,26 +168,25 @@ class _Packer:
         is_known = own in self._sources and self._defined[own] is value
         found = None if is_known else _source(value, own, self._namespace)
         if found is not None and own in self._sources:
-            self._troubles.append(
-                f"{name} cannot travel: it is not the {own} that travels, but another one; give it a name of its own"
-            )
+            self._troubles.append(_ANOTHER.format(name, own))
             return
         if found is None and not is_known:
             self._without_source(name, value)
             return
         if name != own:
             alias = {"kind": "source", "name": name, "source": f"{name} = {own}", "filename": f"<{name}>"}
-            self._aliases[name] = (alias, [])
+            self._aliases[name] = (own, (alias, []))
         if found is None:
             return
         source, filename = found
         self._defined[own] = value
         item = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
-        self._sources[own] = (item, [])  # before what it uses, which may use it
-        for used in sorted(_used(source)):
+        self._sources[own], self._needs[own] = (item, []), set()  # before what it uses, which may use it
+        for used in sorted(_used(source, self._namespace)):
             if used != own and used in self._namespace:
                 self._need(own, used)
-        self._sources[own] = self._sources.pop(own)  # behind it: decorators and base classes are used at once
+        for module in _submodules(source, self._namespace):
+            self._import(module, sys.modules[module])
 
     def _without_source(self, name: str, value: Any) -> None:
         """Send a closure, or a lambda without a name of its own, as one within a list travels; refuse all else."""
@@ -174,8 +203,10 @@ class _Packer:
             self._import(used, value)
         elif _is_of_the_notebook(value):
             self._define(used, value)
+            known = self._defined.get(value.__name__) is value  # under its own name; else by value, or as a lambda
+            self._needs[user].add(value.__name__ if known else used)
         elif used in self._names:
-            return
+            self._needs[user].add(used)
         elif home := _home(used, value):
             self._imports[used] = ({"kind": "import", "source": f"from {home} import {used}"}, [])
         else:
@@ -187,6 +218,15 @@ def _is_of_the_notebook(value: Any) -> bool:
     return (isinstance(value, types.FunctionType | type) or isinstance(made_of, types.FunctionType)) and getattr(
         value, "__module__", None
     ) == "__main__"
+
+
+def _outermost(kind: type, namespace: Mapping[str, Any]) -> type:
+    """Return the class of the notebook in whose definition a class stands; itself where it stands alone."""
+    own, *inner = kind.__qualname__.split(".")
+    outer = found = namespace.get(own)
+    for name in inner:
+        found = getattr(found, name, None)
+    return outer if isinstance(outer, type) and _is_of_the_notebook(outer) and found is kind else kind
 
 
 def _home(name: str, value: Any) -> str | None:
@@ -243,14 +283,35 @@ def _cells(kind: type, namespace: Mapping[str, Any]) -> list[str]:
     return [method.__code__.co_filename for method in reversed(methods)] + cells[::-1]
 
 
-def _used(source: str) -> set[str]:
-    """Return the names that a definition takes from outside."""
+def _used(source: str, namespace: Mapping[str, Any]) -> set[str]:
+    """Return the names that a definition takes from outside; those of Python only where they mean another thing."""
     tables, used = [symtable.symtable(source, "<cell>", "exec")], set()
     while tables:
         table = tables.pop()
         tables += table.get_children()
         used |= {each.get_name() for each in table.get_symbols() if each.is_referenced() and each.is_global()}
-    return {name for name in used if not hasattr(builtins, name) and name not in _SHELLS}
+    return {name for name in used - _SHELLS if not (hasattr(builtins, name) and _is_pythons(name, namespace))}
+
+
+def _is_pythons(name: str, namespace: Mapping[str, Any]) -> bool:
+    """Tell whether a name of Python means what it means everywhere; IPython wraps open()."""
+    value, known = namespace.get(name), getattr(builtins, name)
+    is_same = value is known or getattr(value, "__wrapped__", None) is known
+    return name not in namespace or name.startswith("__") or is_same
+
+
+def _submodules(source: str, namespace: Mapping[str, Any]) -> list[str]:
+    """Return the modules that a definition reaches through another one, as in ``urllib.request.urlopen``."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        path = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else []
+        module = namespace.get(path[0]) if path else None
+        for name in path[1:]:
+            full = f"{module.__name__}.{name}" if isinstance(module, types.ModuleType) else ""
+            module = getattr(module, name, None) if full else None
+            if module is not None and sys.modules.get(full) is module:
+                found.add(full)
+    return sorted(found)
 
 
 class Outputs(dict[str, Any]):

@@ -37,14 +37,11 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
     """Pickle with buffers aside; tensors of a GPU as those of the CPU, what travels as source by its name."""
 
     named: Any = None
+    met: Any = None
 
     def reducer_override(self, value: Any) -> Any:
         """Return how a value is taken apart."""
-        if (
-            isinstance(value, (type, types.FunctionType))
-            and value.__module__ == "__main__"
-            and self.named.get(value.__name__) is value
-        ):
+        if isinstance(value, (type, types.FunctionType)) and value.__module__ == "__main__" and self._is_named(value):
             return value.__qualname__
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type != "cpu":
@@ -52,21 +49,33 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
         inherited = getattr(super(), "reducer_override", None)
         return NotImplemented if inherited is None else inherited(value)
 
+    def _is_named(self, value: Any) -> bool:
+        """Tell whether a function or class, or what it stands in, travels as source."""
+        own, *inner = value.__qualname__.split(".")
+        found = self.named.get(own)
+        for name in inner:
+            found = getattr(found, name, None)
+        if found is value:
+            self.met.add(own)
+        return found is value
+
 
 class Unreadable(Exception):
     """Values that cannot be used here; the message says which and why."""
 
 
-def pack(name: str, value: Any, named: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[Any]]:
+def pack(
+    name: str, value: Any, named: dict[str, Any] | None = None, met: set[str] | None = None
+) -> tuple[dict[str, Any], list[Any]]:
     """Return the item of a value and its pieces; the large ones are views of the value itself.
 
     Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source. Another
-    one that has got such a name is not.
+    one that has got such a name is not. Those that the value needs are added to ``met``.
     """
     buffers: list[pickle.PickleBuffer] = []
     file = io.BytesIO()
     pickler = Pickler(file, protocol=5, buffer_callback=buffers.append)
-    pickler.named = named or {}
+    pickler.named, pickler.met = named or {}, set() if met is None else met
     pickler.dump(value)
     pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
     return {"kind": "pickle", "name": name, "sizes": [piece.nbytes for piece in pieces]}, pieces
