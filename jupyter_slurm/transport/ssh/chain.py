@@ -145,15 +145,10 @@ class Chain:
             try:
                 self._extend(host)
             except BaseException as error:
-                broken = not self.is_alive
-                lost = isinstance(error, OSError | paramiko.SSHException | EOFError) and self._lost(host, error)
+                told = self._told(host, error)
                 self.close()
-                if isinstance(error, paramiko.AuthenticationException) and not broken:
-                    raise TransportError(
-                        f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name
-                    ) from error
-                if lost:
-                    raise lost from error
+                if told is not None:
+                    raise told from error
                 raise
         if self._is_closed:  # while the last one could not be closed yet
             self.close()
@@ -204,11 +199,11 @@ class Chain:
                 default_max_packet_size=PACKET,
                 packetizer_class=packetizer_class(),
             )
+            _tune(transport, host, self._gate.key_types(host))
         except BaseException:
             sock.close()
             raise
         self._hops.append(transport)
-        _tune(transport, host, self._gate.key_types(host))
         transport.start_client(timeout=host.connect_timeout or _CONNECT)
         if self._is_closed:  # while that one could not be closed yet
             raise LinkLost(f"the connection to {host.label} was closed", host=host.name)
@@ -217,8 +212,17 @@ class Chain:
         if not transport.is_authenticated():
             raise TransportError(f"{host.label} did not let us in", host=host.name)
 
+    def _told(self, host: Host, error: BaseException) -> TransportError | None:
+        """Return in our words why a host is not reached, before what there is of the way is taken down."""
+        if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+            return _no_common(host, printable(str(error), 500))
+        if isinstance(error, paramiko.AuthenticationException) and self.is_alive:
+            return TransportError(f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name)
+        if isinstance(error, OSError | paramiko.SSHException | EOFError):
+            return self._lost(host, error)
+        return None
+
     def _lost(self, host: Host, error: Exception) -> LinkLost:
-        """Return why a host is not reached, before what there is of the way is taken down."""
         if self._proxy is not None and host is self._way[0] and not self._is_closed:
             return self._proxy.failure(_said(error))
         return _unreachable(host, error)
@@ -261,18 +265,31 @@ def _tune(transport: paramiko.Transport, host: Host, known: Sequence[str]) -> No
     """Choose algorithms: of those that the configuration allows and paramiko has, the fastest cipher first."""
     options = transport.get_security_options()
     quick = [*(name for name in _CIPHERS if name in options.ciphers), *options.ciphers]
-    options.ciphers = _allowed(tuple(dict.fromkeys(quick)), host.ciphers)
-    options.digests = _allowed(options.digests, host.macs)
-    options.kex = _allowed(options.kex, host.kex)
-    keys = _allowed(options.key_types, host.host_key_algorithms)
+    options.ciphers = _allowed(quick, host.ciphers, host, "Ciphers")
+    options.digests = _allowed(options.digests, host.macs, host, "MACs")
+    options.kex = _allowed(options.kex, host.kex, host, "KexAlgorithms")
     # The key that is known is asked for first, as OpenSSH does: a host has several.
-    certified = (name for name in known if name in keys or name.endswith("-cert-v01@openssh.com"))
-    options.key_types = tuple(dict.fromkeys([*certified, *keys]))
+    certified = (name for name in known if name in options.key_types or name.endswith("-cert-v01@openssh.com"))
+    keys = [*certified, *options.key_types]
+    options.key_types = _allowed(keys, host.host_key_algorithms, host, "HostKeyAlgorithms")
 
 
-def _allowed(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Return those of ours that are allowed; all of them when nothing is said, or nothing would be left."""
-    return tuple(name for name in ours if name in theirs) or tuple(ours)
+def _allowed(ours: Sequence[str], theirs: Sequence[str], host: Host, word: str) -> tuple[str, ...]:
+    """Return those of ours that the configuration allows, each once; all of them when it says nothing."""
+    allowed = tuple(dict.fromkeys(name for name in ours if not theirs or name in theirs))
+    if not allowed:
+        raise _no_common(host, f"of {word} in ~/.ssh/config it has none")
+    return allowed
+
+
+def _no_common(host: Host, reason: str) -> TransportError:
+    """Return the error for algorithms that one side lacks: to try again would be the same again."""
+    return TransportError(
+        f"{host.label} cannot be spoken to by paramiko: {reason}",
+        hint='OpenSSH has more algorithms: set carrier = "openssh" under [login] in the profile. Should that fail, '
+        "too, the server is old, or ~/.ssh/config restricts them: ask the site.",
+        host=host.name,
+    )
 
 
 def _said(error: Exception) -> str:

@@ -21,6 +21,9 @@ _DEFAULTS: Final = {
     "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2",
 }
 _KEYS: Final = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
+_ALGORITHMS: Final = (
+    "ciphers macs kexalgorithms hostkeyalgorithms pubkeyacceptedalgorithms pubkeyacceptedkeytypes casignaturealgorithms"
+).split()
 _UNKNOWN: Final = re.compile(
     r"^\s*(?:(include)\b|match\s[^#\n]*\b(exec)\b|(canonicalizehostname)[\s=]+(?:yes|always))",
     re.IGNORECASE | re.MULTILINE,
@@ -51,6 +54,9 @@ def plain_settings(
     settings = {key: value if isinstance(value, list) else [value] for key, value in found.items() if value is not None}
     if settings.get("proxyjump", ["none"])[0].lower() != "none":
         settings.pop("proxycommand", None)
+    for key in _ALGORITHMS:
+        if settings.get(key, [""])[0].startswith(("+", "-", "^")):  # a change of OpenSSH's own list, which is not here
+            del settings[key]
     settings.setdefault("user", [getpass.getuser()])
     settings.setdefault("identityfile", [f"~/.ssh/{key}" for key in _KEYS])
     for key, value in _DEFAULTS.items():

@@ -13,7 +13,8 @@ import paramiko
 import pytest
 from ssh_hosts.second_factor import WAYS_IN, Codes
 
-from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined
+from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined, TransportError
+from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.chain import Chain
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.login import log_in
@@ -419,3 +420,14 @@ async def test_gate_of_a_connection(door, tmp_path, certified):
         known.write_text(f"login.example {door.sshd.public('other')}\n")
         with pytest.raises(HostKeyChanged):
             await asyncio.to_thread(Chain([host], gate).open)
+
+
+@pytest.mark.parametrize("side", ["server", "configuration"])
+async def test_algorithms_that_paramiko_lacks_are_not_taken_for_a_network_that_is_down(door, side):
+    lacking = "sntrup761x25519-sha512@openssh.com"
+    door.configure(*[f"KexAlgorithms {lacking}"] * (side == "server"))
+    host = replace(door.host, kex=(lacking,) if side == "configuration" else (), proxy_command=door.sshd.command)
+    with pytest.raises(TransportError, match="KexAlgorithms in" if side == "configuration" else "kex") as caught:
+        await asyncio.to_thread(Chain([host], personal_gate(door.person())).open)
+    assert not isinstance(caught.value, LinkLost), "it would be tried again for ever"
+    assert 'carrier = "openssh"' in caught.value.hint
