@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
-import json
 import os
 import re
-from collections.abc import Callable, Sequence
-from importlib import resources
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.asking import asked, yes
 from jupyter_slurm.cli.known_names import host_names
+from jupyter_slurm.cli.ready import as_toml, is_name, personal, ready_made, without_place, write_profile
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
 
 __all__ = ["add_parser", "run"]
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # of a file, too
-_LARGEST = 1_000_000
 
 
 def add_parser(subparsers: Any) -> None:
@@ -60,14 +55,14 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "Settings.sites names no folder for profiles.", hint="Take it out of jupyter_slurm_config.py."
         )
-    ready = _read(args.profile) if args.profile else None
+    ready = ready_made(args.profile) if args.profile else None
     name = _name(args, ready)
     path = os.path.join(folders[0], f"{name}.toml")
     if os.path.exists(path) and not (args.overwrite or yes(f"{path} is there. Write it anew?", default=False)):
         print(f"It stays. `jupyter slurm doctor {name}` looks it over.")
         return 1
-    profile, text = _Interview(args, name, path).text() if ready is None else _personal(args, name, path, ready)
-    _write(path, text)
+    profile, text = _Interview(args, name, path).text() if ready is None else _made_personal(args, name, path, ready)
+    write_profile(path, text)
     print(f"Written: {path}")
     _end_old(name, settings)
     wish = args.key or ("yes" if args.yes else None)
@@ -100,23 +95,19 @@ def _end_old(name: str, settings: Settings) -> None:
 
 
 def _name(args: argparse.Namespace, ready: str | None) -> str:
-    if args.cluster and _is_name(args.cluster):
+    if args.cluster and is_name(args.cluster):
         return str(args.cluster)
     offered = os.path.basename(args.profile).removesuffix(".toml") if ready is not None else ""
-    if offered and not args.cluster and _is_name(offered):
+    if offered and not args.cluster and is_name(offered):
         return offered
-    return asked("Name of the cluster", check=_is_name)
+    return asked("Name of the cluster", check=is_name)
 
 
-def _is_name(answer: str) -> bool:
-    try:
-        if not _NAME.fullmatch(answer):
-            raise ConfigError("A name has letters, digits and . _ - only.")
-        parse_profile(answer, b'[login]\nhost = "x"\n', answer)
-    except ConfigError as error:
-        print(error.message)
-        return False
-    return True
+def _made_personal(args: argparse.Namespace, name: str, path: str, ready: str) -> tuple[Profile, str]:
+    for option in ("host", "jump", "ssh_config"):
+        if getattr(args, option):
+            raise UsageError(f"--{option.replace('_', '-')} is not for a ready-made profile.", hint="The file says it.")
+    return personal(ready, name, path, args.profile, args.user, is_quick=args.yes)
 
 
 # The questions --------------------------------------------------------------------------------------------------------
@@ -139,7 +130,7 @@ class _Interview:
         if not is_known or said or not self._is_right():
             self._user("as ~/.ssh/config says" if is_known else "as here")
             self._jump("as ~/.ssh/config says" if is_known else "none")
-        return self._read(), _toml(self._login)
+        return self._read(), as_toml(self._login)
 
     def _host(self) -> None:
         if self._args.host is None:
@@ -190,7 +181,7 @@ class _Interview:
             try:
                 self._read()
             except ConfigError as error:
-                print(error.message.removeprefix(f"{self._path}: "))
+                print(without_place(error.message, self._path))
                 self._login = before
                 return False
             return True
@@ -203,99 +194,4 @@ class _Interview:
             raise UsageError(f"--{key} {given} cannot be used.", hint="`jupyter slurm init --help` says what it takes.")
 
     def _read(self) -> Profile:
-        return parse_profile(self._name, _toml({"host": "x", **self._login}).encode(), self._path)
-
-
-def _toml(login: dict[str, Any]) -> str:
-    # A JSON string or list of ASCII is one of TOML.
-    return "[login]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
-
-
-# A ready-made profile -------------------------------------------------------------------------------------------------
-
-
-def _read(named: str) -> str:
-    """Return the text of a profile: a file, or one that ships by its name."""
-    shipped = resources.files("jupyter_slurm.sites")
-    names = sorted(file.name.removesuffix(".toml") for file in shipped.iterdir() if file.name.endswith(".toml"))
-    try:
-        if named in names and not os.path.exists(named):
-            return shipped.joinpath(f"{named}.toml").read_text("utf-8")
-        with open(named, encoding="utf-8") as file:
-            return file.read(_LARGEST)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        ship = f" or one of {', '.join(names)}" if names else ""
-        raise ConfigError(f"{named} cannot be read: {reason}.", hint=f"Name a file{ship}.") from None
-
-
-def _personal(args: argparse.Namespace, name: str, path: str, text: str) -> tuple[Profile, str]:
-    """Return a ready-made profile with the person's own name in it, where it has none."""
-    for option in ("host", "jump", "ssh_config"):
-        if getattr(args, option):
-            raise UsageError(f"--{option.replace('_', '-')} is not for a ready-made profile.", hint="The file says it.")
-    profile = parse_profile(name, text.encode(), args.profile)
-    if profile.prelude:
-        print(f"Before every command, this profile runs on {profile.host}:\n{_indented(profile.prelude)}")
-    known = host_names(profile.ssh_config or os.path.expanduser("~/.ssh/config"))
-    hosts = [*(profile.jump or ()), profile.host]
-    unnamed = [host for host in hosts if "@" not in host and host not in known]
-    if profile.user is not None or (not unnamed and args.user is None):
-        return profile, text
-    here = getpass.getuser()
-
-    def takes(answer: str) -> bool:
-        try:
-            parse_profile(name, _toml({"host": "x", "user": answer}).encode(), path)
-        except ConfigError as error:
-            print(error.message.removeprefix(f"{path}: "))
-            return False
-        return True
-
-    user = args.user or (here if args.yes else asked(f"Your user name on {profile.host}", here, check=takes))
-    if not takes(user):
-        raise UsageError(f"--user {user} cannot be used.", hint="As you would write it for ssh.")
-    named = [f"{user}@{host}" if host in unnamed else host for host in profile.jump or ()]
-    return _with_name(name, path, text, user, named)
-
-
-def _with_name(name: str, path: str, text: str, user: str, jump: Sequence[str]) -> tuple[Profile, str]:
-    """Write a user name into the text of a profile, and leave all else as it is."""
-    before = parse_profile(name, text.encode(), path)
-    text = re.sub(r"(?m)^(\s*\[login\][^\n]*)$", lambda found: f"{found[1]}\nuser = {json.dumps(user)}", text, count=1)
-    if jump:
-        hosts = f"jump = {json.dumps(list(jump))}"
-        text = re.sub(r"(?ms)^\s*jump\s*=\s*\[.*?\]", lambda found: hosts, text, count=1)
-    try:
-        profile = parse_profile(name, text.encode(), path)
-    except ConfigError:
-        profile = before
-    if (profile.user, profile.jump or ()) != (user, tuple(jump)):
-        raise ConfigError(
-            f"Your user name cannot be written into {path}.",
-            hint='Copy the file, and write `user = "…"` under [login].',
-        )
-    return profile, text
-
-
-def _indented(text: str) -> str:
-    from jupyter_slurm.handles.terminal import printable
-
-    return "".join(f"    {line}\n" for line in printable(text).strip().splitlines()).rstrip("\n")
-
-
-# What is made ---------------------------------------------------------------------------------------------------------
-
-
-def _write(path: str, text: str) -> None:
-    from jupyter_slurm.transport.local import LocalTransport
-
-    async def write() -> None:
-        here = LocalTransport(workers=1)
-        try:
-            await here.make_dir(os.path.dirname(path))
-            await here.write(path, text.encode())
-        finally:
-            here.close()
-
-    asyncio.run(write())
+        return parse_profile(self._name, as_toml({"host": "x", **self._login}).encode(), self._path)

@@ -39,6 +39,7 @@ _COMMANDS = {
     "tunnel": ("tunnel", "bring a port of a running job here"),
     "init": ("init", "set up the way to a cluster: a profile, and a key"),
     "doctor": ("doctor", "look over the way to a cluster and say what is wrong"),
+    "sites": ("sites", "list, show, add or check site profiles: yours, and those that ship"),
     "ssh-config": ("ssh_config", "an entry of ~/.ssh/config for the node of a running job"),
     "clean": ("clean", "remove the directories of jobs that ended long ago"),
     "agent": ("agent", "look at, stop, or read the log of the agent"),

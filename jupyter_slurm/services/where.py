@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import posixpath
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Where", "at_site", "here", "look"]
 
-_FACTS = r'printf "%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)"'
+_FACTS = r'printf "%s\n%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)" "$(printenv -- "$1")"'
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)/(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,13 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
     )
 
 
-def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: float) -> Where:
+def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: float, root: str | None = None) -> Where:
     """Return the place of a cluster behind SSH.
 
     The folder is that of an agent on the login node itself: both know the same jobs.
     """
-    root = posixpath.join(home, profile.job_root[2:]) if profile.job_root.startswith("~/") else profile.job_root
+    if root is None:
+        root = posixpath.join(home, profile.job_root[2:]) if profile.job_root.startswith("~/") else profile.job_root
     return Where(
         profile.name,
         posixpath.join(root, cluster_id(profile.slurm_conf)),
@@ -127,12 +130,20 @@ async def look(transport: Transport, profile: Profile, poll_shortest: float) -> 
     TransportError
         The shell there does not say it.
     """
-    done = await transport.run(["/bin/sh", "-c", _FACTS])
+    named = _VARIABLE.fullmatch(profile.job_root)
+    done = await transport.run(["/bin/sh", "-c", _FACTS, "sh", named[1] if named else "HOME"])
     facts = done.stdout.decode("utf-8", "surrogateescape").split("\n")
-    if done.exit_code or len(facts) < 3 or not facts[1].startswith("/"):
+    if done.exit_code or len(facts) < 4 or not facts[1].startswith("/"):
         raise TransportError(
             f"The shell on {profile.host} does not say who we are there.",
             hint=f"`ssh {profile.host} 'id -un; echo $HOME'` shows what it does.",
         )
-    user, home, host = facts[:3]
-    return at_site(profile, user, home, host, poll_shortest)
+    user, home, host, folder = facts[:4]
+    if named and not folder.startswith("/"):
+        raise TransportError(
+            f"{profile.job_root}: {named[1]} names no folder on {profile.host}.",
+            hint="Say `login_shell = true` under [shell] in the profile, if a start-up file sets it; or write the "
+            "folder itself: job_root under [slurm].",
+        )
+    root = posixpath.join(folder, named[2]) if named else None
+    return at_site(profile, user, home, host, poll_shortest, root)

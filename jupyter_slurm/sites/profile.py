@@ -18,6 +18,8 @@ import fastjsonschema
 
 from jupyter_slurm.domain.containers import check_bind, check_described
 from jupyter_slurm.errors import ConfigError, UsageError
+from jupyter_slurm.sites.places import line_of
+from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
 __all__ = [
     "Profile",
@@ -27,6 +29,8 @@ __all__ = [
     "list_profiles",
     "load_profile",
     "parse_profile",
+    "read_profile",
+    "told_by",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -129,21 +133,26 @@ def load_profile(name: str, folders: Sequence[str]) -> Profile:
     ConfigError
         There is none, or it cannot be used.
     """
+    path, raw = read_profile(name, folders)
+    return parse_profile(name, raw, path)
+
+
+def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
+    """Return the path of the profile of a cluster, and its text; see :func:`load_profile`."""
     if _NAME.fullmatch(name):
         for folder in folders:
             path = os.path.join(folder, f"{name}.toml")
             try:
                 with open(path, "rb") as file:
-                    raw = file.read(_LARGEST)
+                    return path, file.read(_LARGEST)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Check its permissions.") from None
-            return parse_profile(name, raw, path)
     known = ", ".join(list_profiles(folders)) or "none"
+    hint = f"`jupyter slurm init --profile {name}` sets up the one that ships." if name in shipped_names() else ""
     raise ConfigError(
-        f"There is no site profile {name!r} (known: {known}).",
-        hint="`jupyter slurm init` writes one.",
+        f"There is no site profile {name!r} (known: {known}).", hint=hint or "`jupyter slurm init` writes one."
     )
 
 
@@ -161,29 +170,83 @@ def list_profiles(folders: Sequence[str]) -> list[str]:
 
 def parse_profile(name: str, raw: bytes, path: str) -> Profile:
     """Read the text of a profile; ``path`` is for what is told when it is wrong."""
+    data, text = _read(name, raw, path)
+    return _profile(name, data, path, text)
+
+
+def told_by(name: str, raw: bytes, path: str) -> Mapping[str, Any]:
+    """Return all that a profile says, with what the one says that it extends.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be used.
+    """
+    data, text = _read(name, raw, path)
+    _profile(name, data, path, text)
+    return data
+
+
+def _read(name: str, raw: bytes, path: str) -> tuple[Mapping[str, Any], str]:
     if name == "local" or name.startswith("local-"):
         raise ConfigError(
             f"{path}: {name!r} is the name of this machine's own Slurm.", hint="Give the file another name."
         )
     try:
-        data = tomllib.loads(raw.decode("utf-8"))
+        text = raw.decode("utf-8").replace("\r\n", "\n")
+        data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}", hint="Correct the file.") from None
-    _check(data, path, 'The README, "From a laptop", shows what a profile may say.')
+        line = re.search(r"at line (\d+)", str(error))
+        place = f"{path}:{line[1]}" if line else path
+        raise ConfigError(f"{place} is not TOML: {error}", hint="Correct the file.") from None
+    if "extends" in data:
+        data = _extended(data, path, text)
+    _check(data, path, 'The README, "From a laptop", shows what a profile may say.', text)
     if found := re.fullmatch(r"([^:]+):(\d+)", data["login"]["host"]):
         raise ConfigError(
-            f"{path}: login.host: {found[0]!r} holds a port.", hint=f'Write host = "{found[1]}" and port = {found[2]}.'
+            f"{_at(path, text, ['login', 'host'])}: login.host: {found[0]!r} holds a port.",
+            hint=f'Write host = "{found[1]}" and port = {found[2]}.',
         )
-    return _profile(name, data, path)
+    return data, text
 
 
-def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
+def _extended(data: Mapping[str, Any], path: str, text: str) -> dict[str, Any]:
+    """Return a profile upon the one that it extends: each of its keys counts instead of the one there."""
+    names, named = shipped_names(), data["extends"]
+    if not isinstance(named, str) or named not in names:
+        near = get_close_matches(str(named), names, n=1)
+        raise ConfigError(
+            f"{_at(path, text, ['extends'])}: extends: no profile that ships is called {named!r}.",
+            hint=f"Did you mean {near[0]}?" if near else f"There are {', '.join(names)}.",
+        )
+    return _merged(tomllib.loads(shipped_text(named)), {key: data[key] for key in data if key != "extends"})
+
+
+def _merged(base: Mapping[str, Any], upon: Mapping[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merged(base[key], upon[key]) for key in base.keys() & upon.keys() if _are_tables(base[key], upon[key])
+    }
+    return {**base, **upon, **both}
+
+
+def _are_tables(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
+
+
+def _at(path: str, text: str, keys: Sequence[str]) -> str:
+    """Return the file, and the line in it where that is known."""
+    line = line_of(text, keys)
+    return path if line is None else f"{path}:{line}"
+
+
+def _profile(name: str, data: Mapping[str, Any], path: str, text: str) -> Profile:
     login, shell, slurm = data["login"], data.get("shell", {}), data.get("slurm", {})
     tunnels = data.get("tunnels", {})
     for key in ("ports", "node_ports"):
         first, last = tunnels.get(key, (8000, 9000))
         if first > last:
-            raise ConfigError(f"{path}: tunnels.{key}: {first} is after {last}.", hint="The first port comes first.")
+            place = _at(path, text, ["tunnels", key])
+            raise ConfigError(f"{place}: tunnels.{key}: {first} is after {last}.", hint="The first port comes first.")
     first, last = tunnels.get("ports", (8000, 9000))
     chosen = {
         "jump": tuple(login["jump"]) if "jump" in login else None,
@@ -193,8 +256,8 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
         **({"python": data["python"]["path"]} if "path" in data.get("python", {}) else {}),
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
-        "environments": check_environments(data.get("env", {}), path),
-        "container": check_container(data.get("container", {}), path),
+        "environments": check_environments(data.get("env", {}), path, text),
+        "container": check_container(data.get("container", {}), path, text),
         "cost": data.get("cost", {}),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
@@ -204,8 +267,8 @@ def _profile(name: str, data: Mapping[str, Any], path: str) -> Profile:
     )
 
 
-def check_environments(told: Mapping[str, Any], path: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return environments of jobs as they are described; ``path`` is for what is told when that is wrong.
+def check_environments(told: Mapping[str, Any], path: str, text: str = "") -> Mapping[str, Mapping[str, Any]]:
+    """Return environments of jobs as they are described; ``path`` and ``text`` are for what is told of mistakes.
 
     Raises
     ------
@@ -214,31 +277,33 @@ def check_environments(told: Mapping[str, Any], path: str) -> Mapping[str, Mappi
     """
     if not told:
         return {}
-    _check({"login": {"host": "any"}, "env": told}, path, _ENVIRONMENT)
+    _check({"login": {"host": "any"}, "env": told}, path, _ENVIRONMENT, text)
     for name, one in told.items():
+        place = f"{_at(path, text, ['env', name])}: env.{name}"
         if "venv" in one and "conda" in one:
-            raise ConfigError(f"{path}: env.{name} cannot be a venv and of conda.", hint=_ENVIRONMENT)
+            raise ConfigError(f"{place} cannot be a venv and of conda.", hint=_ENVIRONMENT)
         try:
             check_described(one)
         except UsageError as error:
-            raise ConfigError(f"{path}: env.{name}: {error.message}", hint=error.hint) from None
+            raise ConfigError(f"{place}: {error.message}", hint=error.hint) from None
     return told
 
 
-def check_container(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return what holds for all containers; ``path`` is for what is told when that is wrong.
+def check_container(told: Mapping[str, Any], path: str, text: str = "") -> Mapping[str, Any]:
+    """Return what holds for all containers; ``path`` and ``text`` are for what is told of mistakes.
 
     Raises
     ------
     ConfigError
         It cannot be.
     """
-    _check({"login": {"host": "any"}, "container": dict(told)}, path, _CONTAINER)
+    _check({"login": {"host": "any"}, "container": dict(told)}, path, _CONTAINER, text)
     try:
         for bind in told.get("bind", ()):
             check_bind(bind)
     except UsageError as error:
-        raise ConfigError(f"{path}: container.bind: {error.message}", hint=error.hint) from None
+        place = _at(path, text, ["container", "bind"])
+        raise ConfigError(f"{place}: container.bind: {error.message}", hint=error.hint) from None
     return told
 
 
@@ -255,33 +320,34 @@ def check_cost(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return told
 
 
-def _check(data: Mapping[str, Any], path: str, hint: str) -> None:
-    """Check what was read; the key that is wrong is named."""
+def _check(data: Mapping[str, Any], path: str, hint: str, text: str = "") -> None:
+    """Check what was read; the key that is wrong is named, and its line where the text is given."""
     try:
         _checker()(data)
     except fastjsonschema.JsonSchemaValueException as error:
-        where = ".".join(str(part) for part in error.path[1:])
+        keys = [str(part) for part in error.path[1:]]
         known = list(error.definition.get("properties", {})) if error.rule == "additionalProperties" else []
         for key in error.value if known else ():
             if key not in known:
                 near = get_close_matches(key, known, n=1)
                 raise ConfigError(
-                    f"{path}: {f'{where}.{key}' if where else key}: there is no such key.",
+                    f"{_at(path, text, [*keys, key])}: {'.'.join([*keys, key])}: there is no such key.",
                     hint=f"Did you mean {near[0]}?" if near else f"Known are {', '.join(known)}. {hint}",
                 ) from None
-        raise ConfigError(f"{path}: {where or 'the profile'} {error.message.partition(' ')[2]}", hint=hint) from None
-    _check_values(data, "", path, hint)
+        where = ".".join(keys) or "the profile"
+        raise ConfigError(f"{_at(path, text, keys)}: {where} {error.message.partition(' ')[2]}", hint=hint) from None
+    _check_values(data, [], lambda keys: f"{_at(path, text, keys)}: {'.'.join(keys)}", hint)
 
 
-def _check_values(value: Any, where: str, path: str, hint: str) -> None:
+def _check_values(value: Any, keys: list[str], place: Callable[[list[str]], str], hint: str) -> None:
     """Refuse what TOML may say and nothing of ours can mean: TOML 1.0 has nan, inf and a NUL in a text."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{path}: {where}: {value} is no number that can be waited for.", hint=hint)
+        raise ConfigError(f"{place(keys)}: {value} is no number that can be waited for.", hint=hint)
     if isinstance(value, str) and "\0" in value:
-        raise ConfigError(f"{path}: {where} holds a NUL byte.", hint="Take it out.")
+        raise ConfigError(f"{place(keys)} holds a NUL byte.", hint="Take it out.")
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
-        _check_values(one, f"{where}.{key}" if where else str(key), path, hint)
+        _check_values(one, [*keys, str(key)], place, hint)
 
 
 @functools.cache

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.errors import ConfigError, TransportError
+from jupyter_slurm.services.where import look
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile, parse_profile
+from jupyter_slurm.sites.shipped import shipped_names, shipped_text
+from jupyter_slurm.transport.local import LocalTransport
 
 FULL = b"""
 title = "Arandu"
@@ -211,3 +215,67 @@ def test_a_name_without_a_profile(tmp_path, name):
     (tmp_path / "local.toml").write_text('[login]\nhost = "c"\n')
     with pytest.raises(ConfigError):
         load_profile(name, [str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[login]\nhost = 'a'\n\n# ports\n[tunnels]\nports = [\n  8000,\n  'x',\n]\n", "c.toml:6: tunnels.ports.1 "),
+        (
+            "[login]\nhost = 'a'\n[shell]\nprelud = '''\nmodule load\n'''\n",
+            "c.toml:4: shell.prelud: there is no such key",
+        ),
+        ("[login]\nhots = 'a'\nhost = 'a'\n", "c.toml:2: login.hots: there is no such key"),
+        ("title = 'x'\n[login]\nuser = 'a'\n", "c.toml:2: login "),
+        ("[login]\nhost = 'a'\n[tunnels]\nports = [9000, 8000]", "c.toml:4: tunnels.ports: 9000 is after"),
+        ("[login]\r\nhost = 'a'\r\n\r\n[env.x]\r\nvenv = '/v'\r\nconda = 'c'\r\n", "c.toml:4: env.x cannot be"),
+        ("[login]\nhost = 'a'\n[container]\nbind = ['data:/data']", "c.toml:4: container.bind: 'data:/data'"),
+        ("[login]\nhost = 'a'\nmax_age = nan", "c.toml:3: login.max_age: nan"),
+        ("title = 'x'\nextends = 'arand'", "c.toml:2: extends: no profile that ships is called 'arand'"),
+        ("extends = ['arandu']", "c.toml:1: extends: "),
+        ("extends = 'arandu'\n[login]\nuser = 5", "c.toml:3: login.user "),
+        ("[login]\nhost = x\n", "c.toml:2 is not TOML"),
+        ("[login]\nhost = ", "c.toml is not TOML"),
+        ("title = 'x'", "c.toml: the profile "),
+    ],
+)
+def test_the_line_of_a_mistake_is_told(text, said):
+    with pytest.raises(ConfigError) as caught:
+        parse_profile("c", text.encode(), "c.toml")
+    assert said in caught.value.message
+
+
+def test_one_that_extends_another_overrides_any_key_of_it():
+    shipped = parse_profile("skynet", shipped_text("skynet").encode(), "x")
+    text = 'extends = "skynet"\n[login]\nuser = "ana"\n[container]\nbind = ["/srv"]\n[tunnels]\nports = [8100, 8200]\n'
+    own = parse_profile("mine", text.encode(), "mine.toml")
+    container = {**shipped.container, "bind": ["/srv"]}
+    assert own == dataclasses.replace(shipped, name="mine", user="ana", ports=(8100, 8200), container=container)
+    assert own.node_ports == (8000, 9000)
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_those_that_ship_can_be_used_as_they_are(name):
+    profile = parse_profile(name, shipped_text(name).encode(), name)
+    assert profile.title
+    assert profile.user is None, "nobody's name stands there"
+    assert "@" not in "".join((profile.host, *(profile.jump or ())))
+
+
+@pytest.mark.parametrize(
+    ("value", "root"), [("/scratch/p/ana", "/scratch/p/ana/jobs/local"), ("", None), ("rel", None)]
+)
+async def test_a_variable_of_the_login_node_can_name_the_folder_of_jobs(monkeypatch, value, root):
+    monkeypatch.setenv("SCRATCH", value)
+    text = b'[login]\nhost = "far"\n[slurm]\njob_root = "$SCRATCH/jobs"\n'
+    transport = LocalTransport()
+    try:
+        if root is None:
+            with pytest.raises(TransportError, match="SCRATCH names no folder on far") as caught:
+                await look(transport, parse_profile("c", text, "c.toml"), 10.0)
+            assert "login_shell" in caught.value.hint
+        else:
+            where = await look(transport, parse_profile("c", text, "c.toml"), 10.0)
+            assert os.path.dirname(where.folder) == os.path.dirname(root)
+    finally:
+        transport.close()

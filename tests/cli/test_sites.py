@@ -1,0 +1,106 @@
+"""``jupyter slurm sites``: what a person has, what ships, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Run:
+    """``sites(*words)``: run it as a person with nothing but a folder for profiles."""
+    (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": {"sites": [str(tmp_path / "own")]}}))
+    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path), "HOME": str(tmp_path)}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "sites", *words]
+        return subprocess.run(
+            argv,
+            env=env,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    return run
+
+
+def test_one_that_ships_becomes_ones_own_and_is_overridden(sites: Run, tmp_path: Path) -> None:
+    assert "arandu           Arandu (C4AI, USP)" in sites("list").stdout
+    assert 'host = "c4aiscm1"' in sites("show", "arandu").stdout
+    done = sites("add", "aau-aicloud", "aau", "--user", "ana")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "own" / "aau.toml"
+    assert f"Written: {path}" in done.stdout
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert tomllib.loads(path.read_text()) == {
+        "extends": "aau-aicloud",
+        "login": {"user": "ana", "jump": ["ana@sshgw.aau.dk"]},
+    }
+    path.write_text(path.read_text() + "[tunnels]\nports = [8100, 8200]\n")
+    shown = tomllib.loads(sites("show", "aau").stdout)
+    assert (shown["login"]["host"], shown["login"]["user"]) == ("ai-pilot.srv.aau.dk", "ana")
+    assert (shown["container"]["runtime"], shown["tunnels"]) == ("singularity", {"ports": [8100, 8200]})
+    assert f"aau              AI Cloud (AAU)  (ai-pilot.srv.aau.dk; {path})" in sites("list").stdout
+    assert sites("add", "aau-aicloud", "aau", "--user", "eva").returncode == 1
+    assert sites("add", "aau-aicloud", "aau", "--user", "eva", "--overwrite").returncode == 0
+    assert "eva" in path.read_text()
+
+
+def test_a_file_that_is_handed_on_is_checked_and_taken(sites: Run, tmp_path: Path) -> None:
+    file = tmp_path / "sixth.toml"
+    file.write_text(
+        'title = "A sixth"\n\n[login]\nhost = "sixth.example.org"\nuser = "ana"\n\n[slurm]\npol_shortest = 30\n'
+    )
+    done = sites("check", "sixth.toml", "arandu")
+    assert done.returncode == 1
+    assert "sixth.toml:8: slurm.pol_shortest: there is no such key." in done.stderr
+    assert "Did you mean poll_shortest?" in done.stderr
+    assert "arandu: in order" in done.stdout
+    assert sites("add", "sixth.toml").returncode == 1
+    assert not (tmp_path / "own").exists()
+    file.write_text(file.read_text().replace("pol_", "poll_"))
+    assert sites("check", str(file)).returncode == 0
+    assert sites("add", "sixth.toml").returncode == 0
+    assert (tmp_path / "own" / "sixth.toml").read_text() == file.read_text()
+    assert "sixth: in order" in sites("check").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("show",), "Which profile?"),
+        (("show", "nosuch"), "There is no site profile 'nosuch'"),
+        (("show", "nosuch.toml"), "nosuch.toml cannot be read"),
+        (("check", "../.."), "cannot be read: Is a directory"),
+        (("add", "nosuch"), "Name a file, or one of aau-aicloud, arandu"),
+        (("add", "arandu", "local", "--user", "a"), "is the name of this machine's own Slurm"),
+        (("add", "arandu", "a/b", "--user", "a"), "A cluster cannot be called 'a/b'"),
+        (("add", "arandu", "--user=-oProxyCommand=x"), "cannot be used"),
+        (("add", "arandu"), "Nobody can be asked here"),
+    ],
+)
+def test_what_makes_no_sense_is_told(sites: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = sites(*words)
+    assert done.returncode == 1
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "own").exists()
+
+
+def test_editors_get_the_schema(sites: Run) -> None:
+    schema = json.loads(sites("show", "--schema").stdout)
+    assert "job_root" in schema["properties"]["slurm"]["properties"]
