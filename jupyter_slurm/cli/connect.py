@@ -16,7 +16,12 @@ def add_parser(subparsers: Any) -> None:
     connect.add_argument("cluster", nargs="?", metavar="CLUSTER", help="name of a site profile")
     disconnect = subparsers.add_parser("disconnect", help="end the log-in to a cluster; jobs go on")
     disconnect.add_argument("cluster", metavar="CLUSTER", help="name of a site profile")
-    disconnect.add_argument("-y", "--yes", action="store_true", help="also while others use it, without being asked")
+    disconnect.add_argument(
+        "-y",
+        "--yes",
+        action="store_true",
+        help="also while others use it, without being asked: what a script has to say",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.terminal import printable
 
 __all__ = ["lines", "may_end", "notebook", "others", "whoami"]
@@ -53,12 +54,21 @@ def lines(users: Sequence[Mapping[str, Any]]) -> str:
 
 
 def may_end(name: str, users: Sequence[Mapping[str, Any]]) -> bool:
-    """Say who else uses the log-in that is about to be ended, and ask; where nobody can be asked, it may be."""
+    """Say who else uses the log-in that is about to be ended, and ask; a notebook that is executed as a whole may.
+
+    Raises
+    ------
+    UsageError
+        This is a script, where nobody can be asked.
+    """
     number = f"{len(users)} other{'s' if len(users) > 1 else ''} use{'' if len(users) > 1 else 's'} this log-in"
     sys.stdout.write(f"{number}:\n{lines(users)}")
     sys.stdout.flush()
     if whoami()["kind"] != "kernel" and not (sys.stdin and sys.stdin.isatty()):
-        return True
+        raise UsageError(
+            f"Others use the log-in to {name}, and nobody can be asked here: it was not ended.",
+            hint=f"`jupyter slurm disconnect --yes {name}` ends it all the same.",
+        )
     try:
         return input(f"Disconnect from {name} all the same? [y/n] ").strip().lower() in ("y", "yes")
     except EOFError:

@@ -151,8 +151,10 @@ def test_who_ends_a_log_in_is_told_who_uses_it(
     assert len(kernel.asked) == 4, "a submission logs in by itself, and who makes it is asked"
     assert kernel.value("first.id == second.id") == "False"
     unasked = cli("disconnect", "far", stdin=subprocess.DEVNULL)
+    assert unasked.returncode == 1
     assert unasked.stdout.startswith(f"1 other uses this log-in:\n{listed}")
-    assert unasked.stdout.endswith("Disconnected from far. Jobs go on.\n")
+    assert "nobody can be asked here: it was not ended.\n`jupyter slurm disconnect --yes far`" in unasked.stderr
+    assert "far: connected" in cli("connect").stdout
 
 
 def test_a_notebook_asks_before_it_ends_what_others_use(bare_kernel: Any, ssh_site: Site, home: Path) -> None:
