@@ -169,6 +169,8 @@ class Sessions:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ENDS):
                 await self._until_over(cluster, entry)
+        if entry.is_finished:
+            self._tunnels.end_with(cluster.id, str(entry.key))
         return job_dict(entry)
 
     async def rename(self, name: str, reference: str, wanted: str) -> dict[str, Any]:

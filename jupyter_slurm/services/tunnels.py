@@ -186,6 +186,12 @@ class Tunnels:
         self._remember()
         return found.as_dict()
 
+    def end_with(self, cluster: str, job: str) -> None:
+        """Close those to a job that is over, before the next look finds them."""
+        for tunnel in [t for t in self._tunnels.values() if (t.asked.cluster, t.asked.job) == (cluster, job)]:
+            self._drop(tunnel)
+        self._remember()
+
     # Beneath ----------------------------------------------------------------------------------------------------
 
     def _there(self, cluster: str) -> There:

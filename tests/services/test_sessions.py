@@ -69,7 +69,9 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         assert [one["key"] for one in desk.core.sessions.told(desk.id, active=True)] == [told["key"]]
         with pytest.raises(JobNotFound, match="there is no session training"):
             await desk.core.sessions.one(desk.id, "training")
+        assert [tunnel["local_port"] for tunnel in desk.core.list_tunnels(desk.id)] == [session["local_port"]]
         await desk.core.sessions.end(desk.id, "serious")
+        assert desk.core.list_tunnels(desk.id) == []
         over = await desk.finished(told["key"])
         assert (over["state"], over["session"]["state"], over["session"]["url"]) == ("CANCELLED", "ended", None)
         await nothing_left(desk, told)
