@@ -93,10 +93,9 @@ class Core:
         await self.housekeeping.stop()
         await self.sessions.stop()
         await self.tunnels.stop()
-        for site in self._sites.values():
-            await site.disconnect(keep=True)
-        for cluster in self._clusters.values():
-            await cluster.stop()
+        # All at once: those whose link is dead take a few seconds.
+        leaving = (site.disconnect(keep=True) for site in self._sites.values())
+        await asyncio.gather(*leaving, *(cluster.stop() for cluster in self._clusters.values()))
         self.bus.close()
         self._transport.close()
         if self._store is not None:

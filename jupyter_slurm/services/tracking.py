@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 _ACCOUNTING_LAG = 60.0
 _FEW = 3
 _TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
+_LAST = 5.0  # seconds in which all of it is written at the end
 _UNWRITTEN = "The record of this job could not be written: "
 _ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
 
@@ -247,9 +248,19 @@ class Tracker:
             entry.let_go()
 
     async def stop(self) -> None:
-        """Wait for what is being written, and write down what the next agent may not hear any more."""
-        await asyncio.gather(*self._saves)
-        await asyncio.gather(*(tasks.save(self.client.transport, entry) for entry in self.active() if entry.tasks))
+        """Wait for what is being written, and write down what the next agent may not hear any more.
+
+        Not for long: the link may be down, and a person waits. Job directory and Slurm tell the next agent the rest.
+        """
+        transport, arrays = self.client.transport, [entry for entry in self.active() if entry.tasks]
+        writing = {*self._saves, *(asyncio.create_task(tasks.save(transport, entry)) for entry in arrays)}
+        _, late = await asyncio.wait(writing, timeout=_LAST) if writing else (writing, set[asyncio.Task[None]]())
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*writing, return_exceptions=True)
+        if late:
+            said = "%s does not take it: what was still to be written of %d jobs is found out again by the next log-in"
+            log.warning(said, self.name, len(late))
 
     # -- what is learned
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import tempfile
@@ -22,8 +23,10 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused, TransportError
 from jupyter_slurm.services import core as services_core
 from jupyter_slurm.services import site as services_site
+from jupyter_slurm.services import tracking
 from jupyter_slurm.services.core import Core
 from jupyter_slurm.sites.profile import load_profile
+from jupyter_slurm.transport.ssh import transport
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
@@ -264,7 +267,10 @@ async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
             await asyncio.sleep(0.1)
 
 
-async def test_after_a_restart_the_jobs_are_there(core: Core, person: Person, tmp_path: Path) -> None:
+async def test_after_a_restart_the_jobs_are_there(
+    core: Core, person: Person, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of which something was still to be written when the log-in was ended, over a link that is dead."""
     await core.connect((await core.register_cluster(None, None, "far"))["id"])
     job = await core.submit("far", asked("#!/bin/sh\necho kept\n"))
     await finished(core, job)
@@ -274,6 +280,20 @@ async def test_after_a_restart_the_jobs_are_there(core: Core, person: Person, tm
     await core.connect("far")
     assert (await core.job("far", job["key"]))["state"] == "COMPLETED"
     assert await text(core, job) == "kept\n"
+    monkeypatch.setattr(transport, "_PATIENCE", 1e6)
+    monkeypatch.setattr(tracking, "_LAST", 1.0)
+    job = await core.submit("far", asked("#!/bin/sh\necho kept, too\n"))
+    ssh_site.gateway.drop()
+    try:
+        async with asyncio.timeout(60):
+            assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
+    finally:
+        ssh_site.gateway.restore()
+    record = json.loads((Path(job["script_path"]).parent / "job.json").read_bytes())
+    assert record["job"] is None, "it was not written down"
+    await core.connect("far")
+    assert (await finished(core, job))["id"] == job["id"]
+    assert await text(core, job) == "kept, too\n"
 
 
 @pytest.mark.parametrize("ssh_carrier", ["openssh"], indirect=True)
