@@ -22,6 +22,9 @@ from jupyter_slurm.handles.waiting import WaitInterrupted
 
 __all__ = ["Allocation", "RemoteCell", "Step", "allocate", "allocations", "choose", "handle", "start_step"]
 
+#: What is said of a step, or a cell, that was interrupted before its allocation has begun.
+WAITS_STILL = "waits still, and is dropped as soon as it could begin"
+
 _LAST_WORDS = 3.0  # seconds in which a kernel that ends may say so; the agent goes on alone
 _DIES_WITHIN = 10.0  # seconds for what was interrupted
 _OF_A_STEP = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
@@ -157,6 +160,8 @@ class Step(_Unrepeatable):
             try:
                 answers_within = _LAST_WORDS if follower.trouble else _DIES_WITHIN
                 self._cluster.client.post(self._path("cancel"), json={"signal": "INT"}, timeout=answers_within)
+                if (place := self.allocation).state == "PENDING" and place.lease is not None:  # nobody hears it yet
+                    return WaitInterrupted(f"{self.title} {WAITS_STILL}.")
                 if follower.ended.wait(_DIES_WITHIN):
                     if follower.data.get("id") is None:
                         return WaitInterrupted(f"{self.title} was given up before it began, as srun does.")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_slurm.errors import JobFailed, SlurmError, UsageError
-from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, start_step
+from jupyter_slurm.handles.allocation import WAITS_STILL, Allocation, RemoteCell, Step, start_step
 from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.follow import Follower
@@ -208,7 +208,7 @@ def _after_interrupt(cell: RemoteCell, follower: Follower) -> str:
     except (SlurmError, KeyboardInterrupt):
         return "was sent an interrupt; what became of it `%remote` tells"
     if data["state"] == "PENDING":
-        return "waits still, and is dropped as soon as it could begin"
+        return WAITS_STILL
     if data["finished"] and data.get("start_time") is None:
         return f"was withdrawn before it began: nothing of it ran; {cell._stays}"
     if data["finished"]:

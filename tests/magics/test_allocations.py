@@ -134,6 +134,12 @@ def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: Wait
     kernel.manager.signal_kernel(signal.SIGINT)
     assert "was given up before it began" in kernel.end(request).traceback
     assert kernel.value("(late.state, late.allocation.state)") == "('CANCELLED', 'CANCELLED')"
+    kernel.ok("%salloc -p arandu --begin=now+3600 as=later")
+    request = kernel.begin("%srun as=late wait true")
+    wait_for(lambda: kernel.pump() or "(true): PENDING" in str(kernel.under(request)), "the step")
+    kernel.manager.signal_kernel(signal.SIGINT)
+    assert "waits still, and is dropped as soon as it could begin" in kernel.end(request).traceback
+    assert kernel.value("(late.state, later.is_open)") == "('PENDING', True)"
 
 
 def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_listed(
