@@ -24,7 +24,8 @@ __all__ = [
 
 LEAVE_OUT: Final = "job.resubmit(dependency=None) does not wait for it."
 _ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
-_MET = {"afterok": True, "afterany": None, "afternotok": False}  # by a job that ended well: True, otherwise: False
+# By a job that ended well: True, otherwise: False, in any way: None.
+_MET = {"afterok": True, "aftercorr": True, "afterany": None, "afternotok": False}
 
 
 class Ending(NamedTuple):
@@ -105,6 +106,10 @@ def is_met(word: str, kind: str, job: Ending, hint: str) -> bool:
     wanted, is_well = _MET[kind], job.state == "COMPLETED"
     if wanted is None or wanted == is_well:
         return True
+    if kind == "aftercorr":
+        hint = "--array=… with the numbers of those that ended well waits for nothing."
+        said = "so the tasks with the numbers of those that did not end well would never start"
+        raise UsageError(f"{word}=: {job.title} ended as {job.state}, {said}.", hint=hint)
     raise UsageError(f"{word}=: {job.title} ended as {job.state}, so this job would never start.", hint=hint)
 
 

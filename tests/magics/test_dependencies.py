@@ -53,6 +53,10 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
     told = kernel.run("%%sbatch after=both\n#!/bin/sh\ntrue")
     assert "ended as FAILED, so this job would never start" in told.traceback
     assert "afterany=" in told.traceback
+    told = kernel.run("%%sbatch aftercorr=pair --array=0-1\n#!/bin/sh\ntrue")  # which Slurm may have forgotten by now
+    assert "those that did not end well would never start" in told.traceback
+    shown = kernel.ok("%%sbatch aftercorr=good --array=0-1 show\n#!/bin/sh\ntrue").result["text/plain"]
+    assert "--dependency" not in shown
     for waiting in ("never.wait()", "await never", "list(jupyter_slurm.as_completed([good, never]))"):
         told = kernel.run(waiting)  # nobody waits for what cannot come
         assert told.error == "JobFailed"
