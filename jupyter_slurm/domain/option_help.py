@@ -15,7 +15,7 @@ __all__ = ["HelpEntry", "read_help"]
 _LINE = re.compile(
     r"""\s{1,12}(?:-(?P<short>\w),?\s+)?     # the letter, with or without a comma
         --(?P<name>[A-Za-z0-9][\w.-]*)      # the long name
-        (?P<value>(?:\[=|=)\S*)?            # [=value], =value, =[value]
+        (?P<value>\[=[^\]]*\]\S*|=\S*(?:[ ]\|[ ]\S+)*)?  # [=value], [=two words], =value, =[value], =name | number
         (?:\s+(?P<help>.*))?""",
     re.VERBOSE | re.ASCII,
 )

@@ -78,6 +78,9 @@ def test_help_texts(version: str) -> None:
     assert said["deadline"].endswith("deadline (start > (deadline - time[-min]))")  # over two lines
     assert said["extra-node-info"].startswith("combine request of sockets per node, cores per socket")
     assert said["hint"] == ""  # not in the help, and yet accepted
+    assert said["wrap"] == "wrap command string in a sh script and submit"  # [=command string]
+    entries = read_help((DATA / version / "scancel.help.txt").read_text())  # =name | integer
+    assert {entry.name: entry.help for entry in entries}["signal"].startswith("signal to send to job")
 
 
 def test_an_option_of_a_newer_version_is_learned() -> None:
