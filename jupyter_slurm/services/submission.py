@@ -125,6 +125,11 @@ def refusal(answer: Answer, argv: Sequence[str], known: str = "") -> SlurmError:
 def _hint(said: str) -> str:
     rules = [
         (
+            "authentication error",
+            "By munge, machines of a cluster know each other: it does not work on that one. Tell the people who run "
+            "it, or use another login node, if there is one.",
+        ),
+        (
             "accounting/qos policy",
             "`%sacctmgr show associations user=$USER` and `%sacctmgr show qos` show your limits.",
         ),

@@ -57,7 +57,7 @@ async def node_host(
     more = login.identity_files if login is not None else ()
     return replace(
         host,
-        hostname=address if host.hostname == node else host.hostname,
+        hostname=address if host.hostname.lower() == node.lower() else host.hostname,  # `ssh -G` lowers it
         host_key_alias=host.host_key_alias or known_name(cluster, node),
         host_key_second=by_hand if not host.host_key_alias else None,  # also as older versions accepted it
         identity_files=tuple(dict.fromkeys([*host.identity_files, *more])),

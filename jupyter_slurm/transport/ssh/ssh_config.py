@@ -279,7 +279,8 @@ def _expand(text: str, host: Host) -> str:
 def _is_target(host: Host, text: str) -> bool:
     """Whether ``ssh -W`` means this host; paramiko has expanded that already."""
     name, _, port = _expand(text, host).rpartition(":")
-    return (name.removeprefix("[").removesuffix("]"), port) == (host.hostname, str(host.port))
+    name = name.removeprefix("[").removesuffix("]")
+    return (name.lower(), port) == (host.hostname.lower(), str(host.port))
 
 
 def _host(name: str, settings: Mapping[str, Sequence[str]]) -> Host:

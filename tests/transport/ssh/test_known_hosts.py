@@ -295,6 +295,13 @@ async def test_nodes_of_two_clusters_may_have_one_name(both):
     assert both.known.read_text() == f"node1 {other}\nfar-node1 {line}\n"
 
 
+async def test_a_node_is_where_slurm_says_unless_the_configuration_knows_better(tmp_path):
+    config = tmp_path / "config"
+    config.write_text("Host Known*\n HostName Elsewhere.Example\n")
+    for node, truth in (("node1", "10.0.0.7"), ("GPU-A1", "10.0.0.7"), ("Known1", "elsewhere.example")):
+        assert (await node_host(node, "10.0.0.7", "me", None, str(config))).hostname == truth
+
+
 def asker(answers, asked):
     def ask(prompt):
         asked.append(prompt)

@@ -175,7 +175,7 @@ JUMPS = [
     "exec /usr/bin/ssh -qaxW %h:%p g 2>/dev/null",
     "ssh -W%h:%p g 2> /dev/null",
     "ssh -o ForwardAgent=no -oLogLevel=QUIET -o 'ConnectTimeout 5' -W '[%h]:%p' g",
-    "ssh -oUser=gg -p 2200 -Wi:22 g -T",
+    "ssh -oUser=gg -p 2200 -WI:22 g -T",
     "ssh -W %h:%p ssh://gg@g:2200",
     "ssh -J first,u@second:24 -W %h:%p -l gg -- g",
     "ssh -o ProxyJump=none -o StrictHostKeyChecking=no -W %h:%p [::1]",
