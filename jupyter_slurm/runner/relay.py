@@ -52,15 +52,16 @@ def _address(text: str, family: int) -> str:
     return name[7:] if name.startswith("::ffff:") and "." in name else name
 
 
-def way_to(found: list[tuple[str, int]], user: int) -> tuple[str | None, list[int]]:
+def way_to(found: list[tuple[str, int]], user: int, v6_only: bool = False) -> tuple[str | None, list[int]]:
     """Return the address under which a listener of this user is reached, and the user ids of others on that port.
 
     The address is None where a connection would reach nobody, or somebody else. The kernel prefers who listens on
-    the very address to who listens on all.
+    the very address to who listens on all. ``v6_only``: who listens on all of IPv6 has nothing of IPv4.
     """
 
     def owners(address: str) -> set[int]:
-        for level in [address, "::"] if ":" in address else [address, "0.0.0.0", "::"]:  # noqa: S104
+        levels = [address, "0.0.0.0", *([] if v6_only else ["::"])]  # noqa: S104
+        for level in [address, "::"] if ":" in address else levels:
             uids = {uid for listener, uid in found if listener == level}
             if uids:
                 return uids
@@ -83,6 +84,22 @@ def tables() -> tuple[str, str]:
         except OSError:
             texts.append("")
     return texts[0], texts[1]
+
+
+def reached(port: int) -> tuple[str | None, list[int]]:
+    """Return :func:`way_to` a port of this node, for this user."""
+    found = listeners(*tables(), port)
+    return way_to(found, os.getuid(), any(address == "::" for address, _ in found) and _is_free(port))
+
+
+def _is_free(port: int) -> bool:
+    """Tell whether nobody has a port of IPv4: /proc does not say it of who listens on ``::``."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Channel:
@@ -161,7 +178,7 @@ class Relay:
         if kind == OPEN:
             self.open(number, int(data))
         elif kind == PROVE:
-            address, others = way_to(listeners(*tables(), int(data)), os.getuid())
+            address, others = reached(int(data))
             self.send(PROVED, number, json.dumps({"address": address, "others": others}).encode())
         elif kind == PING:
             self.send(PONG, number, data)
@@ -184,7 +201,7 @@ class Relay:
     def open(self, number: int, port: int) -> None:
         """Begin a connection; who listens there is looked at first."""
         channel = self.channels[number] = Channel(number)
-        address, others = way_to(listeners(*tables(), port), os.getuid())
+        address, others = reached(port)
         if others:
             self.fail(channel, "stranger", ", ".join(map(str, others)))
         elif address is None:
@@ -206,7 +223,7 @@ class Relay:
             self.fail(channel, "refused", os.strerror(code))
             return
         peer, port = sock.getpeername()[:2]
-        address, others = way_to(listeners(*tables(), port), os.getuid())
+        address, others = reached(port)
         if others:
             self.fail(channel, "stranger", ", ".join(map(str, others)))
             return

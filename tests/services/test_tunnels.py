@@ -174,6 +174,10 @@ async def test_a_port_of_a_job_is_brought_here(
         ):
             await core.open_tunnel("far", {"job": job["key"], "port": taken})
         assert len(core.list_tunnels("far")) == 1
+        with program(ssh_site.nodes[tunnel["node"]], ssh_site.user, "::") as ipv6:  # and no IPv4, as with tornado
+            other = await core.open_tunnel("far", {"job": job["key"], "port": ipv6})
+            assert (await asyncio.to_thread(ask, other["local_port"], b"x")).endswith(b" x")
+            await core.close_tunnel("far", other["id"])
         await core.cancel("far", job["key"])
         if (by, carrier) != ("ssh", "paramiko"):
             return

@@ -1,23 +1,30 @@
 """Whoever answers at the far end of a tunnel proves itself: the system there says whose the listening socket is.
 
-Source: proc(5), /proc/net/tcp.
+Source: proc(5), /proc/net/tcp; ss(8).
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
 from jupyter_slurm.runner.relay import listeners, way_to
 
 __all__ = ["judge", "proof_command", "proven_address", "untold"]
 
+_ALONE: Final = "v6only:1"
+
 
 def proof_command(mark: str, port: int) -> str:
     """Return text for a POSIX shell that prints who we are and who listens; ``mark`` sets it apart from the rest.
 
-    Only the rows in question: a busy node has megabytes of them.
+    Only the rows in question: a busy node has megabytes of them. Of who listens on ``::`` they do not say whether that
+    is IPv6 alone, as asyncio and tornado make it: ss(8) does, where it is installed.
     """
     rows = f'grep -h -e local_address -e ":{port:04X} [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null'
-    return f"echo {mark}; id -u; {rows}; echo {mark}"
+    alone = f'PATH=$PATH:/usr/sbin ss -ltne "sport = :{port}" 2>/dev/null | grep -o {_ALONE}'
+    asked = f'js=$({rows}); printf "%s\\n" "$js"; case $js in *" {0:032X}:{port:04X} "*) {alone} ;; esac'
+    return f"echo {mark}; id -u; {asked}; echo {mark}"
 
 
 def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
@@ -38,7 +45,7 @@ def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
         raise untold(host)
     middle = heads[1] if len(heads) > 1 else len(lines)
     four, six = "\n".join(lines[:middle]), "\n".join(lines[middle:])
-    return judge(*way_to(listeners(four, six, port), int(user)), host, port)
+    return judge(*way_to(listeners(four, six, port), int(user), _ALONE in lines), host, port)
 
 
 def untold(host: str) -> TunnelUnproven:
