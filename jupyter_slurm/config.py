@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -115,6 +116,10 @@ class Settings(Configurable):
     @default("state_dir")
     def _default_state_dir(self) -> str:
         return platformdirs.user_state_dir("jupyter_slurm")
+
+    def on_this_machine(self, stem: str, ending: str = "") -> str:
+        """Return a path in ``state_dir`` for this machine alone: login nodes share a home, and no ports."""
+        return os.path.join(os.path.abspath(self.state_dir), f"{stem}-{socket.gethostname()}{ending}")
 
 
 def load_settings(config: Config | None = None) -> Settings:

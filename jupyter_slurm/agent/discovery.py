@@ -315,4 +315,4 @@ def is_stale(record: Mapping[str, Any]) -> bool:
 
 def log_path(settings: Settings) -> str:
     """Return the path of the log of a daemon on this machine; a home shared by several machines has several."""
-    return os.path.join(os.path.abspath(settings.state_dir), f"agent-{socket.gethostname()}.log")
+    return settings.on_this_machine("agent", ".log")

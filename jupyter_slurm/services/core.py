@@ -76,7 +76,7 @@ class Core:
             lambda: [(cluster.tracker, cluster.watcher) for cluster in self._reached()], settings.retention_days, clock
         )
         self.tunnels = Tunnels(settings, self._cluster, self._ports, clock, os.path.join(private, "tunnels"))
-        self.sessions = Sessions(self._cluster, self.tunnels, os.path.join(settings.state_dir, "sessions"))
+        self.sessions = Sessions(self._cluster, self.tunnels, settings.on_this_machine("sessions"))
 
     async def start(self) -> None:
         """Find again what was under way: clusters, jobs, submissions without an answer."""

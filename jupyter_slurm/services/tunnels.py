@@ -65,7 +65,7 @@ class Tunnels:
         folder: str = "",
     ) -> None:
         self._cluster, self._ports, self._clock, self._folder = cluster, ports, clock, folder
-        self._file = os.path.join(settings.state_dir, "tunnels.json")
+        self._file = settings.on_this_machine("tunnels", ".json")
         self._tunnels: dict[str, Tunnel] = {}
         self._new: dict[str, int] = {}  # those that nobody was given yet, and how many wait for each
         self._reaches: dict[str, tuple[Cluster, Reach]] = {}

@@ -234,7 +234,7 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
             assert heard() == ""
             await desk.until(asked["key"], lambda job: job["session"]["state"] == "ready")
             # And where the agent keeps its pages, others cannot have put a folder of theirs.
-            theirs, ours = tmp_path / "theirs", tmp_path / "state" / "sessions"
+            theirs, ours = tmp_path / "theirs", tmp_path / "state" / f"sessions-{socket.gethostname()}"
             theirs.mkdir()
             os.chown(theirs, stranger.uid, -1)
             ours.rename(tmp_path / "aside")

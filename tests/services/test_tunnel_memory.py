@@ -15,6 +15,10 @@ from jupyter_slurm.services.core import Core
 _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "", "port": 1, "since": 0.0}
 
 
+def memory_of(state: Path, machine: str = "") -> Path:
+    return state / f"tunnels-{machine or socket.gethostname()}.json"
+
+
 @pytest.mark.parametrize(
     "found",
     ["", "[", "null", "{}", [[1]], [{"id": 1}]]
@@ -25,7 +29,7 @@ _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "
 async def test_a_torn_memory_is_no_memory(found: Any, tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
-    (state / "tunnels.json").write_text(found if isinstance(found, str) else json.dumps(found))
+    memory_of(state).write_text(found if isinstance(found, str) else json.dumps(found))
     core = Core(Settings(job_root=str(tmp_path / "jobs"), state_dir=str(state)))
     await core.start()
     assert core.list_tunnels("x") == []
@@ -38,7 +42,7 @@ async def test_a_port_is_taken_again_before_anybody_logs_in(tmp_path: Path) -> N
     state.mkdir(mode=0o700)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    (state / "tunnels.json").write_text(json.dumps([{**_ONE, "local_port": port, "socket": None}]))
+    memory_of(state).write_text(json.dumps([{**_ONE, "local_port": port, "socket": None}]))
     core = Core(Settings(job_root=str(tmp_path / "jobs"), state_dir=str(state)))
     await core.start()
     assert [tunnel["local_port"] for tunnel in core.list_tunnels("x")] == [port]
@@ -48,4 +52,26 @@ async def test_a_port_is_taken_again_before_anybody_logs_in(tmp_path: Path) -> N
     with pytest.raises(OSError, match="in use"):
         socket.create_server(("127.0.0.1", port))
     await core.stop()
-    assert json.loads((state / "tunnels.json").read_text())[0]["local_port"] == port
+    assert json.loads(memory_of(state).read_text())[0]["local_port"] == port
+
+
+async def test_of_login_nodes_with_one_home_each_has_its_own_ports_and_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The port of a page on one of them may be somebody else's on another."""
+    state, settings = tmp_path / "state", {"job_root": str(tmp_path / "jobs"), "state_dir": str(tmp_path / "state")}
+    state.mkdir(mode=0o700)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    memory_of(state, "login1").write_text(json.dumps([{**_ONE, "local_port": port, "socket": None}]))
+    page = state / "sessions-login1" / "key.html"
+    page.parent.mkdir(mode=0o700)
+    page.touch()
+    for machine, ports, has_page in (("login2", [], True), ("login1", [port], False)):
+        monkeypatch.setattr(socket, "gethostname", lambda name=machine: name)
+        core = Core(Settings(**settings))
+        await core.start()
+        assert [tunnel["local_port"] for tunnel in core.list_tunnels("x")] == ports
+        assert page.exists() == has_page  # an agent removes those of its own that was killed
+        await core.stop()
+    assert json.loads(memory_of(state, "login1").read_text())[0]["local_port"] == port

@@ -256,7 +256,7 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(short_pa
                 await asyncio.to_thread(lambda: b"".join(iter(lambda: sock.recv(1 << 18), b"")))
         # Made while the link is down, it waits, here for another one-time code.
         assert (await asyncio.to_thread(ask, local, b"again")).endswith(b" again")
-    state = short_path / "state" / "tunnels.json"
+    state = short_path / "state" / f"tunnels-{socket.gethostname()}.json"
     assert state.stat().st_mode & 0o777 == 0o600
     with pytest.raises(ConnectionRefusedError):
         ask(local, b"")
