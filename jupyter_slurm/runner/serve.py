@@ -110,15 +110,17 @@ def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict
     told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
     # Files of the person's own may say otherwise of another Jupyter.
-    told.update(allow_origin="", certfile="", keyfile="", disable_check_xsrf=False)
+    told.update(allow_origin="", certfile="", keyfile="", client_ca="", ssl_options={}, disable_check_xsrf=False)
+    by_token = {"token": token, "password": "", "password_required": False}
     if not is_new:
-        return {"NotebookApp": dict(told, notebook_dir=root, token=token, password="")}
-    told["root_dir"] = root
+        return {"NotebookApp": dict(told, notebook_dir=root, **by_token)}
+    told.update(root_dir=root, sock="")
     server = _version("jupyter_server")
     if server and server[1] < (2,):
-        return {"ServerApp": dict(told, token=token, password="")}
-    identity = {"IdentityProvider": {"token": token}, "PasswordIdentityProvider": {"hashed_password": ""}}
-    return dict(identity, ServerApp=told)
+        return {"ServerApp": dict(told, **by_token)}
+    told["identity_provider_class"] = "jupyter_server.auth.identity.PasswordIdentityProvider"
+    password = {"hashed_password": "", "password_required": False}
+    return {"IdentityProvider": {"token": token}, "PasswordIdentityProvider": password, "ServerApp": told}
 
 
 def environment() -> dict[str, str]:

@@ -119,7 +119,9 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
 @pytest.mark.root
 @pytest.mark.here_only(HERE)
 async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(desk: Any, launched: Any, tmp_path: Path) -> None:
-    own = {"ServerApp": {"ip": "0.0.0.0"}, "IdentityProvider": {"token": "known"}}
+    own: dict[str, dict[str, Any]] = {"ServerApp": {"ip": "0.0.0.0", "sock": str(tmp_path / "socket")}}
+    own["ServerApp"] |= {"certfile": "/none", "client_ca": "/none", "ssl_options": {"keyfile": "/none"}}
+    own |= {"IdentityProvider": {"token": "known"}, "PasswordIdentityProvider": {"password_required": True}}
     (tmp_path / "jupyter_server_config.d").mkdir()
     for path in ("jupyter_server_config.json", "jupyter_server_config.d/own.json"):
         (tmp_path / path).write_text(json.dumps(own))
