@@ -42,6 +42,7 @@ __all__ = [
     "Table",
     "Task",
     "Tunnel",
+    "Usage",
     "WaitInterrupted",
     "__version__",
     "allocations",
@@ -57,6 +58,7 @@ __all__ = [
     "sessions",
     "submit_form",
     "tunnel",
+    "usage",
     "wait",
 ]
 
@@ -74,6 +76,7 @@ _HOME = {
     "Table": "jupyter_slurm.handles.table",
     "Task": "jupyter_slurm.handles.array",
     "Tunnel": "jupyter_slurm.handles.tunnel",
+    "Usage": "jupyter_slurm.handles.usage",
     "WaitInterrupted": "jupyter_slurm.handles.waiting",
     "allocations": "jupyter_slurm.handles.allocation",
     "as_completed": "jupyter_slurm.handles.completion",
@@ -87,6 +90,7 @@ _HOME = {
     "sessions": "jupyter_slurm.handles.session",
     "submit_form": "jupyter_slurm.widgets.form",
     "tunnel": "jupyter_slurm.handles.tunnel",
+    "usage": "jupyter_slurm.handles.usage",
     "wait": "jupyter_slurm.handles.completion",
 }
 

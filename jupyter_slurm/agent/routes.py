@@ -120,6 +120,7 @@ class Routes:
             "listOptions": self._list_options,
             "listNames": self._list_names,
             "getResources": self._get_resources,
+            "getAccountedUsage": self._get_accounted,
             "listTunnels": self._list_tunnels,
             "openTunnel": self._open_tunnel,
             "closeTunnel": self._close_tunnel,
@@ -308,6 +309,10 @@ class Routes:
     async def _get_resources(self, call: Call) -> Reply:
         asked = {"wait": call.query["wait"], "is_newer": call.query["newer"], "has_nodes": call.query["nodes"]}
         return Reply(await self._core.resources(call.path["cluster"], **asked))
+
+    async def _get_accounted(self, call: Call) -> Reply:
+        asked = {"start": call.query["start"], "end": call.query["end"], "account": call.query["account"]}
+        return Reply(await self._core.accounted(call.path["cluster"], **asked, has_jobs=call.query["jobs"]))
 
     async def _list_tunnels(self, call: Call) -> Reply:
         return Reply(self._core.list_tunnels(call.path["cluster"]))

@@ -27,6 +27,7 @@ _COMMANDS = {
     "hold": ("jobs", "keep jobs that wait from starting"),
     "release": ("jobs", "let held jobs start"),
     "requeue": ("jobs", "put jobs back into the queue: they begin anew"),
+    "usage": ("usage", "what was used in a period: hours of CPUs and GPUs, of you or of an account"),
     "resources": ("resources", "what is free: GPUs by type, partitions, your limits"),
     "connect": ("connect", "log in to a cluster of a site profile, for every notebook"),
     "disconnect": ("connect", "end the log-in to a cluster"),

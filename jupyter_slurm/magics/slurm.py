@@ -17,6 +17,8 @@ from jupyter_slurm.handles.users import lines
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.session import Session
+    from jupyter_slurm.handles.table import Table
+    from jupyter_slurm.handles.usage import Usage
 
 __all__ = ["USES", "run"]
 
@@ -24,19 +26,22 @@ USES = {
     "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
+    "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
 }
 """The words of ``%slurm``, and how each is used."""
 
 
-def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> CommandText | Session | None:
-    """Run ``%slurm use NAME``, ``%slurm disconnect NAME``, ``%slurm list`` or ``%slurm launch …``."""
+def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> CommandText | Session | Usage | Table | None:
+    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …`` or ``launch …``."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # few do
 
         return launch(shell, line[found.end() :], local_ns)
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
+    if action == "usage":
+        return _usage(words[1:])
     if action not in USES:
         near = get_close_matches(action, USES, n=1)
         raise UsageError(
@@ -54,3 +59,19 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> CommandText | Ses
     opened = [printable(repr(one)) for each in clusters.every() for one in tunnels(each)]
     told = [f"{name}  {state}\n{lines(users)}" for name, state, users in clusters.overview()]
     return CommandText("".join([*told, *(f"{one}\n" for one in opened)]))
+
+
+def _usage(words: list[str]) -> Usage | Table:
+    """Return what was used, or with ``by=`` a table of it."""
+    from jupyter_slurm.handles.usage import ask  # few do
+
+    said: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name not in ("account", "start", "end", "by") or not value:
+            raise UsageError(f"%slurm usage has no word {word!r}.", hint=USES["usage"])
+        if name in said:
+            raise UsageError(f"{name}= is said twice.", hint=USES["usage"])
+        said[name] = value
+    used = ask(clusters.current(), said.get("account"), said.get("start"), said.get("end"))
+    return used.by(*said["by"].split(",")) if "by" in said else used

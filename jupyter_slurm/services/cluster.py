@@ -37,6 +37,7 @@ from jupyter_slurm.services.steps import Steps
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
+from jupyter_slurm.services.usage import UsageReports
 from jupyter_slurm.services.watcher import Watcher
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.transport.base import Transport
@@ -97,6 +98,7 @@ class Cluster:
         self.resources = ResourcesKeeper(
             self.client, self._facts, where.user, interval=where.poll_shortest, cost=where.cost, clock=clock
         )
+        self.usage = UsageReports(self.client, where.user, cost=where.cost, clock=clock)
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)
         self._intake = Intake(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there

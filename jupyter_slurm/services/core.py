@@ -303,6 +303,13 @@ class Core:
         keeper = self._cluster(cluster).resources
         return await keeper.told(wait=wait, is_newer=is_newer, has_nodes=has_nodes)
 
+    async def accounted(
+        self, cluster: str, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
+    ) -> dict[str, Any]:
+        """See :meth:`UsageReports.told`."""
+        reports = self._cluster(cluster).usage
+        return await reports.told(start=start, end=end, account=account, has_jobs=has_jobs)
+
     async def open_tunnel(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Tunnels.open`."""
         return await self.tunnels.open(cluster, wanted)

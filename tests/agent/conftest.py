@@ -265,6 +265,21 @@ class PlumbingCore:
         nothing: dict[str, Any] = {name: [] for name in ("gpus", "partitions", "nodes", "limits")}
         return {**nothing, "asked_at": 0.0, "unknown_since": None, "said": "", "use": {}, "cost": None}
 
+    async def accounted(
+        self, cluster: str, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
+    ) -> dict[str, Any]:
+        self.calls.append(("accounted", start, end, account, has_jobs))
+        nothing: dict[str, Any] = {name: [] for name in ("accounts", "sums", "jobs")}
+        return {
+            **nothing,
+            "asked_at": 0.0,
+            "start": start or 0,
+            "end": end or 1,
+            "user": "a",
+            "left_out": 0,
+            "cost": None,
+        }
+
     async def session_way(self, key: str) -> dict[str, Any]:
         return {"port": 8000, "path": f"/jupyter-slurm/{key}/", "base_url": f"/jupyter-slurm/{key}/", "token": "t"}
 

@@ -87,3 +87,55 @@ def test_no_secret_of_a_session_is_in_the_database(
     assert "SubmitLine" in said
     assert token not in said
     assert "JUPYTERHUB_API_TOKEN" not in said
+
+
+def test_what_was_used_is_told_by_whom_and_where_and_what_is_left(
+    kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+) -> None:
+    """Of oneself and of an account; a job that runs counts up to now, and what lies outside of the period does not."""
+    cluster.run("sacctmgr", "-i", "modify", "account", "c4ai", "set", "GrpTRESMins=cpu=60000,gres/gpu=6000")
+    kernel.ok("import jupyter_slurm, time\nbegin = time.time()")
+    kernel.ok("%%sbatch -p arandu --gpus 2 -n 4 wait as=done\n#!/bin/sh\nsleep 3")
+    kernel.ok("%%sbatch -p devwork as=runs\n#!/bin/sh\nsleep 1000")
+    wait_for(lambda: kernel.value("runs.state") == "RUNNING", "it runs")
+    number = kernel.value("done.id")
+    argv = ["sacct", "-n", "-P", "-X", "-o", "State,ElapsedRaw", "-j", number]
+    said = wait_for(
+        lambda: (text := cluster.run(*argv).stdout).startswith("COMPLETED|") and text, "its end is accounted"
+    )
+    seconds = int(said.split("|")[1])
+    kernel.ok("used = jupyter_slurm.usage('c4ai', start=begin - 1)\nused")
+    assert kernel.value("used.accounts") == "['c4ai']"
+    kernel.ok("row = next(row for row in used.by('user', 'partition', 'gpu') if row['GPU'] == 'a100')")
+    assert kernel.value("row['PARTITION'], row['JOBS']") == "arandu 1"
+    hours = [round(4 * seconds / 3600, 4), round(2 * seconds / 3600, 4)]
+    assert kernel.value("[row['CPU HOURS'], row['GPU HOURS']]") == str(hours)
+    assert kernel.value("{row['JOB']: row['STATE'] for row in used.jobs}[done.id]") == "COMPLETED"
+    assert kernel.value("{row['JOB']: row['STATE'] for row in used.jobs}[runs.id]") == "RUNNING"
+    assert kernel.value(
+        "*[row['OF'] + f\" {row['HOURS IN ALL']:g}\" for row in used.left if row['NAME'] == 'c4ai']"
+    ) in (
+        "CPUs 1000 GPUs 100",
+        "GPUs 100 CPUs 1000",
+    )
+    assert (
+        kernel.value("all(abs(row['HOURS LEFT'] + row['HOURS USED'] - row['HOURS IN ALL']) < 0.1 for row in used.left)")
+        == "True"
+    )
+    ran = kernel.ok("%slurm usage by=partition,qos")
+    assert "PARTITION" in ran.result["text/plain"]
+    assert "<table" in ran.result["text/html"]
+    assert kernel.value("len(jupyter_slurm.usage(start='2020-01-01', end='2020-02-01').jobs)") == "0"
+    kernel.ok("figure = used.plot('partition')\ndrawn = figure.axes[0].get_xlabel()")
+    assert kernel.value("drawn") == "GPU hours"
+    for line, why in (
+        ("account=nosuch", "There is no account 'nosuch'"),
+        ("start=yesterday", "is no date"),
+        ("start=2026-02-01 end=2026-01-01", "ends before it begins"),
+        ("by=colour", "by='colour' is none of user"),
+        ("month=may", "has no word 'month=may'"),
+    ):
+        ran = kernel.run(f"%slurm usage {line}")
+        assert why in ran.traceback, line
+    kernel.ok("runs.cancel()")
+    cluster.run("sacctmgr", "-i", "modify", "account", "c4ai", "set", "GrpTRESMins=cpu=-1,gres/gpu=-1")

@@ -1,0 +1,148 @@
+"""What jobs of a period had, as accounting tells it: by person, account, partition, QOS and type of GPU (``sacct``).
+
+Source: sacct(1); ``--truncate`` counts of a job what lies within the period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jupyter_slurm.domain.accounting import question_argv
+from jupyter_slurm.domain.marks import delimited_records
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_tres
+
+__all__ = ["AccountedJob", "accounted_argv", "below", "parse_accounted", "summed"]
+
+_FIELDS: Final = (
+    "JobID",
+    "User",
+    "Account",
+    "Partition",
+    "QOS",
+    "State",
+    "AllocTRES",
+    "ElapsedRaw",
+    "Start",
+    "End",
+    "JobName",
+)
+_KEYS: Final = ("user", "account", "partition", "qos", "gpu_type")
+
+
+@dataclass(frozen=True)
+class AccountedJob:
+    """A job, or a task of an array, as accounting has it; seconds within the period, times since the epoch.
+
+    Parameters
+    ----------
+    id : str
+        As sacct writes it: ``12``, ``12_3``, ``12+1``.
+    gpu_type : str
+        Empty: GPUs without a type, or none; several are joined by ``+``.
+    """
+
+    id: str
+    user: str
+    account: str
+    partition: str
+    qos: str
+    state: str
+    name: str
+    seconds: int
+    cpus: int
+    gpus: int
+    gpu_type: str
+    start: int | None
+    end: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as the API tells it."""
+        return {**vars(self)}
+
+
+def accounted_argv(start: int, end: int, mark: str, users: Sequence[str], accounts: Sequence[str]) -> list[str]:
+    """Return the question for all that ran in a period: of some people, or of accounts, whoever ran it there.
+
+    Parameters
+    ----------
+    start, end : int
+        Seconds since the epoch.
+    mark : str
+        Fresh random hexadecimal digits.
+    users, accounts : sequence of str
+        One of them is not empty.
+    """
+    whose = [f"--user={','.join(users)}"] if users else ["--allusers"]
+    if accounts:
+        whose.append(f"--accounts={','.join(accounts)}")
+    period = [f"--endtime=uts{end}", "--truncate"]
+    return [
+        *question_argv(start, mark),
+        *period,
+        *whose,
+        "--allocations",
+        "--duplicates",
+        f"--format={','.join(_FIELDS)}",
+    ]
+
+
+def parse_accounted(output: bytes, mark: str) -> list[AccountedJob]:
+    """Read the answer to :func:`accounted_argv`; what never ran is left out.
+
+    Raises
+    ------
+    ParseError
+        The answer is torn.
+    """
+    jobs = []
+    for row in delimited_records(output, mark, len(_FIELDS)):
+        field = dict(zip(_FIELDS, row, strict=True))
+        seconds = parse_count(field["ElapsedRaw"])
+        if seconds:
+            jobs.append(_job(field, seconds))
+    return jobs
+
+
+def _job(field: Mapping[str, str], seconds: int) -> AccountedJob:
+    tres = parse_tres(field["AllocTRES"])
+    types = {name.removeprefix("gres/gpu:"): n for name, n in tres.items() if name.startswith("gres/gpu:")}
+    return AccountedJob(
+        field["JobID"].strip(),
+        field["User"].strip(),
+        field["Account"].strip(),
+        field["Partition"].strip(),
+        field["QOS"].strip(),
+        JobState.parse(field["State"]).name,
+        field["JobName"].strip(),
+        seconds,
+        tres.get("cpu", 0),
+        tres.get("gres/gpu", sum(types.values())),
+        "+".join(sorted(types)),
+        parse_epoch(field["Start"]),
+        parse_epoch(field["End"]),
+    )
+
+
+def summed(jobs: Iterable[AccountedJob]) -> list[dict[str, Any]]:
+    """Return how many jobs there are of each kind, and their CPU and GPU seconds; the kinds in their order."""
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for job in jobs:
+        one = sums.setdefault(tuple(getattr(job, key) for key in _KEYS), [0, 0, 0])
+        one[0] += 1
+        one[1] += job.cpus * job.seconds
+        one[2] += job.gpus * job.seconds
+    return [
+        {**dict(zip(_KEYS, kind, strict=True)), "jobs": count, "cpu_seconds": cpu, "gpu_seconds": gpu}
+        for kind, (count, cpu, gpu) in sorted(sums.items())
+    ]
+
+
+def below(account: str, above: Mapping[str, str]) -> list[str]:
+    """Return an account and all below it; ``above`` has the one above each, in lower case."""
+    found = [account.lower()]
+    for name in found:
+        found += sorted(child for child, parent in above.items() if parent == name and child not in found)
+    return found
