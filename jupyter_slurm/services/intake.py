@@ -37,6 +37,7 @@ from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.transport.base import Context, Once, Sent
+from jupyter_slurm.transport.ssh.base import LinkLost
 
 __all__ = ["Intake"]
 
@@ -46,6 +47,9 @@ _LOOKED_AT = 5.0  # seconds in which a folder is looked at
 _RUNNERS = {"allocation": "hold.py", "session": "serve.py"}
 _CHECKED = 10.0  # seconds for a Python to say whether it has a Jupyter
 _LACKING = 3  # runner/serve.py's exit code for no
+_LINK_COMES_BACK = (
+    "The link is made again by itself. Run this again when it is back, as `%slurm list` tells; is the network up (VPN)?"
+)
 _OF_VALUES = 1 << 20  # bytes that a file of values has beside them
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
@@ -99,8 +103,13 @@ class Intake:
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
         lock = self._locks.setdefault(asked["key"], asyncio.Lock())
-        async with lock, self._gate:
-            return await self._submit(asked)
+        try:
+            async with lock, self._gate:
+                return await self._submit(asked)
+        except LinkLost as error:
+            if self._tracker.find(asked["key"]) is not None:
+                raise
+            raise TransportError(f"Nothing was submitted: {error.message}.", hint=_LINK_COMES_BACK) from error
 
     async def stop(self) -> None:
         """Leave alone what nobody waits for."""
@@ -186,15 +195,22 @@ class Intake:
         known = self._tracker.find(plan.folder.key)
         if known is not None and (known.id is not None or known.is_finished):
             return known, self._facts.doubts(plan.requests)
-        entry, once = (known, None) if known is not None else await self._begin(plan, context, warnings)
-        doubts = self._facts.doubts(plan.requests)  # sbatch is at work meanwhile
-        if once is not None:
-            answer = await submission.answer_of(once, plan, self._settings.submit_timeout)
-        elif await self._settler.take_back(entry):
-            answer = await self._execute(entry, plan, context)
-        else:
-            await self._of_another(entry)
-            return entry, doubts
+        try:
+            entry, once = (known, None) if known is not None else await self._begin(plan, context, warnings)
+            doubts = self._facts.doubts(plan.requests)  # sbatch is at work meanwhile
+            if once is not None:
+                answer = await submission.answer_of(once, plan, self._settings.submit_timeout)
+            elif await self._settler.take_back(entry):
+                answer = await self._execute(entry, plan, context)
+            else:
+                await self._of_another(entry)
+                return entry, doubts
+        except TransportError as error:
+            lost = self._tracker.find(plan.folder.key)
+            if lost is None or not _may_run(error):
+                raise
+            self._settler.begin(lost, plan, context)  # it may have come there: that is found out when the link is back
+            return lost, self._facts.doubts(plan.requests)
         await self._judge(entry, answer, plan, context, doubts)
         return entry, doubts
 
@@ -215,8 +231,9 @@ class Intake:
         try:
             with on_its_way(entry) as sent:
                 once = await self._start(plan, context, sent)
-        except BaseException:
-            self._tracker.drop(entry)
+        except BaseException as error:
+            if not _may_run(error):
+                self._tracker.drop(entry)
             raise
         if once is not None:
             entry.hold = once.hold
@@ -247,8 +264,9 @@ class Intake:
         """Execute sbatch for a job directory that is there: an agent died before it came to that."""
         try:
             return await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
-        except TransportError:  # sbatch could not be started: nothing was submitted
-            await self._withdraw(entry)
+        except TransportError as error:
+            if not _may_run(error):  # sbatch could not be started: nothing was submitted
+                await self._withdraw(entry)
             raise
 
     async def _of_another(self, entry: Entry) -> None:
@@ -341,3 +359,8 @@ class Intake:
         if looked.exit_code != 1:
             return []
         return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]
+
+
+def _may_run(error: BaseException) -> bool:
+    """Whether sbatch may be at work although its start has failed: the link broke, and nobody has heard."""
+    return isinstance(error, TransportError) and bool(error.details.get("may_run"))

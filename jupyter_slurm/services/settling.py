@@ -268,7 +268,11 @@ class Settler:
 
     def _withdrawn(self, entry: Entry) -> None:
         entry.error, entry.known, entry.unknown_since = (
-            SubmitRefused("sbatch refused the job: the agent that submitted it has removed its directory"),
+            SubmitRefused(
+                "The job was not submitted: it has no directory. The link broke before there was one, or another agent "
+                "has removed it since sbatch refused the job.",
+                hint="Run the cell again.",
+            ),
             True,
             None,
         )

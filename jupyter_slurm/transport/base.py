@@ -184,6 +184,11 @@ class Transport(Protocol):
 
         Where large files have a way to go before it starts, ``sent`` is told how far they are. Who is cancelled before
         that is all leaves nothing behind.
+
+        Raises
+        ------
+        TransportError
+            It was not started; or, with ``details["may_run"]``, nobody knows.
         """
         ...
 

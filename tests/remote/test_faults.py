@@ -15,6 +15,8 @@ import pytest
 from ssh_hosts import Site
 from ssh_hosts.laptop import Laptop
 
+from jupyter_slurm.transport.ssh import transport
+
 pytestmark = [pytest.mark.slurm, pytest.mark.root]
 
 MB = 1_000_000
@@ -73,8 +75,21 @@ async def found(laptop: Laptop, job: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("broken", BREAKS)
-async def test_in_the_middle_of_sbatch(laptop: Laptop, site: Site, broken: Callable[[Laptop], Any]) -> None:
+async def long_silence(laptop: Laptop) -> None:
+    """Drop all packets until whoever waits for an answer has given that up."""
+    laptop.site.gateway.drop()
+    tracker = laptop.core._cluster("far").tracker
+    await laptop.until(lambda: [entry for entry in tracker.entries.values() if entry.error], "it is given up", 30)
+    laptop.site.gateway.restore()
+
+
+@pytest.mark.parametrize("broken", [*BREAKS, long_silence])
+async def test_in_the_middle_of_sbatch(
+    laptop: Laptop, site: Site, broken: Callable[[Laptop], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if broken is long_silence:
+        await laptop.submit("#!/bin/sh\ntrue\n")  # what is asked of sbatch before is known from now on
+        monkeypatch.setattr(transport, "_PATIENCE", 3.0)
     site.slurm.freeze_controller()
     submitting = asyncio.create_task(laptop.submit("#!/bin/sh\nsleep 300\n"))
     await laptop.until(lambda: at_work(site, "sbatch"), "sbatch is at work")

@@ -97,8 +97,9 @@ class SshTransport:
         except CommandTimeout as error:
             raise CommandTimeout(f"{argv[0]} gave no answer within {timeout:g} s", argv=list(argv)) from error
         except LinkLost as error:
-            is_usual = error.hint == LinkLost.usual_hint
-            hint = "Whether it ran is not known: have a look before you repeat it." if is_usual else error.hint
+            hint = error.hint
+            if hint == LinkLost.usual_hint and not is_repeatable(argv):
+                hint = "Whether it ran is not known: have a look before you repeat it."
             raise LinkLost(f"{argv[0]}: {error.message}", hint=hint, argv=list(argv)) from error
         _judge(answer, argv, context)
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
@@ -143,20 +144,22 @@ class SshTransport:
         large: Mapping[str, str],
         context: Context | None,
     ) -> RemoteOnce:
-        deadline = time.monotonic() + _PATIENCE
+        deadline, was_sent = time.monotonic() + _PATIENCE, False
         while True:
             wait = 0.05 if self._pool.is_wanted else 1.0
             drafts.append(draft_of(prefix))
             words = once_words(prefix, token, drafts[-1], wait, files, large, [*context_words(context), *argv])
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
+                    was_sent = True
                     answer = await self._in_shell(shell, words, _left(deadline, shell), starts=True)
                     _judge(answer, argv, context)
                     holder, done = started(answer, prefix)
                     hold = self._hold(shell, holder)
                     break
-            except LinkLost:
-                if self._is_over(deadline):
+            except (LinkLost, CommandTimeout) as error:
+                if isinstance(error, CommandTimeout) or self._is_over(deadline):
+                    error.details["may_run"] = was_sent
                     raise
                 await asyncio.sleep(_BREATH)
         if files is not None and hold is None:  # the answer was lost, and with that connection the lock
