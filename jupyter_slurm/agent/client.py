@@ -47,6 +47,11 @@ class AgentClient:
     where that is safe (GET, and POST that the agent makes idempotent), and raises AgentUnreachable otherwise.
 
     Every method raises what the agent's problem document stands for (a class of :mod:`jupyter_slurm.errors`).
+
+    Attributes
+    ----------
+    while_waiting : callable, optional
+        Is given the path of each call, and returns what is to be done every second or two while that has no answer.
     """
 
     def __init__(self, settings: Settings, *, start: bool = True) -> None:
@@ -56,6 +61,7 @@ class AgentClient:
         self._current: _Link | None = None
         self._pid = os.getpid()
         self._registered: dict[bytes, None] = {}
+        self.while_waiting: Callable[[str], Callable[[], None] | None] | None = None
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, start: bool = True) -> AgentClient:
@@ -258,8 +264,12 @@ class AgentClient:
     ) -> Answer:
         from jupyter_slurm.agent.failures import as_error
 
+        asked: dict[str, Any] = {"params": params, "timeout": timeout, "content": content}
+        if self.while_waiting is not None:
+            asked["meanwhile"] = self.while_waiting(path)
+
         def once() -> Answer:
-            return self._exchange(self._link().wire, method, path, params=params, timeout=timeout, content=content)
+            return self._exchange(self._link().wire, method, path, **asked)
 
         answer = self._again(once, repeat)
         if answer.status >= 400:

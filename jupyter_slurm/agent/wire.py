@@ -12,7 +12,8 @@ import re
 import select
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +26,7 @@ __all__ = ["Answer", "Wire"]
 
 _KEPT = 8
 _LARGEST_HEAD = 65536
+_MEANWHILE = 1.5  # seconds
 _ODD = re.compile(r"[^!-~]")
 
 
@@ -82,13 +84,20 @@ class _Connection:
         """Tell whether the agent has closed it: between two calls nothing else can have come."""
         return self.sock is None or bool(select.select([self.sock], [], [], 0)[0])
 
-    def exchange(self, sock: socket.socket, method: str, target: str, content: bytes | None) -> Answer:
-        """Ask and read the answer."""
+    def exchange(
+        self,
+        sock: socket.socket,
+        method: str,
+        target: str,
+        content: bytes | None,
+        more: Callable[[socket.socket], bytes],
+    ) -> Answer:
+        """Ask and read the answer, whose beginning comes by ``more``."""
         size = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         sock.sendall(f"{method} {target} HTTP/1.1\r\n{self._head}{size}\r\n".encode("latin-1") + (content or b""))
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
-            received += _more(sock)
+            received += more(sock)
             if len(received) > _LARGEST_HEAD and b"\r\n\r\n" not in received:
                 raise ConnectionError("that is no answer of an agent")
         first, *lines = received[:end].decode("latin-1").split("\r\n")
@@ -101,6 +110,27 @@ class _Connection:
         if headers.get("connection", "").lower() == "close" or "content-length" not in headers:
             self.close()
         return Answer(int(first.split(" ", 2)[1]), headers, b"".join(pieces))
+
+
+def _patiently(meanwhile: Callable[[], None], timeout: float | None) -> Callable[[socket.socket], bytes]:
+    """Return what reads a piece as :func:`_more` does, and calls ``meanwhile`` while none comes."""
+
+    def more(sock: socket.socket) -> bytes:
+        begun, left = time.monotonic(), timeout
+        try:
+            while True:
+                sock.settimeout(_MEANWHILE if left is None else min(_MEANWHILE, max(left, 0.001)))
+                try:
+                    return _more(sock)
+                except TimeoutError:
+                    left = None if timeout is None else begun + timeout - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise
+                meanwhile()
+        finally:
+            sock.settimeout(timeout)
+
+    return more
 
 
 def _more(sock: socket.socket) -> bytes:
@@ -132,6 +162,7 @@ class Wire:
         params: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         timeout: float | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Answer:
         """Send one request and return its answer, whatever its status.
 
@@ -145,6 +176,8 @@ class Wire:
             JSON.
         timeout : float or None
             Seconds without a byte.
+        meanwhile : callable, optional
+            Is called every second or two while there is no answer.
 
         Raises
         ------
@@ -162,7 +195,8 @@ class Wire:
         try:
             sock = connection.connect()
             sock.settimeout(timeout)
-            answer = connection.exchange(sock, method, target, content)
+            more = _more if meanwhile is None else _patiently(meanwhile, timeout)
+            answer = connection.exchange(sock, method, target, content, more)
         except LinkLost:
             raise
         except TimeoutError as error:

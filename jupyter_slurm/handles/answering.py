@@ -14,16 +14,18 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_slurm.errors import AgentError, LoginDeclined, PromptGone, SlurmError
+from jupyter_slurm.handles.silence import Silence
 from jupyter_slurm.handles.terminal import printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
 
-__all__ = ["answering", "ask"]
+__all__ = ["answering", "ask", "put"]
 
 _T = TypeVar("_T")
 _QUICK = 0.5  # seconds in which a call that asks nothing is done
 _STEP = 0.3
+_SELDOM = 5  # steps between two looks whether it is the link that is waited for
 _SURELY = 5.0  # seconds within which a signal arrives
 _INDENT = "  "
 
@@ -59,17 +61,21 @@ def answering(
     done: Future[_T] = Future()
     # Not a pool's thread: nobody waits for it when the person gives up.
     threading.Thread(target=_make, args=(call, done), name="jupyter-slurm-call", daemon=True).start()
-    wait, read = _QUICK, set[str]()
+    wait, read, turns = _QUICK, set[str](), 0
+    silence = Silence(client, cluster)
     while True:
         with contextlib.suppress(TimeoutError):
             return done.result(wait)
         wait = _STEP
         meanwhile()
+        turns += 1
+        if not turns % _SELDOM and threading.current_thread() is threading.main_thread():
+            silence.tell()
         for prompt in client.get("/v1/prompts"):
             if prompt["cluster"] != cluster or prompt["id"] in read or done.done():
                 continue
             if prompt["questions"]:
-                _put(client, prompt, declines=declines)
+                put(client, prompt, declines=declines)
             else:  # to be read, as "press 1 on your phone": it goes away by itself
                 read.add(prompt["id"])
                 _say(prompt)
@@ -82,7 +88,7 @@ def _make(call: Callable[[], _T], done: Future[_T]) -> None:
         done.set_exception(error)
 
 
-def _put(client: AgentClient, prompt: Mapping[str, Any], *, declines: bool) -> None:
+def put(client: AgentClient, prompt: Mapping[str, Any], *, declines: bool) -> None:
     """Ask the person and pass on what is said; who interrupts declines.
 
     Nobody is waited for when it is answered at another front door meanwhile, in JupyterLab's dialog perhaps. Where

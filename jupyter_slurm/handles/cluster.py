@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -222,11 +223,19 @@ def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -
                 from jupyter_slurm.agent.client import AgentClient
 
                 _client = AgentClient.connect(settings())
+            if profile is not None:
+                _tell_of_silence(_client)
             asked = {"slurm_conf": slurm_conf, "path": path} if profile is None else {"profile": profile}
             answer = _client.post("/v1/clusters", json=asked)
             python = str(answer.get("python") or "python3")
             _clusters[key] = Cluster(_client, str(answer["id"]), is_remote=profile is not None, python=python)
         return _clusters[key]
+
+
+def _tell_of_silence(client: AgentClient) -> None:
+    from jupyter_slurm.handles.silence import while_waiting  # a Slurm of this machine is never silent in this way
+
+    client.while_waiting = partial(while_waiting, client)
 
 
 def known() -> list[Cluster]:

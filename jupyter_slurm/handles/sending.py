@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError
+from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError
 from jupyter_slurm.handles.answering import answering
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.progress import Line
@@ -77,6 +77,10 @@ def _log_in(cluster: Cluster) -> None:
         answering(cluster.client, cluster.name, cluster.log_in)
     except KeyboardInterrupt:
         raise WaitInterrupted(f"Interrupted at the log-in to {cluster.name}: nothing was submitted.") from None
+    except TransportError as error:
+        error.message += " Nothing was submitted."
+        error.args = (error.message,)
+        raise
 
 
 def _is_large(values: Mapping[str, Any]) -> bool:

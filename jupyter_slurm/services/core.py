@@ -118,7 +118,8 @@ class Core:
 
     def cluster(self, cluster: str) -> dict[str, Any]:
         """Return one cluster that is known."""
-        return (self._sites.get(cluster) or self._cluster(cluster)).as_dict()
+        site = self._sites.get(cluster)
+        return self._cluster(cluster).as_dict() if site is None else site.now()
 
     async def register_cluster(
         self, slurm_conf: str | None, path: str | None, profile: str | None = None

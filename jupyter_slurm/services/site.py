@@ -27,6 +27,7 @@ __all__ = ["Site", "unusable"]
 log = logging.getLogger(__name__)
 
 _COMES_BACK = 30.0  # seconds that who connects waits for a connection that was lost
+_SILENT = 2.0  # seconds without an answer that nobody wonders at
 _NOBODY = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
 
 
@@ -170,6 +171,14 @@ class Site:
             return self._cluster.as_dict()
         name, title, slurm_conf = self.profile.name, self.profile.title, self.profile.slurm_conf
         return {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY, **self._reached()}
+
+    def now(self) -> dict[str, Any]:
+        """Return the cluster as it stands this very moment, also when its link has only just become silent."""
+        told = self.as_dict()
+        if self.carried is not None and (silent := self.carried.link.silent_for) >= _SILENT:
+            told["connection"]["message"] = f"{self.carried.link.name} has not answered for {silent:.0f} s"
+            told["connection"]["state"] = "lost"
+        return told
 
     def _reached(self) -> dict[str, Any]:
         hosts = list(self.carried.hosts) if self.carried else [self.profile.host]

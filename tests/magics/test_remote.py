@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -197,3 +198,32 @@ def cli(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProces
         )
 
     return run
+
+
+def test_who_waits_for_a_silent_link_is_told_so_once(bare_kernel: Any, ssh_site: Site, wait_for: Any) -> None:
+    """Before it is known that the link is lost: a question is given up at once; a submission waits, and is made once."""
+    kernel, said = bare_kernel, "The link to far does not answer (login has not answered for"
+    kernel.ok("%load_ext jupyter_slurm")
+    kernel.answer = ssh_site.codes.next
+    kernel.ok("%slurm use far")
+    kernel.ok("%%sbatch\n#!/bin/sh\ntrue")
+
+    def is_told(request: str) -> bool:
+        kernel.pump()
+        return said in str([m["content"] for m in kernel.under(request) if m["msg_type"] == "stream"])
+
+    ssh_site.gateway.drop()
+    try:
+        asked = kernel.begin("%sinfo")
+        wait_for(lambda: is_told(asked), "that the link is waited for")
+        kernel.manager.signal_kernel(signal.SIGINT)
+        ran = kernel.end(asked)
+        assert (ran.error, ran.traceback) == ("WaitInterrupted", "Interrupted: sinfo had not answered.")
+        submitting = kernel.begin("%%sbatch as=job\n#!/bin/sh\ntrue")
+        wait_for(lambda: is_told(submitting), "that the link is waited for")
+    finally:
+        ssh_site.gateway.restore()
+    ran = kernel.end(submitting)
+    assert (ran.status, ran.stderr.count(said)) == ("ok", 1), ran.traceback
+    listed = ssh_site.slurm.run("squeue", "--noheader", "--states=all", "--format=%o").stdout.split()
+    assert listed.count(kernel.value("job._data['script_path']")) == 1

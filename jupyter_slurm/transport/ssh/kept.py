@@ -67,6 +67,7 @@ class KeptLink(ABC):
         self._closed = False
         self._opening = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
+        self._watch: Watch | None = None
         self.generation = 0  # how many connections there have been
         self.loop: asyncio.AbstractEventLoop | None = None  # whose it is; None before the first attempt
         self.threads = Threads()
@@ -79,6 +80,12 @@ class KeptLink(ABC):
     def is_alive(self) -> bool:
         """Whether there is a connection, as far as that is known."""
         return self._connection is not None and self._connection.is_alive
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds for which the far side has owed an answer to the question whether it is there."""
+        asked = self._watch.asked_at if self._watch is not None and self.is_alive else None
+        return 0.0 if asked is None else time.monotonic() - asked
 
     def when_settled(self, act: Callable[[], None]) -> None:
         """Do a thing whenever there is a new connection, or it is known that there will be none."""
@@ -121,7 +128,8 @@ class KeptLink(ABC):
         except TimeoutError:
             raise LinkLost(
                 f"no connection to {self.name} yet",
-                hint="It is tried again by itself, for as long as it takes.",
+                hint="It is tried again by itself, for as long as it takes. Is the network up here (VPN)? "
+                "`jupyter slurm connect` shows how it stands.",
                 host=self.name,
             ) from None
         except asyncio.CancelledError:
@@ -289,7 +297,7 @@ class KeptLink(ABC):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._lost, connection)
 
-        watch = Watch(connection, self._ping, self._deadline, lost)
+        self._watch = watch = Watch(connection, self._ping, self._deadline, lost)
         threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self.name}", daemon=True).start()
 
     def _settled(self) -> None:
@@ -316,10 +324,16 @@ class Watch:
         See :class:`KeptLink`.
     lost : callable
         Is called when it is dead, in the thread of :meth:`run`.
+
+    Attributes
+    ----------
+    asked_at : float or None
+        When it was asked what it has not answered yet, in monotonic seconds.
     """
 
     def __init__(self, connection: Connection, ping: float, deadline: float, lost: Callable[[], None]) -> None:
         self._connection, self._ping, self._deadline, self._lost = connection, ping, deadline, lost
+        self.asked_at: float | None = None
 
     def run(self) -> None:
         """Watch until it is dead; in a thread of its own."""
@@ -340,11 +354,13 @@ class Watch:
         alarm = threading.Timer(deadline, self._connection.close)
         alarm.daemon = True
         alarm.start()
+        self.asked_at = time.monotonic()
         try:
             with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
                 self._connection.ask()
         finally:
             alarm.cancel()
+            self.asked_at = None
 
 
 def _clocks() -> tuple[float, float]:
