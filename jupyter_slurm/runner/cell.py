@@ -241,7 +241,10 @@ def run_cell(place: Place, args: list[str]) -> int:
         shell = ipython()
         place.note()
         if shell is not None:
-            return exit_code(advise(shell.run(shell.start(main, place.display()), source, filename)))
+            error = advise(shell.run(shell.start(main, place.display()), source, filename))
+            if (loop := shell.loop()) is not None:
+                beside("plain").tell_dropped(loop)
+            return exit_code(error)
         try:
             beside("plain").run(beside("display").Plain(place.display()), source, filename, main)
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it

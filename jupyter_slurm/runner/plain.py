@@ -51,9 +51,20 @@ def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any 
         error = end.value
     finally:
         if own is not None:
+            tell_dropped(own)
             own.close()
     if error is not None:
         raise error
+
+
+def tell_dropped(loop: Any) -> None:
+    """Say which tasks of a loop end with the cell: a kernel's loop would go on with them."""
+    names = [getattr(task.get_coro(), "__qualname__", str(task)) for task in asyncio.all_tasks(loop)]
+    if names:
+        sys.stderr.write(
+            f"Not done when the cell ended, and dropped: {', '.join(sorted(names)[:5])}{', …' * (len(names) > 5)}. "
+            "In a job, `await` what asyncio.create_task() gives before the cell ends.\n"
+        )
 
 
 async def _run_parts(parts: list[tuple[types.CodeType, bool]], namespace: dict[str, Any]) -> BaseException | None:

@@ -237,3 +237,10 @@ def run(shell: Any, source: str, filename: str) -> BaseException | None:
     shell.display_pub.widgets.look(now=True)
     error: BaseException | None = result.error_before_exec or result.error_in_exec
     return error
+
+
+def loop() -> Any:
+    """Return the event loop that cells awaited in; None where that is not known, or nothing was awaited."""
+    helpers = sys.modules.get("IPython.core.async_helpers")
+    find = getattr(helpers, "get_asyncio_loop", None) if "asyncio" in sys.modules else None  # IPython 8
+    return find and find()

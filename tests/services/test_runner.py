@@ -55,6 +55,13 @@ def test_cell_runs_as_a_notebook_cell_does(run):
 def test_a_cell_has_a_loop_if_it_awaits_something_and_is_told_so_if_not(run):
     assert run("import asyncio\ntask = asyncio.create_task(asyncio.sleep(0, 5))\nawait task").stdout == "5\n"
     (run.folder / "claim").unlink()
+    done = run(
+        "import asyncio\nasync def late(): await asyncio.sleep(60)\n"
+        "task = asyncio.create_task(late())\nawait asyncio.sleep(0)"
+    )
+    assert done.returncode == 0
+    assert done.stderr.startswith("Not done when the cell ended, and dropped: late. ")
+    (run.folder / "claim").unlink()
     done = run("import asyncio\nasyncio.create_task(asyncio.sleep(0))\n")
     assert done.returncode == 1
     assert "`await` there what create_task() or gather() gives." in done.stderr
