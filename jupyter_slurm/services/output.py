@@ -23,7 +23,7 @@ _AGAIN = 5.0  # seconds after which what could not be read is tried again
 
 
 async def read_output(
-    transport: Transport, path: str | None, offset: int, limit: int | None, *, finished: bool
+    transport: Transport, entry: Entry, stream: str, offset: int, limit: int | None, *, finished: bool
 ) -> tuple[bytes, int]:
     """Return a part of a stream and its whole size in bytes; a negative offset counts from the end.
 
@@ -32,19 +32,35 @@ async def read_output(
     JobOutputMissing
         The job is over and its file is not there.
     """
+    path = entry.path(stream)
     try:
         if path is None:
             raise FileNotFoundError
         size = (await transport.stat(path)).size
     except FileNotFoundError as error:
-        if not finished:
+        if not finished or (stream in STREAMS and _never_began(entry)):
             return b"", 0
-        raise JobOutputMissing(
-            f"there is no output at {path}" if path else "it is not known where this job wrote its output",
-            hint="Did the folder of --output exist on the node? Was the file moved?",
-        ) from error
+        raise _missing(entry, stream, path) from error
     start = max(0, size + offset) if offset < 0 else offset
     return (await transport.read(path, start, limit) if start < size else b""), size
+
+
+def _never_began(entry: Entry) -> bool:
+    """Tell whether a job was cancelled before it had a node: there is no output, and nothing is wrong with that."""
+    nodes = entry.told_nodes or (entry.latest.nodes if entry.latest else "")
+    return entry.state.name == "CANCELLED" and not nodes
+
+
+def _missing(entry: Entry, stream: str, path: str | None) -> JobOutputMissing:
+    """Return what is to be said of a file that is not there."""
+    if stream not in STREAMS:
+        is_asked = bool(((entry.record or {}).get("values") or {}).get("out"))
+        hint = "Its log may say why: job.stderr." if is_asked else "out=NAME in its line would have asked for one."
+        return JobOutputMissing("this job has left no values", hint=hint)
+    return JobOutputMissing(
+        f"there is no output at {path}" if path else "it is not known where this job wrote its output",
+        hint="Did the folder of --output exist on the node? Was the file moved?",
+    )
 
 
 def why_lost(cluster: str, reached: Callable[[], Mapping[str, Any]]) -> str:

@@ -93,10 +93,10 @@ class Reader:
     async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
         """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
         entry = await self._find(reference)
-        path = entry.of_task(task_of(reference, entry)).path(stream)
+        asked = entry.of_task(task_of(reference, entry))
         if entry.folder and stream not in output.STREAMS and (why := await doubt(self._transport, entry.folder.path)):
             raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
-        return await output.read_output(self._transport, path, offset, limit, finished=entry.is_finished)
+        return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield what a job prints and becomes, until it is over."""

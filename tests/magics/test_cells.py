@@ -297,6 +297,12 @@ def test_a_wait_has_an_end(kernel: Any, gate: Callable[[str], Path]) -> None:
     assert failed.error == "JobFailed"
     assert "CANCELLED" in failed.traceback
     assert kernel.value("slow.wait(check=False).state") == "CANCELLED"
+    kernel.ok("%%sbatch --hold as=never --array=0-1\n1")
+    assert kernel.value("(never.cancel(), [task.stdout + task.tail() for task in never])[1]") == "['', '']"
+    kernel.ok("%%sbatch --hold as=never out=x\n1")
+    assert kernel.value("(never.cancel(), never.stdout, never.stderr)[1:]") == "('', '')"
+    assert "Its log may say why" in kernel.run("never.outputs").traceback
+    assert "out=NAME in its line would have asked" in kernel.run("slow.outputs").traceback
 
 
 def test_tasks_of_an_array_have_their_own_output(kernel: Any) -> None:
