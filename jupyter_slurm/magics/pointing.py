@@ -80,8 +80,9 @@ def add_blame(error: SlurmError, prefix: str, line: str, parsed: MagicLine, cell
         if spans:
             _add(error, underline(prefix + line, spans))
             return
+    word = str(error.details.get("option") or "")  # as it was typed, where it is no option of sbatch
     for number, text in enumerate(cell.split("\n"), 1):
-        if text.startswith("#SBATCH") and (found := _in_header(said, text)):
+        if text.startswith("#SBATCH") and (found := _in_header(said, text) or _word_in(text, word)):
             _add(error, f"line {number} of the cell:\n" + underline(text, [found]))
             return
 
@@ -123,6 +124,11 @@ def _in_header(said: str, text: str) -> tuple[int, int] | None:
                 if match := re.search(rf"(?:--{name}(?![a-z-]){short}).*", text):
                     return match.start() + (text[match.start()] == " "), len(text.rstrip())
     return None
+
+
+def _word_in(text: str, word: str) -> tuple[int, int] | None:
+    match = re.search(rf"(?<!\S){re.escape(word)}(?!\S)", text) if word.startswith("-") else None
+    return match.span() if match else None
 
 
 def _add(error: SlurmError, block: str) -> None:

@@ -149,8 +149,8 @@ def _hint(said: str) -> str:
         ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
         (
             "array specification",
-            "Is it a list of tasks as in --array=0-99,120%5? The cluster's MaxArraySize (`%scontrol show config`) may "
-            "have changed, too: run the cell again.",
+            "Is it a list of tasks as in --array=0-99,120%5? A job with components (`:`, hetjob) cannot be an array. "
+            "The cluster's MaxArraySize (`%scontrol show config`) may have changed, too: run the cell again.",
         ),
         ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_slurm.domain.line import parse_cell_line
 from jupyter_slurm.domain.options import OptionTable
-from jupyter_slurm.errors import SubmitRefused
+from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.magics.pointing import add_blame, blamed, underline
 
 TABLE = OptionTable.for_command("sbatch")
@@ -48,6 +48,14 @@ def test_nothing_is_marked_where_the_environment_is_meant() -> None:
     error = SubmitRefused("no", stderr=said, hint=known)
     add_blame(error, "%%sbatch ", "--gres=gpu:1", parsed, "")
     assert "^" not in error.message
+
+
+def test_a_word_of_the_cell_that_is_no_option_is_marked() -> None:
+    error, cell = OptionError("sbatch has no option --nods", option="--nods=2"), "#!/bin/sh\n#SBATCH -n 1 --nods=2 -c 1"
+    add_blame(error, "%%sbatch ", "-J x", parse_cell_line("-J x", TABLE, {}), cell)
+    _, where, shown, marks = error.message.split("\n")
+    assert where == "line 2 of the cell:"
+    assert shown[marks.index("^") : marks.rindex("^") + 1] == "--nods=2"
 
 
 def test_bundled_letters_share_their_word() -> None:
