@@ -1,6 +1,7 @@
 """Variables that travel with a cell, and what comes back."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
@@ -181,6 +182,7 @@ class _Packer:
         source, filename = found
         self._defined[own] = value
         item = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
+        item |= {"future": ["annotations"]} if _has_text_for_annotations(value, source) else {}
         self._sources[own], self._needs[own] = (item, []), set()  # before what it uses, which may use it
         for used in sorted(_used(source, self._namespace)):
             if used != own and used in self._namespace:
@@ -298,6 +300,23 @@ def _is_pythons(name: str, namespace: Mapping[str, Any]) -> bool:
     value, known = namespace.get(name), getattr(builtins, name)
     is_same = value is known or getattr(value, "__wrapped__", None) is known
     return name not in namespace or name.startswith("__") or is_same
+
+
+def _has_text_for_annotations(value: Any, source: str) -> bool:
+    """Tell whether a definition was compiled under ``from __future__ import annotations``."""
+    code = getattr(inspect.unwrap(value), "__code__", None)
+    if code is not None:
+        return bool(code.co_flags & __future__.annotations.compiler_flag)
+    kept, definition = vars(value).get("__annotations__") or {}, ast.parse(source).body[0]
+    said = [node for node in getattr(definition, "body", ()) if isinstance(node, ast.AnnAssign)]
+    return any(
+        isinstance(kept.get(ast.unparse(node.target)), str) and not isinstance(node.annotation, ast.Constant)
+        for node in said
+    ) or any(_has_text_for_annotations(one, "") for one in vars(value).values() if _is_method(one))
+
+
+def _is_method(value: Any) -> bool:
+    return isinstance(value, types.FunctionType) and _CELL.search(value.__code__.co_filename) is not None
 
 
 def _submodules(source: str, namespace: Mapping[str, Any]) -> list[str]:

@@ -36,9 +36,9 @@ def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any 
     if isinstance(last, ast.Expr):
         tree.body.pop()
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    parts = [(compile(tree, filename, "exec", flags), False)]
+    parts = [(compile(tree, filename, "exec", flags, dont_inherit=True), False)]
     if isinstance(last, ast.Expr):
-        parts.append((compile(ast.Expression(last.value), filename, "eval", flags), True))
+        parts.append((compile(ast.Expression(last.value), filename, "eval", flags, dont_inherit=True), True))
     error, own, work = None, None, _run_parts(parts, namespace)
     if loop is None and any(code.co_flags & inspect.CO_COROUTINE for code, _ in parts):
         loop = own = asyncio.new_event_loop()

@@ -4,7 +4,8 @@ The file: a line ``jupyter-slurm values 1``, the length of the header (8 bytes, 
 pieces that it tells of, one after the other. An item of the header is one of::
 
     {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers]}
-    {"kind": "source", "name": …, "source": a function or class, "filename": what tracebacks call it}
+    {"kind": "source", "name": …, "source": a function or class, "filename": what tracebacks call it,
+     "future": names of ``__future__`` that its cell was compiled with}
     {"kind": "import", "source": an import statement}
     {"kind": "error",  "name": …, "error": why it is not there}
 
@@ -13,6 +14,7 @@ written from where they are and read to where they stay. Python 3.8+; cloudpickl
 """
 
 from __future__ import annotations
+import __future__
 
 import io
 import json
@@ -214,7 +216,8 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
     source, filename = item["source"], item.get("filename") or "<imports>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     try:
-        exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - the person's own function
+        flags = sum(getattr(__future__, name).compiler_flag for name in item.get("future", ()))
+        exec(compile(source, filename, "exec", flags, dont_inherit=True), namespace)  # noqa: S102 - the person's own
     except Exception as error:
         what = item.get("name") or source
         raise Unreadable(f"{what} does not work with {sys.executable}: {type(error).__name__}: {error}") from error

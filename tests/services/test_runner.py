@@ -73,6 +73,14 @@ def test_value_of_the_last_line_is_silent_with_a_semicolon(run):
     assert run("1 + 1;").stdout == ""
 
 
+def test_annotations_are_values_unless_the_cell_says_otherwise(run):
+    assert run("class A: x: int\nA.__annotations__['x'] is int").stdout == "True\n"
+    (run.folder / "claim").unlink()
+    assert (
+        run("from __future__ import annotations\nclass A: x: Nowhere\nA.__annotations__").stdout == "{'x': 'Nowhere'}\n"
+    )
+
+
 def test_traceback_shows_the_cells_own_lines_only(run):
     done = run("def half(x):\n    return x / 0\n\nhalf(3)\n")
     assert done.returncode == 1

@@ -177,7 +177,7 @@ class Notebook:
         name = f"/tmp/ipykernel_1/{abs(hash(source))}.py"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         self.names["In"].append(source)
-        exec(compile(source, name, "exec"), self.names)
+        exec(compile(source, name, "exec", dont_inherit=True), self.names)
 
     def send(self, names: str, expression: str, python: str = sys.executable) -> str:
         """Return what the expression gives where the names came from a file."""
@@ -228,9 +228,10 @@ BOTH = pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
         (["import enum\nclass A: pass\nBase, RATE = A, 3\nclass Color(enum.Enum): RED = 1", "class B(Base): rate = RATE\nREDS = [Color.RED]\ndef times(n): return lambda f: lambda *a: n * f(*a)", "def f(reds=REDS, kind=B): return reds[0].name, kind.rate, isinstance(kind(), Base)", "@times(RATE)\ndef g(): return 2\ncache = {1: f}\ndef h(): return cache[1]()[1]"], "f,RATE,REDS,Color,h,cache", "f(), h()", "(('RED', 3, True), 3)"),
         (["import urllib.request\nimport xml.dom.minidom as md, xml as x\ndef f(): return urllib.request.__name__, x.dom.minidom is md"], "f", "f()", "('urllib.request', True)"),
         (["from math import pow\nid = 7\ndef sum(x): return 'mine'\ndef f(): return pow(2, 3), id, sum([]), len('ab')"], "f,id", "f()", "(8.0, 7, 'mine', 2)"),
+        (["from dataclasses import dataclass", "from __future__ import annotations\n@dataclass\nclass Late:\n    x: Nowhere = 1\nclass Later:\n    def f(self, x: Nowhere): return 1\ndef late(x: Nowhere): return Later().f(x)", "@dataclass\nclass Now:\n    x: int = 2\ndef now(x: int): return Now"], "Late,late,Now,now", "Late.__annotations__, late(1), Now.__annotations__, now.__annotations__", "({'x': 'Nowhere'}, 1, {'x': <class 'int'>}, {'x': <class 'int'>})"),
         (["class Outer:\n    class Inner: v = 1\n    one = Inner()\ninner, more = Outer.Inner(), [Outer.Inner()]"], "inner,more", "type(inner) is type(more[0]) is Outer.Inner", "True"),
     ],
-    ids=["lambda", "made", "dataclass", "enum", "flag", "namedtuple", "contextmanager", "lru_cache", "wraps", "base", "again", "last", "imports", "own names", "as they are made", "submodules", "names of Python", "inner"],
+    ids=["lambda", "made", "dataclass", "enum", "flag", "namedtuple", "contextmanager", "lru_cache", "wraps", "base", "again", "last", "imports", "own names", "as they are made", "submodules", "names of Python", "annotations", "inner"],
 )  # fmt: skip
 def test_what_a_notebook_defines_travels_as_it_stands_there(
     notebook: Notebook, python: str, cells: list[str], names: str, expression: str, told: str
