@@ -32,6 +32,7 @@ __all__ = ["log_in"]
 _MOST_ROUNDS = 64  # of questions, in one log-in
 _MOST_PARTS = 16  # methods that a host may want one after the other
 _AGAIN = "That was not accepted. Try again."
+_SOON = "Try again in a moment."
 
 
 def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> tuple[str, ...]:
@@ -276,15 +277,17 @@ class _Login:
         )
 
     def _hung_up(self, lost: Lost) -> LoginFailed:
-        hint = "Try again in a moment."
-        if "Too many authentication failures" in str(lost) or self._attempts >= 3:
+        said = self._auth.remark.strip()  # that it is down until Monday, or that the account has expired
+        hint = "Its own words say why: try again later, or ask the people who run it." if said else _SOON
+        if "Too many authentication failures" in str(lost) or (self._attempts >= 3 and not said):
             hint = (
                 "It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
                 f"~/.ssh/config: Host {self._host.name}, IdentityFile …, IdentitiesOnly yes."
             )
         accident = {} if lost.refusal else {"reason": str(lost)}
+        why = f"{lost}\n{said}".rstrip()
         return LoginFailed(
-            f"{self._host.label} ended the log-in after {self._attempts} attempts: {lost}{self._list()}",
+            f"{self._host.label} ended the log-in after {self._attempts} attempts: {why}{self._list()}",
             hint=hint,
             host=self._host.name,
             tried=self._tried,
@@ -320,6 +323,12 @@ class _Login:
         if "password: wrong" in self._tried or any("not accepted" in line for line in self._tried):
             return (
                 f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
+            )
+        if any(line.startswith("agent ") for line in self._tried):
+            return (
+                "Your ssh-agent does not answer there. Where another one was started since, `jupyter slurm agent "
+                "stop`: the agent of jupyter_slurm then starts anew, with that of the terminal or notebook that needs "
+                "it. IdentityAgent in ~/.ssh/config names one for good."
             )
         named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
         if not any(line.startswith(("key ", "certificate ")) for line in self._tried):

@@ -30,6 +30,8 @@ _KEY: Final = re.compile(r"(\S+) key fingerprint is ((?:SHA256|MD5):[^\s]+?)\.?$
 _TYPED: Final = re.compile(r"^debug1: Next authentication method: (?:password|keyboard-interactive)", re.MULTILINE)
 _OFFER: Final = re.compile(r"^debug1: Offering public key: (\S+)", re.MULTILINE)
 
+_ENTERED: Final = re.compile(r"^(?:debug1: )?Authenticated to ", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -134,9 +136,12 @@ def failure(log: str, way: Sequence[Host], *, asked: bool) -> SlurmError:
             return error
     host = _named(said.rpartition("\n")[2], way) or way[-1]
     last = said[-500:].strip() or "no reason given"
-    if asked:
+    if asked or log.count("SSH2_MSG_SERVICE_ACCEPT received") > len(_ENTERED.findall(log)):  # while it logged in
         return LoginFailed(
-            f"{host.label} ended the log-in: {last}", hint="Try again in a moment.", host=host.name, reason=last
+            f"{host.label} ended the log-in: {last}",
+            hint="Try again in a moment, or when its own words say so.",
+            host=host.name,
+            reason=last,
         )
     return LinkLost(
         f"{host.label} cannot be reached: {last}",

@@ -87,12 +87,18 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         After the key exchange.
     user : str
         The name there.
+
+    Attributes
+    ----------
+    notice, remark : str
+        What the server has said beside its answers: all of it, and since the last request.
     """
 
     def __init__(self, transport: paramiko.Transport, user: str) -> None:
         super().__init__(transport)
         self.username = user
         self.notice = ""
+        self.remark = ""
         self._link = transport
         self._method = ""
         self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
@@ -122,7 +128,9 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         self._replies.put(Refused(methods, message.get_boolean()))
 
     def _banner(self, message: Message) -> None:
-        self.notice = printable(f"{self.notice}{printable(message.get_binary())}\n")
+        text = printable(message.get_binary())
+        self.notice = printable(f"{self.notice}{text}\n")
+        self.remark = printable(f"{self.remark}{text}\n")
 
     def _sixty(self, message: Message) -> None:
         """Read the message whose meaning depends on the method."""
@@ -170,7 +178,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         ------
         Lost
         """
-        self._method = method
+        self._method, self.remark = method, ""
         self._send(self._request(method, fields))
         return self._reply(_PUSH if method == "keyboard-interactive" else _PATIENCE)
 

@@ -243,3 +243,13 @@ async def test_odd_answers(asking, config, log_in, answer, caplog):
         with pytest.raises(LoginFailed, match="UTF-8"):
             await transport.run(["true"])
     assert answer not in caplog.text
+
+
+async def test_what_a_host_says_when_it_lets_nobody_in_is_told(ssh_host, log_in, tmp_path):
+    pam = tmp_path / "pam"
+    pam.write_text("account required pam_nologin.so file=/etc/ssh/nologin\n")
+    files = {"nologin": "Down until Monday\n"}
+    host = ssh_host(name="down", options={"UsePAM": "yes"}, mounts={"/etc/pam.d/sshd": pam}, files=files)
+    with pytest.raises(LoginFailed, match="ended the log-in: Down until Monday") as caught:
+        await (await log_in(host.ssh_config, host.name, Person())).run(["true"])
+    assert "VPN" not in caught.value.hint

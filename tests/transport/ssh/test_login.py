@@ -105,6 +105,17 @@ async def test_banner_is_shown_once_and_without_tricks(passwords):
     assert "Welcome" not in person.asked[1].instruction
 
 
+async def test_what_a_host_says_when_it_lets_nobody_in_is_told(door):
+    (door.sshd.folder / "nologin").write_text("Down until Monday\n")
+    (door.sshd.folder / "banner").write_text("Welcome\n")
+    pam = f"account required pam_nologin.so file={door.sshd.folder}/nologin\n"
+    door.configure("UsePAM yes", f"Banner {door.sshd.folder}/banner", pam=pam)
+    error = await door.refused(door.person(), identity_files=(door.key("k"),))
+    assert "hung up\nDown until Monday\n" in error.message + "\n"
+    assert "Welcome" not in error.message
+    assert "own words" in error.hint
+
+
 @pytest.mark.parametrize("asked", ["password", "passphrase"])
 async def test_an_answer_that_is_no_utf8_is_not_shown(passwords, asked, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)

@@ -145,6 +145,7 @@ async def test_public_key_names_the_one_in_the_agent(door, agent):
 async def test_agent_that_is_gone_is_said(door):
     error = await door.refused(door.person(), identity_agent="/not/there")
     assert "agent /not/there: No such file or directory" in error.message
+    assert "agent stop" in error.hint, "ours has the one of the terminal in which it was started"
 
 
 async def test_agent_that_refuses_to_sign_is_passed_over(door, agent, monkeypatch):
