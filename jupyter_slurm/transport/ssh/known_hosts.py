@@ -31,7 +31,7 @@ from jupyter_slurm.transport.ssh.public_keys import (
     read_line,
     signer,
 )
-from jupyter_slurm.transport.ssh.revoked import in_revoked_file
+from jupyter_slurm.transport.ssh.revoked import TOO_SHORT, in_revoked_file, too_short
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.unknown_key import asks_about_keys, unknown_key
 
@@ -320,11 +320,13 @@ def verify(
 
     Raises
     ------
-    HostKeyUnknown, HostKeyChanged, HostKeyRevoked
+    HostKeyUnknown, HostKeyChanged, HostKeyRevoked, HostKeyError
         The host must not be told anything.
     """
     verdict = judge(host, blob)
     facts = {"host": host.name, "fingerprint": verdict.fingerprint, "key_type": verdict.key_type}
+    if why := too_short(host, blob):
+        raise HostKeyError(f"{host.label} shows a key that is too short: {why}", hint=TOO_SHORT, **facts)
     if verdict.status == "revoked" or in_revoked_file(host, blob):
         where = f"{verdict.entry.file}, line {verdict.entry.line}" if verdict.entry else host.revoked_host_keys
         raise HostKeyRevoked(

@@ -23,6 +23,7 @@ from jupyter_slurm.transport.ssh.private_keys import (
 )
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt, Question, printable
 from jupyter_slurm.transport.ssh.public_keys import CERTIFICATE, key_type
+from jupyter_slurm.transport.ssh.revoked import too_short
 from jupyter_slurm.transport.ssh.ssh_agent import AgentRefusal, SshAgent
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.userauth import Accepted, Asked, Expired, KeyWanted, Lost, Refused, Reply, Userauth
@@ -141,6 +142,8 @@ class _Login:
     def _algorithm(self, identity: Identity, blob: bytes) -> str:
         """Choose the signature: SHA-2 for RSA, whatever the key's own type says."""
         own = key_type(blob)
+        if why := too_short(self._host, blob):
+            raise self._skip(identity, why)
         suffix = CERTIFICATE if own.endswith(CERTIFICATE) else ""
         names = [own]
         if own.removesuffix(CERTIFICATE) == "ssh-rsa":

@@ -15,6 +15,7 @@ from jupyter_slurm.errors import HostKeyRevoked, LoginFailed, SlurmError, Transp
 from jupyter_slurm.transport.ssh.base import LinkLost
 from jupyter_slurm.transport.ssh.known_hosts import changed_at, host_key_prompt, names_of
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
+from jupyter_slurm.transport.ssh.revoked import TOO_SHORT
 from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.unknown_key import openssh_adds, unknown_key
 
@@ -258,6 +259,7 @@ def _odd(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
     """Return what does not get better by itself."""
     for words, hint in (
         (r"Bad configuration option.*|.*Bad owner or permissions.*", "Correct ~/.ssh/config, or the file it names."),
+        (r"Bad server host key: .*", TOO_SHORT),
         (r"Unable to negotiate with .*", "The server is old, or ~/.ssh/config restricts algorithms: ask the site."),
         (r"ssh_askpass: exec.*", "Is the folder of the agent's socket mounted noexec? Set Settings.runtime_dir."),
         (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set Settings.runtime_dir to a shorter path."),

@@ -20,7 +20,17 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from paramiko import Message
 
-__all__ = ["CERTIFICATE", "bare_key", "certificate", "fault", "fingerprint", "key_type", "read_line", "signer"]
+__all__ = [
+    "CERTIFICATE",
+    "bare_key",
+    "certificate",
+    "fault",
+    "fingerprint",
+    "key_type",
+    "read_line",
+    "rsa_bits",
+    "signer",
+]
 
 CERTIFICATE: Final = "-cert-v01@openssh.com"
 # How many fields of the key itself stand behind the nonce of a certificate.
@@ -85,6 +95,17 @@ def bare_key(blob: bytes) -> bytes:
     for _ in range(_FIELDS[name]):
         plain.add_string(message.get_binary())
     return bytes(plain.asbytes())
+
+
+def rsa_bits(blob: bytes) -> int | None:
+    """Return the size of an RSA key, or of the one that a certificate is about; None: it is of another type."""
+    plain = bare_key(blob)
+    if key_type(plain) != "ssh-rsa":
+        return None
+    message = Message(plain)
+    message.get_binary()  # the type
+    message.get_mpint()  # the exponent
+    return int(message.get_mpint().bit_length())
 
 
 def signer(found: SSHCertificate) -> bytes:

@@ -1,6 +1,6 @@
-"""Keys that must not be accepted any more: the file of RevokedHostKeys, as lines or as ssh-keygen makes it.
+"""Keys that must not be accepted any more: the file of RevokedHostKeys, as lines or as ssh-keygen makes it; short ones.
 
-Source: ssh_config(5), RevokedHostKeys; ssh-keygen(1), KEY REVOCATION LISTS.
+Source: ssh_config(5), RevokedHostKeys, RequiredRSASize; ssh-keygen(1), KEY REVOCATION LISTS.
 """
 
 from __future__ import annotations
@@ -10,12 +10,23 @@ import subprocess
 import tempfile
 from typing import Final
 
-from jupyter_slurm.transport.ssh.public_keys import bare_key, certificate, key_type, read_line, signer
+from jupyter_slurm.transport.ssh.public_keys import bare_key, certificate, key_type, read_line, rsa_bits, signer
 from jupyter_slurm.transport.ssh.ssh_config import Host
 
-__all__ = ["in_revoked_file"]
+__all__ = ["TOO_SHORT", "in_revoked_file", "too_short"]
+
+TOO_SHORT: Final = "Such keys can be forged. Ask the people who run it for a longer one, or for one of another type."
+"""What to do about a host whose key is too short."""
 
 _KRL: Final = b"SSHKRL\n\0"
+
+
+def too_short(host: Host, blob: bytes) -> str:
+    """Say how RequiredRSASize rules out a key, of a host or of the person; empty: it does not."""
+    bits = rsa_bits(blob)
+    if bits is None or bits >= host.required_rsa_size:
+        return ""
+    return f"it has {bits} bits, and RequiredRSASize is {host.required_rsa_size}"
 
 
 def in_revoked_file(host: Host, blob: bytes) -> bool:

@@ -1,6 +1,7 @@
 """Verdicts on host keys are those of OpenSSH: real ssh, real sshd, real ssh-keygen."""
 
 import base64
+import contextlib
 import re
 import stat
 import subprocess
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown, from_problem
 from jupyter_slurm.transport.ssh.known_hosts import add, entries_for, host_key_order, judge, verify
 from jupyter_slurm.transport.ssh.node import node_host
+from jupyter_slurm.transport.ssh.openssh_words import failure
 from jupyter_slurm.transport.ssh.public_keys import fingerprint
+from jupyter_slurm.transport.ssh.revoked import TOO_SHORT
 from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 
 
@@ -326,6 +329,21 @@ async def test_unknown_key_needs_a_yes_and_is_then_known_to_openssh(both):
     assert both.known.read_text() == f"[some.host]:2222 {both.sshd.public('host')}\n"
     assert both.openssh("some.host", "Port=2222")[0] == "known"
     assert verify(host, blob, never).status == "known"
+
+
+async def test_a_key_that_is_too_short_is_refused_as_by_openssh(both):
+    both.sshd.key("rsa", "rsa", "-b", "2048")
+    both.sshd.configure(host_keys=("rsa",))
+    both.known.write_text(f"some.host {both.sshd.public('rsa')}\n")
+    assert both.openssh()[0] == "known"
+    with pytest.raises(AssertionError, match="Bad server host key: Invalid key length") as said:
+        both.openssh("some.host", "RequiredRSASize=3072")
+    log = str(said.value).replace("\r", "")
+    assert failure(log, [Host("some.host", "some.host")], asked=False).hint == TOO_SHORT
+    for size, refused in ((2048, False), (3072, True)):
+        host = await both.host("some.host", f"RequiredRSASize={size}")
+        with pytest.raises(HostKeyError, match="2048 bits") if refused else contextlib.nullcontext():
+            assert verify(host, shown(both.sshd, host_key_order(host)), never).status == "known"
 
 
 @pytest.mark.parametrize("option", ["StrictHostKeyChecking=yes", "BatchMode=yes"])

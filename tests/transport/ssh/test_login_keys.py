@@ -40,6 +40,8 @@ async def test_algorithms_that_the_configuration_leaves_out(door):
         door.person(), identity_files=(door.key("k", "rsa"),), pubkey_algorithms=("ssh-ed25519",)
     )
     assert "left out by PubkeyAcceptedAlgorithms" in error.message
+    error = await door.refused(door.person(), identity_files=(door.key("k", "rsa"),), required_rsa_size=8192)
+    assert "bits, and RequiredRSASize is 8192" in error.message
 
 
 FORMATS = {"openssh": (), "pem": ("-m", "PEM"), "pkcs8": ("-m", "PKCS8"), "gcm": ("-Z", "aes256-gcm@openssh.com")}
