@@ -42,18 +42,18 @@ def _show(client: Any) -> int:
 
     remote = [cluster for cluster in client.get("/v1/clusters") if cluster.get("connection")]
     for cluster in remote:
-        connection = cluster["connection"]
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(connection["since"]))
-        way = " -> ".join(connection["hosts"])
-        print(
-            printable(
-                f"{cluster['id']}: {connection['state']} since {since}, by {way}  {connection['message']}"
-            ).rstrip()
-        )
+        print(printable(f"{cluster['id']}: {_state(cluster['connection'])}").rstrip())
         sys.stdout.write(lines(cluster.get("users", [])))
     if not remote:
         print("There is no site profile. `jupyter slurm init` writes one.")
     return 0
+
+
+def _state(connection: dict[str, Any]) -> str:
+    if not connection["hosts"]:  # its profile cannot be read
+        return f"cannot be used: {connection['message']}"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(connection["since"]))
+    return f"{connection['state']} since {since}, by {' -> '.join(connection['hosts'])}  {connection['message']}"
 
 
 def _connect(client: Any, name: str) -> int:

@@ -48,6 +48,11 @@ def test_jobs_of_a_cluster_far_away(laptop: Any, ssh_site: Site, wait_for: Calla
     listed = laptop.slurm("jobs", "--cluster", "far", dialogue=dialogue)
     assert listed.code == 0, listed.text
     assert job in [line.split()[0] for line in listed.text.splitlines() if line.strip()]
+    laptop.write("sites/torn.toml", "[login")
+    told = laptop.printed("connect").stdout
+    assert "far: connected since" in told
+    assert "torn: cannot be used: " in told
+    assert "1970" not in told
     assert "sleep 600" in laptop.printed("show", job, "--script", "--cluster", "far").stdout
     assert laptop.printed("cancel", job, "--cluster", "far").returncode == 0
     question = ("squeue", "--noheader", f"--jobs={job}", "--states=PD,R", "--format=%T")
