@@ -153,7 +153,7 @@ class Server:
         if asked.get("jupyter"):
             get_jupyter(place)
         self.module, self.version, self.is_new = find_jupyter()
-        self.root = program.root_of(asked.get("dir"))
+        self.root, self.name = program.root_of(asked.get("dir")), str(place.job.get("label") or "")
         self.place = os.path.join(folder, "serving")
         self.keeps = bool(place.job.get("resume"))
         self.port = 0
@@ -171,6 +171,9 @@ class Server:
             self._write(os.path.join(self.place, name), text)
         config = os.path.join(self.place, "jupyter_config.json")
         told = configuration(self.token, self.root, self.base_url, is_new=self.is_new)
+        if self.module == "jupyterlab" and self.name:
+            # A layout of its own: several in one home would else open and close what the others show.
+            told["LabApp"] = {"default_url": "/lab/workspaces/" + self.name.replace(".", "-")}
         self._write(config, json.dumps(told))
         if self.is_new and (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTS:
             self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # it reads both

@@ -77,6 +77,9 @@ class Page:
     async def get(self, path: str) -> int:
         return (await asyncio.to_thread(self._ask, "GET", self.url + path)).status_code
 
+    async def leads_to(self, path: str) -> str:
+        return str((await asyncio.to_thread(self._ask, "GET", self.url + path)).headers["Location"])
+
     @property
     def url(self) -> str:
         return self.action.removesuffix("login")

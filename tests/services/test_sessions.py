@@ -49,6 +49,7 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         page = Page((await desk.core.sessions.open(desk.id, "training"))["page"])
         assert await page.get("api/contents") == 403
         assert await page.log_in() == base_url
+        assert (await page.leads_to("")).startswith(f"{base_url}lab/workspaces/training")  # with tabs of its own
         way = {"port": session["local_port"], "path": base_url, "base_url": base_url, "token": page.token}
         assert await desk.core.session_way(told["key"]) == way
         assert await page.get("lab") == 200
