@@ -82,6 +82,9 @@ class Settings(Configurable):
     cost = Dict(
         help="What an hour costs on this machine's Slurm, as [cost] of a profile: unit, gpu_hour, cpu_hour."
     ).tag(config=True)
+    launch = Dict(
+        help="What stands first in the form that launches a session on this machine's Slurm, as [launch] of a profile."
+    ).tag(config=True)
     allocation_lease = Float(
         1800.0,
         min=60.0,

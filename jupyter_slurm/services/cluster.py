@@ -155,6 +155,7 @@ class Cluster:
             "folder": self.folder.path,
             "active": len({(entry.part or {}).get("of") or id(entry) for entry in active}),
             "poll": self.watcher.status(),
+            "launch": {"idle": self._settings.session_idle, **self.where.launch},
             **self.reached(),
         }
 

@@ -26,6 +26,7 @@ __all__ = [
     "check_container",
     "check_cost",
     "check_environments",
+    "check_launch",
     "list_profiles",
     "load_profile",
     "parse_profile",
@@ -37,6 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LARGEST = 1_000_000
 _CONTAINER = 'The README, "Containers", shows what one may have.'
 _COST = 'The README, "What is free", shows what one may have.'
+_LAUNCH = 'The README, "A Jupyter on a GPU node", shows what one may have.'
 _ENVIRONMENT = 'The README, "Environments", shows what one may have.'
 
 
@@ -91,6 +93,9 @@ class Profile:
         What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``image_dir``.
     cost : mapping
         What an hour costs: ``unit``, ``cpu_hour``, and ``gpu_hour``, a number or one for each type.
+    launch : mapping
+        What stands first in a form that launches a session: ``partition``, ``gpus``, ``gpu_type``, ``cpus``,
+        ``memory``, ``time``, ``account``, ``qos``, ``env``, ``dir``.
     """
 
     name: str
@@ -116,6 +121,7 @@ class Profile:
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
+    launch: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -259,6 +265,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str, text: str) -> Profil
         "environments": check_environments(data.get("env", {}), path, text),
         "container": check_container(data.get("container", {}), path, text),
         "cost": data.get("cost", {}),
+        "launch": data.get("launch", {}),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
     }
@@ -317,6 +324,19 @@ def check_cost(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """
     if told:
         _check({"login": {"host": "any"}, "cost": dict(told)}, path, _COST)
+    return told
+
+
+def check_launch(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return what stands first in a form that launches a session; ``path`` is for what is told when that is wrong.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be.
+    """
+    if told:
+        _check({"login": {"host": "any"}, "launch": dict(told)}, path, _LAUNCH)
     return told
 
 

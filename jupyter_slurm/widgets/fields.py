@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,22 +38,25 @@ class Field:
         The option of sbatch, or our word with ``=``, that it becomes.
     kind : str
         Of names that are offered (``listNames`` of the API); empty: none.
+    usual : str
+        What the profile of a cluster calls its first value; empty: it has none.
     """
 
     label: str
     option: str
     placeholder: str = ""
     kind: str = ""
+    usual: str = ""
 
 
 RESOURCES = (
-    Field("Partition", "-p", "the cluster's default", "partition"),
-    Field("GPUs", "--gpus", "1, or a100:2", "gpu"),
-    Field("CPUs", "-c", "4"),
-    Field("Memory", "--mem", "16G", "memory"),
-    Field("Time limit", "--time", "2:00:00", "time-limit"),
-    Field("Account", "-A", "your default", "account"),
-    Field("QOS", "--qos", "", "qos"),
+    Field("Partition", "-p", "the cluster's default", "partition", "partition"),
+    Field("GPUs", "--gpus", "1, or a100:2", "gpu", "gpus"),
+    Field("CPUs", "-c", "4", usual="cpus"),
+    Field("Memory", "--mem", "16G", "memory", "memory"),
+    Field("Time limit", "--time", "2:00:00", "time-limit", "time"),
+    Field("Account", "-A", "your default", "account", "account"),
+    Field("QOS", "--qos", "", "qos", "qos"),
 )
 """What a job asks for, in the order in which it is thought of."""
 
@@ -90,6 +93,12 @@ class Fields:
     def set(self, label: str, value: str) -> None:
         """Fill one in."""
         self._texts[label].value = value
+
+    def fill(self, usual: Mapping[str, Any]) -> None:
+        """Fill in what the profile says of them, where nothing stands yet."""
+        for field in self._fields:
+            if field.usual in usual and not self[field.label]:
+                self.set(field.label, str(usual[field.usual]))
 
     def words(self) -> list[str]:
         """Return what stands in them, as the words of a line."""

@@ -25,7 +25,10 @@ from jupyter_slurm.widgets.panel import Button, calm, html
 
 __all__ = ["Launcher", "launcher"]
 
-_OURS = (Field("Name", "name="), Field("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment"))
+_OURS = (
+    Field("Name", "name="),
+    Field("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment", "env"),
+)
 _TYPED = 0.6  # seconds without a key after which what was typed is looked at
 _LINK = "color:var(--jp-content-link-color,LinkText);text-decoration:underline"
 _ENDED = 600.0  # seconds for which one that failed is shown
@@ -55,8 +58,13 @@ class Launcher(Live):
         self.add_class("jupyter-slurm-launcher")
 
     def go(self) -> None:
-        """Begin: look what names there are."""
+        """Begin: fill in what the profile says, and look what names there are."""
         super().go()
+        usual = dict(self._cluster.client.get(self._cluster.path()).get("launch") or {})
+        if kind := usual.pop("gpu_type", None):
+            usual["gpus"] = f"{kind}:{usual.get('gpus', 1)}"
+        for fields in (self._resources, self._ours):
+            fields.fill(usual)
         self._changed()
 
     def draw_jobs(self) -> None:

@@ -2,6 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ILaunch } from "./sessions";
+import type { ILaunchDefaults } from "./tokens";
 
 /** What is typed, as it is typed. Empty: Slurm, or the agent, decides. */
 export interface IForm {
@@ -22,7 +23,7 @@ export interface IForm {
 
 export type Field = keyof IForm;
 
-/** A person may have forgotten the GPU after an hour, and is told of it. */
+/** What stands there where neither a profile nor a person has said anything. */
 const FIRST: IForm = {
   partition: "",
   gpus: "1",
@@ -35,7 +36,7 @@ const FIRST: IForm = {
   env: "",
   dir: "",
   name: "",
-  idle: "60",
+  idle: "1440",
 };
 
 /** Options of sbatch that are a field as it is typed. */
@@ -77,13 +78,29 @@ export function doubtsByField(
   return found;
 }
 
-/** Return what stands in a form at first: what was launched last, but its name, which is taken as long as that goes on. */
-export function firstForm(last: unknown): IForm {
+/** What the profile of a cluster says, as it is typed. */
+function usualForm({ gpu_type: gpuType, idle, ...others }: ILaunchDefaults): Partial<IForm> {
+  const told = { ...others, gpuType, idle: Math.max(1, Math.round(idle / 60)) };
+  return Object.fromEntries(
+    Object.entries(told)
+      .filter(([field, value]) => Object.hasOwn(FIRST, field) && value !== undefined)
+      .map(([field, value]) => [field, String(value)]),
+  );
+}
+
+/**
+ * Return what stands in a form at first: what was launched last, but its name, which is taken as long as that goes on.
+ *
+ * @param usual - What stands there where nothing was launched yet.
+ */
+export function firstForm(last: unknown, usual?: ILaunchDefaults): IForm {
+  const first = { ...FIRST, ...(usual === undefined ? {} : usualForm(usual)) };
   const known = typeof last === "object" && last !== null ? Object.entries(last) : [];
   const kept = known.filter(
     ([field, value]) => Object.hasOwn(FIRST, field) && typeof value === "string",
   );
-  return { ...FIRST, ...Object.fromEntries(kept), name: "" };
+  const form: IForm = { ...first, ...Object.fromEntries(kept), name: "" };
+  return form.idle === "" ? { ...form, idle: first.idle } : form; // a template need not say it
 }
 
 /** Return what is wrong with a form that nobody has to be asked about, by field. */

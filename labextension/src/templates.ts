@@ -44,14 +44,15 @@ export function readTemplate(text: string): ITemplate | null {
   if (format !== FORMAT || typeof form !== "object" || form === null) {
     return null;
   }
-  const first = firstForm(null);
-  const open = Object.keys(first).map((field) => [field, field === "idle" ? first.idle : ""]);
+  const open = Object.keys(firstForm(null)).map((field) => [field, ""]);
   const written = Object.entries(form as Record<string, unknown>)
     .map(([field, value]) => [field, typeof value === "number" ? String(value) : value])
     .filter(([, value]) => typeof value === "string"); // a person who writes one by hand writes numbers
+  const filled = firstForm(Object.fromEntries([...open, ...written]));
+  const hasIdle = written.some(([field]) => field === "idle"); // else the cluster it is for says it
   return {
     cluster: typeof cluster === "string" ? cluster : "",
-    form: firstForm(Object.fromEntries([...open, ...written])),
+    form: hasIdle ? filled : { ...filled, idle: "" },
   };
 }
 

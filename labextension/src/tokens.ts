@@ -122,6 +122,22 @@ export interface IUser {
   readonly since: number;
 }
 
+/** What stands first in the form that launches a session, as the profile of the cluster says it. */
+export interface ILaunchDefaults {
+  readonly partition?: string;
+  readonly gpus?: number;
+  readonly gpu_type?: string;
+  readonly cpus?: number;
+  readonly memory?: string;
+  readonly time?: string;
+  readonly account?: string;
+  readonly qos?: string;
+  readonly env?: string;
+  readonly dir?: string;
+  /** Seconds without use after which a session ends. */
+  readonly idle: number;
+}
+
 /** A cluster as the agent tells it. */
 export interface ICluster {
   readonly id: string;
@@ -131,6 +147,8 @@ export interface ICluster {
   readonly connection?: IConnection | null;
   /** Who uses the log-in. */
   readonly users?: readonly IUser[];
+  /** Absent while nobody is logged in, and from an older agent. */
+  readonly launch?: ILaunchDefaults;
 }
 
 /** What a host on the way to a cluster, or our own side of the log-in, wants to know from the person. */

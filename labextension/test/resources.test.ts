@@ -262,7 +262,14 @@ describe("a template", () => {
   it("takes nothing from a file but texts of fields that there are", () => {
     const form = { gpus: 1, evil: "x", cpus: [4], __proto__: { time: "9" } };
     const read = readTemplate(JSON.stringify({ slurm_launch: 1, cluster: 5, form }))!;
-    expect(read.form).toEqual({ ...firstForm(null), gpus: "1", cpus: "", memory: "", time: "" });
+    expect(read.form).toEqual({
+      ...firstForm(null),
+      gpus: "1",
+      cpus: "",
+      memory: "",
+      time: "",
+      idle: "",
+    });
     expect(read.cluster).toBe("");
   });
 

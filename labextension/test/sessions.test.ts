@@ -22,7 +22,7 @@ describe("the form", () => {
     };
     expect(launchOf(form, KEY)).toEqual({
       key: KEY,
-      idle: 3600,
+      idle: 86400,
       name: "fit",
       options: [
         "--nodes=1",
@@ -41,6 +41,26 @@ describe("the form", () => {
     expect(firstForm({ ...FORM, gpus: "4", name: "old" })).toEqual({ ...FORM, gpus: "4" });
     expect(firstForm({ gpus: 4, evil: "x" })).toEqual(FORM);
     expect(firstForm("torn")).toEqual(FORM);
+    expect(FORM.idle).toBe("1440"); // as the setting session_idle has it
+  });
+
+  it("is filled as the profile says where nothing was launched yet", () => {
+    const usual = {
+      ...{
+        partition: "arandu",
+        gpus: 2,
+        gpu_type: "a100",
+        cpus: 8,
+        memory: "64G",
+        time: "8:00:00",
+      },
+      ...{ account: "lab", qos: "normal", env: "torch", dir: "/scratch/me", idle: 7200 },
+    };
+    const { gpu_type: gpuType, ...others } = { ...usual, gpus: "2", cpus: "8", idle: "120" };
+    expect(firstForm(null, usual)).toEqual({ ...others, gpuType, name: "" });
+    expect(firstForm({ partition: "devwork", idle: "" }, usual)).toMatchObject({
+      ...{ partition: "devwork", gpus: "2", idle: "120" },
+    });
   });
 
   it("says what is wrong with it without asking anybody", () => {

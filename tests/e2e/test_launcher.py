@@ -21,6 +21,12 @@ SAVED = """async () => {
 FOCUSED = "document.activeElement.closest('[data-field]')?.dataset.field ?? document.activeElement.textContent"
 
 
+@pytest.fixture(scope="module")
+def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
+    """With what a site says of its sessions."""
+    return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.Settings.launch = {"cpus": 6}\n'}
+
+
 def _run_a_cell(inner: Page, code: str) -> Locator:
     inner.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
     expect(inner.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=60_000)
@@ -55,6 +61,8 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     partition = form.get_by_label("Partition")
     expect(partition).to_be_focused()
     expect(partition).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
+    expect(form.get_by_label("Idle minutes")).to_have_value("1440")  # the setting's
+    expect(form.get_by_label("CPUs")).to_have_value("6")  # the profile's
     screenshot(page, "launch-form")
     axe(page, ".jp-Slurm-launch")
 

@@ -40,6 +40,9 @@ path = "/sw/python/bin/python3"
 [cost]
 unit = "credits"
 gpu_hour = 4
+[launch]
+partition = "gpu"
+gpus = 2
 """
 
 
@@ -63,6 +66,7 @@ def test_every_key_arrives():
         title="Arandu",
         python="/sw/python/bin/python3",
         cost={"unit": "credits", "gpu_hour": 4},
+        launch={"partition": "gpu", "gpus": 2},
     )
 
 
@@ -82,6 +86,13 @@ def test_a_cost_is_what_the_readme_shows():
     (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[cost]" in text]
     profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + example.encode(), "README")
     assert (profile.cost["unit"], profile.cost["gpu_hour"]["a100"]) == ("credits", 4)
+
+
+def test_what_a_form_begins_with_is_what_the_readme_shows():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[launch]" in text]
+    profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + example.encode(), "README")
+    assert set(profile.launch) == set("partition gpus gpu_type cpus memory time account qos env dir".split())
 
 
 def test_environments_of_jobs_are_what_the_readme_shows():
@@ -114,6 +125,8 @@ def test_environments_of_jobs_are_what_the_readme_shows():
         ("[container]\nbind = ['data:/data']", "container.bind: 'data:/data' is no folder"),
         ("[container]\ngpu_variable = 'A=B'", "container.gpu_variable"),
         ("[container]\nruntime = 'lxc'", "container.runtime"),
+        ("[launch]\npartition = '--wrap=x'", "launch.partition"),
+        ("[launch]\nidle = 60", "launch.idle"),
         ("[cost]\ngpu_hour = 4", "cost"),
         ("[cost]\nunit = 'R$'\ngpu_hour = { a100 = -1 }", "cost.gpu_hour"),
         ("[cost]\nunit = 'R$'\ncpu_hour = inf", "cost.cpu_hour"),

@@ -242,15 +242,16 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
   );
 }
 
-/** The form, filled from a template, else with what was launched last. */
+/** The form, filled from a template, else with what was launched last, else as the profile says. */
 export function LaunchForm(props: IFormProps): React.ReactElement | null {
   const { model, cluster, template } = props;
   const [first, setFirst] = React.useState<IForm | null>(null);
+  const usual = cluster.launch;
   React.useEffect(() => {
     let isCurrent = true;
     const take = (last: unknown): void => {
       if (isCurrent) {
-        setFirst(firstForm(last));
+        setFirst(firstForm(last, usual));
       }
     };
     const filled = template ? Promise.resolve(template) : model.memory.load(cluster.id);
