@@ -15,7 +15,7 @@ Json = dict[str, Any]
 class BusLike(Protocol):
     """A broadcast of (event, data)."""
 
-    def subscribe(self) -> Any:
+    def subscribe(self, *, is_looked_at: bool = True) -> Any:
         """Return an async context manager that gives an async iterator."""
 
 

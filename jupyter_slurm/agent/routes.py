@@ -269,10 +269,11 @@ class Routes:
         return await self._send(call, self._core.stream(cluster, job, offsets))
 
     async def _stream_events(self, call: Call) -> Reply:
-        return await self._send(call, self._bus_events(), holds=call.query["holds"])
+        holds = call.query["holds"]
+        return await self._send(call, self._bus_events(holds), holds=holds)
 
-    async def _bus_events(self) -> AsyncGenerator[tuple[str, Json], None]:
-        async with self._core.bus.subscribe() as events:
+    async def _bus_events(self, is_looked_at: bool) -> AsyncGenerator[tuple[str, Json], None]:
+        async with self._core.bus.subscribe(is_looked_at=is_looked_at) as events:
             async for event, data in latest_only(events):
                 yield event, dict(data)
 

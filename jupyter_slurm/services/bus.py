@@ -26,12 +26,17 @@ class Bus:
 
     def __init__(self, size: int = 1000) -> None:
         self._size = size
-        self._queues: set[asyncio.Queue[Event | None]] = set()
+        self._queues: dict[asyncio.Queue[Event | None], bool] = {}
 
     @property
     def listeners(self) -> int:
         """How many listen now."""
         return len(self._queues)
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether one of those that listen stands for a person in front of a screen."""
+        return any(self._queues.values())
 
     def publish(self, event: str, data: dict[str, Any]) -> None:
         """Tell everybody; never waits."""
@@ -44,19 +49,19 @@ class Bus:
             _put(queue, None)
 
     @contextlib.asynccontextmanager
-    async def subscribe(self) -> AsyncIterator[AsyncIterator[Event]]:
-        """Listen from now on, until the context is left or the bus is closed."""
-        with self._queue() as queue:
+    async def subscribe(self, *, is_looked_at: bool = True) -> AsyncIterator[AsyncIterator[Event]]:
+        """Listen from now on, until the context is left or the bus is closed; for a person, if ``is_looked_at``."""
+        with self._queue(is_looked_at) as queue:
             yield _events(queue)
 
     @contextlib.contextmanager
-    def _queue(self) -> Iterator[asyncio.Queue[Event | None]]:
+    def _queue(self, is_looked_at: bool) -> Iterator[asyncio.Queue[Event | None]]:
         queue: asyncio.Queue[Event | None] = asyncio.Queue(self._size)
-        self._queues.add(queue)
+        self._queues[queue] = is_looked_at
         try:
             yield queue
         finally:
-            self._queues.discard(queue)
+            del self._queues[queue]
 
 
 def _put(queue: asyncio.Queue[Event | None], item: Event | None) -> None:

@@ -50,6 +50,7 @@ _SIGNS_EVERY = 0.5
 _SIGNS_SOON = 0.1  # on this machine, where somebody waits for a session that is about to be there
 _SIGNS_UNWATCHED = 10
 _GLANCE = 1.0
+_LISTED = 15.0  # a controller that is down is given up after nine seconds, a configuration that is gone after sixty
 
 
 class Cluster:
@@ -80,7 +81,7 @@ class Cluster:
         self.tracker = Tracker(self.id, self.client, self.folder, store, bus, clock)
         self.watcher = Watcher(
             self._look,
-            needed=lambda: any(e.id is not None for e in self.tracker.active()) or bool(self.tracker.unverified()),
+            needed=self._is_looked_for,
             waited_for=self.tracker.is_listened_to,
             shortest=where.poll_shortest,
             longest=max(where.poll_shortest, settings.poll_longest),
@@ -176,10 +177,11 @@ class Cluster:
     # -- jobs
 
     async def jobs(self, *, active: bool) -> list[dict[str, Any]]:
-        """Return the jobs of this user, newest first; as fresh as the shortest interval allows."""
-        with contextlib.suppress(SlurmError):
-            await self.watcher.fresh()
-            await self._learn_names()
+        """Return the jobs of this user, newest first; as fresh as the shortest interval and Slurm allow."""
+        await self._glance(_LISTED)
+        if self.watcher.error is None:
+            with contextlib.suppress(SlurmError):
+                await self._learn_names()
         entries = self.tracker.wholes(self.tracker.active() if active else self.tracker.everybody())
         newest_first = sorted((e for e in entries if not e.is_step), key=lambda e: e.submit_time or 0.0, reverse=True)
         return [told for entry in newest_first if (told := self.tracker.told(entry)) is not None]
@@ -197,12 +199,12 @@ class Cluster:
             await self._glance()
         return await self.steps.with_memory(entry, job_dict(self.task_of(reference, entry)))
 
-    async def _glance(self) -> None:
-        """Look at the queue if that is due; a controller that is slow is not waited for."""
+    async def _glance(self, patience: float = _GLANCE) -> None:
+        """Look at the queue if that is due; a controller that is slow is not waited for longer."""
         if self._glancing is None:
             self._glancing = asyncio.create_task(self._look_once(), name="glance")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GLANCE):
+            async with asyncio.timeout(patience):
                 await asyncio.shield(self._glancing)
 
     async def _look_once(self) -> None:
@@ -342,9 +344,18 @@ class Cluster:
         version = await self.client.version()
         return {"command": command, "version": list(version or ()), "options": table.as_list()}
 
+    def _is_looked_for(self) -> bool:
+        """Whether jobs of ours go on, or somebody would want to see those that a terminal has submitted."""
+        going = any(entry.id is not None for entry in self.tracker.active()) or bool(self.tracker.unverified())
+        return going or self._bus.is_looked_at
+
     async def _look(self) -> bool:
         await self.shelf.refresh()
-        return await self.tracker.look()
+        changed = await self.tracker.look()
+        if self._bus.is_looked_at:
+            with contextlib.suppress(SlurmError):
+                await self._learn_names()
+        return changed
 
     def _is_eager(self) -> bool:
         return not self.where.is_far and any(

@@ -103,6 +103,7 @@ class Tracker:
         for entry in self.nameless():
             if entry.id is not None and entry.latest is not None:
                 entry.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
+                self.tell(entry)
 
     def drop(self, entry: Entry) -> None:
         """Forget a job."""

@@ -22,7 +22,8 @@ _WAITED_FOR = 30.0
 class Watcher:
     """Ask at an adaptive interval: at the shortest while things change, longer and longer while nothing does.
 
-    Nothing is asked while nobody has an unfinished job. An answer that does not come doubles the interval.
+    Nothing is asked while nobody has an unfinished job and nobody looks. An answer that does not come doubles the
+    interval.
 
     Parameters
     ----------
@@ -120,7 +121,9 @@ class Watcher:
             wait = self._shortest if self._hurry.is_set() else self._bounded()
             if not self._needed():
                 self._hurry.clear()
-                await self._hurry.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._shortest):  # nobody tells when somebody begins to look
+                        await self._hurry.wait()
                 continue
             left = 0.0 if self.last is None else self.last + wait - self._clock()
             if left <= 0:

@@ -190,6 +190,22 @@ export class JobsModel extends Model implements IJobsModel {
     }
   }
 
+  look(): void {
+    if (this._connection === "live" && this._watch !== null) {
+      const { signal } = this._watch;
+      // What goes wrong is told by the stream, and what is new by its events, too.
+      void Promise.allSettled(
+        this.clusters.filter(isReached).map(async ({ id }) => {
+          const jobs = await this._options.api.jobs(id, 0);
+          if (!signal.aborted) {
+            this._store.put(jobs);
+            this._tellSoon();
+          }
+        }),
+      );
+    }
+  }
+
   acting(job: IJob): Act | null {
     return this._acts.under(job);
   }
@@ -325,12 +341,19 @@ export class JobsModel extends Model implements IJobsModel {
     const { api } = this._options;
     const clusters = await api.clusters();
     const reached = clusters.filter(isReached);
-    const table = (
-      await Promise.all(reached.map(({ id }) => api.jobs(id, this._store.kept)))
-    ).flat();
+    // A cluster that does not answer takes nothing from the others.
+    const tables = await Promise.allSettled(
+      reached.map(({ id }) => api.jobs(id, this._store.kept)),
+    );
+    const failed = tables.find((each) => each.status === "rejected");
+    if (failed !== undefined && tables.every(({ status }) => status === "rejected")) {
+      throw failed.reason;
+    }
+    const table = tables.flatMap((each) => (each.status === "fulfilled" ? each.value : []));
     const present = new Set(table.map(identity));
     const gone = this._store.jobs.filter((job) => !present.has(identity(job)));
-    const lost = new Set(clusters.filter((each) => !isReached(each)).map(({ id }) => id));
+    const told = new Set(reached.filter((_, at) => tables[at]?.status === "fulfilled"));
+    const lost = new Set(clusters.filter((each) => !told.has(each)).map(({ id }) => id));
     const ended = await Promise.all(
       gone.map(async (job) =>
         isFinished(job.state) || lost.has(job.cluster) ? job : this._lookUp(job),

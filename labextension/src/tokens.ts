@@ -246,6 +246,8 @@ export interface IJobsModel extends IDisposable {
   answer(prompt: IPrompt, answers: readonly string[] | null): Promise<void>;
   /** Ask the agent again, at once. */
   refresh(): void;
+  /** Somebody has come to look: what a terminal has submitted meanwhile is asked for, as often as the queue may be. */
+  look(): void;
   /** Somebody looks, or nobody does: without a watcher nothing is asked. */
   setVisible(visible: boolean): void;
   /** Whether changes are heard also while nobody looks, because the person wants to be told then. */

@@ -51,6 +51,7 @@ class Agent implements IAgentApi {
   refused: string[] = [];
   asked: string[] = [];
   failure: Error | null = null;
+  silent = "";
   private _send: (event: IServerEvent | null) => void = () => undefined;
 
   async clusters(): Promise<ICluster[]> {
@@ -63,6 +64,9 @@ class Agent implements IAgentApi {
 
   async jobs(cluster: string, finished: number): Promise<IJob[]> {
     this.finished = finished;
+    if (cluster === this.silent) {
+      throw new Error("no answer in time");
+    }
     return Promise.resolve(this.table.filter((each) => each.cluster === cluster));
   }
 
@@ -226,6 +230,26 @@ describe("JobsModel", () => {
     expect([model.jobs.length, model.older]).toEqual([FINISHED_KEPT, true]);
   });
 
+  it("shows the jobs of a cluster beside one that does not answer, and what was last known there", async () => {
+    const agent = new Agent();
+    agent.known = [CLUSTER, { ...CLUSTER, id: "other" }];
+    agent.table = [job("1", "RUNNING"), job("2", "PENDING", { cluster: "other" })];
+    await live(agent);
+    agent.silent = "other";
+    agent.table = [job("3", "RUNNING")];
+    model.refresh();
+    await vi.waitFor(() => {
+      expect(model.jobs.map(({ id }) => id).sort()).toEqual(["1", "2", "3"]);
+    });
+    expect(model.jobs.find(({ id }) => id === "2")?.state).toBe("PENDING");
+    expect([model.connection, model.problem]).toEqual(["live", null]);
+    agent.known = agent.known.slice(1);
+    model.refresh();
+    await vi.waitFor(() => {
+      expect([model.connection, model.problem?.detail]).toEqual(["broken", "no answer in time"]);
+    });
+  });
+
   it("takes a cluster that comes later, with its jobs", async () => {
     const agent = new Agent();
     agent.known = [];
@@ -238,6 +262,22 @@ describe("JobsModel", () => {
     await vi.waitFor(() => {
       expect(model.running).toBe(1);
     });
+  });
+
+  it("asks what a terminal has submitted when somebody comes to look, by the stream that is open", async () => {
+    const agent = new Agent();
+    start(agent, false);
+    model.look();
+    model.setVisible(true);
+    await vi.waitFor(() => {
+      expect(model.connection).toBe("live");
+    });
+    agent.table = [job("1", "RUNNING")];
+    model.look();
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    expect([agent.finished, agent.opened]).toEqual([0, 1]);
   });
 
   it("asks nothing while nobody looks, and learns afterwards what became of the jobs", async () => {

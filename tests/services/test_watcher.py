@@ -129,6 +129,12 @@ async def test_nothing_is_asked_while_there_is_nothing_to_ask_about(world, watch
     watcher.wake()
     await world.go(1)
     assert len(world.asked) == 1
+    world.needed = False
+    await world.go(600)
+    assert len(world.asked) == 1
+    world.needed = True  # somebody looks, and nobody says so
+    await world.go(11)
+    assert len(world.asked) == 2
 
 
 async def test_fresh_answer_serves_everybody_for_a_while(world, watcher):

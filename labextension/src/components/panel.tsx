@@ -51,6 +51,7 @@ function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
   const { model, lines, criteria } = table;
   const { act, open, write } = acts;
   const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
+  const nothing = isFiltered ? trans.__("No job is like that.") : trans.__("No jobs.");
   const copy = (jobs: readonly IJob[]): void => {
     write(asCsv(jobs));
   };
@@ -58,9 +59,8 @@ function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
     <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
       <Toolbar {...{ table, trans, acts }} />
       {lines.length === 0 ? (
-        <p className="jp-Slurm-empty">
-          {isFiltered ? trans.__("No job is like that.") : trans.__("No jobs.")}
-        </p>
+        // While nobody answers, nobody knows: why stands above.
+        <p className="jp-Slurm-empty">{model.connection === "live" ? nothing : ""}</p>
       ) : (
         <Table {...{ table, trans }} acts={{ act, open, copy }} />
       )}
@@ -146,6 +146,7 @@ export class JobsPanel extends ReactWidget {
 
   protected override onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
+    this.table.model.look();
     this.update();
   }
 
