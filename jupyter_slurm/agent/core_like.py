@@ -57,7 +57,7 @@ class CoreLike(Protocol):
     async def jobs(self, cluster: str, *, active: bool) -> list[Json]: ...  # noqa: D102
     async def job(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> Json: ...  # noqa: D102
-    async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[Json]: ...  # noqa: D102
+    async def act(self, cluster: str, act: str, refs: Sequence[str], time_limit: str | None = None) -> list[Json]: ...  # noqa: D102
     async def resubmit(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> Json: ...  # noqa: D102
     async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102

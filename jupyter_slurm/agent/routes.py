@@ -221,7 +221,8 @@ class Routes:
         return Reply(await self._core.cancel(call.path["cluster"], call.path["job"], call.body.get("signal")))
 
     async def _act_on_jobs(self, call: Call) -> Reply:
-        return Reply(await self._core.act(call.path["cluster"], call.body["act"], call.body["jobs"]))
+        asked = call.body
+        return Reply(await self._core.act(call.path["cluster"], asked["act"], asked["jobs"], asked.get("time_limit")))
 
     async def _resubmit_job(self, call: Call) -> Reply:
         return Reply(await self._core.resubmit(call.path["cluster"], call.path["job"], call.body), status=201)

@@ -12,11 +12,17 @@ from typing import Final
 __all__ = ["ACTS", "COSTS", "DONE", "act_argv", "refusals"]
 
 #: What can be done.
-ACTS: Final = ("cancel", "hold", "release", "requeue")
+ACTS: Final = ("cancel", "hold", "release", "requeue", "limit")
 #: How a job is after it.
-DONE: Final = {"cancel": "cancelled", "hold": "held", "release": "released", "requeue": "requeued"}
+DONE: Final = {
+    "cancel": "cancelled",
+    "hold": "held",
+    "release": "released",
+    "requeue": "requeued",
+    "limit": "given that time limit",
+}
 #: RPCs for each job: scontrol looks at a job before it holds or releases it.
-COSTS: Final = {"cancel": 1, "hold": 2, "release": 2, "requeue": 1}
+COSTS: Final = {"cancel": 1, "hold": 2, "release": 2, "requeue": 1, "limit": 1}
 
 # What is over needs no cancelling; of an array, Slurm also names the tasks with which all went well.
 _NO_REFUSAL: Final = re.compile(r"already completing or completed|No error", re.IGNORECASE)
@@ -27,14 +33,16 @@ _SCONTROL: Final = (
 )
 
 
-def act_argv(act: str, ids: Sequence[str]) -> list[str]:
-    """Return the command for some jobs.
+def act_argv(act: str, ids: Sequence[str], minutes: int | None = None) -> list[str]:
+    """Return the command for some jobs; ``minutes`` are those of a time limit.
 
     A hold is that of its user, who can take it back: an operator's own word would be that of an administrator. Without
     -v, scancel says nothing of a job that is not there.
     """
     if act == "cancel":
         return ["scancel", "-v", *ids]
+    if act == "limit":
+        return ["scontrol", "update", f"JobId={','.join(ids)}", f"TimeLimit={minutes}"]
     return ["scontrol", "uhold" if act == "hold" else act, ",".join(ids)]
 
 

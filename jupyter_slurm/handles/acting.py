@@ -1,4 +1,4 @@
-"""What else can be done with a job that is in the queue: hold, release, requeue."""
+"""What else can be done with a job that is in the queue: hold, release, requeue, another time limit."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["Acting", "act"]
 
 
-def act(cluster: Cluster, what: str, jobs: list[str]) -> list[dict[str, Any]]:
+def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[dict[str, Any]]:
     """Do the same with some jobs; each has an answer of its own (``actOnJobs`` of the API)."""
-    answers: list[dict[str, Any]] = cluster.client.post(cluster.path("acts"), json={"act": what, "jobs": jobs})
+    answers: list[dict[str, Any]] = cluster.client.post(cluster.path("acts"), json={"act": what, "jobs": jobs, **more})
     return answers
 
 
@@ -49,8 +49,15 @@ class Acting:
         """
         return self._act("requeue")
 
-    def _act(self, what: str) -> Self:
-        (answer,) = act(self._cluster, what, [self._reference])
+    def limit(self, time_limit: str) -> Self:
+        """Give a job another time limit, as ``--time`` takes it: ``"4:00:00"``.
+
+        One that waits may have as much as its partition and QOS allow, one that runs only less than it has.
+        """
+        return self._act("limit", time_limit=time_limit)
+
+    def _act(self, what: str, **more: str) -> Self:
+        (answer,) = act(self._cluster, what, [self._reference], **more)
         if answer["error"] is not None:
             raise from_problem(answer["error"])
         self._data, self._asked = answer["now"], time.monotonic()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.domain.acts import COSTS, DONE, act_argv, refusals
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services import tasks
 from jupyter_slurm.services.entry import Entry
@@ -26,6 +28,7 @@ __all__ = ["Acts"]
 _AT_ONCE = 50  # jobs in one command
 _QUEUE = 120.0  # seconds that jobs may stand in line
 _LOOK_AGAIN = "Its state may have changed meanwhile: look again."
+_LIMITS = "While a job runs, its time can only be made shorter; before, partition and QOS say how long it can be."
 _FEW = 3  # of so many it is asked at once what became of them; of more, the next look at the queue tells
 
 
@@ -41,7 +44,7 @@ class _Case:
 
 
 class Acts:
-    """Cancel, hold, release and requeue.
+    """Cancel, hold, release and requeue, and set time limits.
 
     Parameters
     ----------
@@ -67,13 +70,20 @@ class Acts:
         self._client, self._tracker, self._settler, self._releases = client, tracker, settler, releases
         self._watcher, self._find, self._cancel = watcher, find, cancel
 
-    async def act(self, act: str, references: Sequence[str]) -> list[dict[str, Any]]:
-        """Do the same with some jobs; return for each what went wrong, and how it is now, in their order."""
+    async def act(self, act: str, references: Sequence[str], time_limit: str | None = None) -> list[dict[str, Any]]:
+        """Do the same with some jobs; return for each what went wrong, and how it is now, in their order.
+
+        Raises
+        ------
+        UsageError
+            They are to have a time limit, and ``time_limit`` is none, or there is one for something else.
+        """
+        minutes = _minutes(act, time_limit)
         named = list(dict.fromkeys(references))
         # Together: of those that nobody knows, which Slurm is asked about, some would wait for minutes in a row.
         found = await asyncio.gather(*(self._case_or_answer(act, reference) for reference in named))
         cases = [one for one in found if isinstance(one, _Case)]
-        await self._run(act, cases)
+        await self._run(act, cases, minutes)
         if cases:
             await self._look(cases)
         answers = [
@@ -115,12 +125,12 @@ class Acts:
         going = [part for part in parts if part.id is not None and (part is entry or not part.is_finished)]
         return _Case(reference, entry, task, {str(part.of_task(task).id): part for part in going})
 
-    async def _run(self, act: str, cases: Sequence[_Case]) -> None:
+    async def _run(self, act: str, cases: Sequence[_Case], minutes: int | None) -> None:
         for some in _batches(cases):
             targets = {target: case for case in some for target in case.targets}
             try:
                 await self._client.cancels.take(len(targets) * COSTS[act], longest=_QUEUE)
-                done = await self._client.act(act_argv(act, list(targets)))
+                done = await self._client.act(act_argv(act, list(targets), minutes))
             except SlurmError as error:
                 for case in some:
                     case.error = error
@@ -131,7 +141,8 @@ class Acts:
             for target, case in targets.items():
                 if target in said:
                     what = printable(said[target])
-                    case.error = JobError(f"Job {target} was not {DONE[act]}: {what}.", hint=_LOOK_AGAIN)
+                    hint = _LIMITS if act == "limit" else _LOOK_AGAIN
+                    case.error = JobError(f"Job {target} was not {DONE[act]}: {what}.", hint=hint)
                 elif act == "cancel":
                     self._note_cancelled(case.targets[target], case.task)
 
@@ -158,6 +169,18 @@ class Acts:
     def _told(self, entry: Entry, reference: str) -> dict[str, Any]:
         task = task_of(reference, entry)
         return job_dict(self._tracker.whole(entry) if task is None else entry.of_task(task))
+
+
+def _minutes(act: str, time_limit: str | None) -> int | None:
+    """Return the time limit that is asked for, in whole minutes, as Slurm counts it."""
+    if (act == "limit") != (time_limit is not None):
+        raise UsageError("A time limit goes with `limit`, and with nothing else.", hint="Say both or neither.")
+    if time_limit is None:
+        return None
+    seconds = parse_time_limit(time_limit)
+    if not seconds:
+        raise UsageError("A time limit has to be at least a minute, and to have an end.", hint="For example 4:00:00.")
+    return math.ceil(seconds / 60)
 
 
 def _is_a_part(reference: str, entry: Entry) -> bool:

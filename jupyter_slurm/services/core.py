@@ -227,9 +227,11 @@ class Core:
         """See :meth:`Cluster.cancel`."""
         return await self._cluster(cluster).cancel(ref, signal)
 
-    async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[dict[str, Any]]:
+    async def act(
+        self, cluster: str, act: str, refs: Sequence[str], time_limit: str | None = None
+    ) -> list[dict[str, Any]]:
         """See :meth:`Acts.act`."""
-        return await self._cluster(cluster).acts.act(act, refs)
+        return await self._cluster(cluster).acts.act(act, refs, time_limit)
 
     async def resubmit(self, cluster: str, ref: str, asked: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Cluster.resubmit`."""

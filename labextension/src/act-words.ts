@@ -17,6 +17,8 @@ export function actName(trans: TranslationBundle, act: Act): string {
       return trans.__("Release");
     case "requeue":
       return trans.__("Requeue");
+    case "limit":
+      return trans.__("Time limit…");
   }
 }
 
@@ -31,6 +33,8 @@ export function actingText(trans: TranslationBundle, act: Act): string {
       return trans.__("Releasing…");
     case "requeue":
       return trans.__("Requeuing…");
+    case "limit":
+      return trans.__("Setting the time limit…");
   }
 }
 
@@ -45,6 +49,8 @@ export function actLabel(trans: TranslationBundle, act: Act, count: number): str
       return trans._n("Release %1 job", "Release %1 jobs", count);
     case "requeue":
       return trans._n("Requeue %1 job", "Requeue %1 jobs", count);
+    case "limit":
+      return trans._n("Time limit of %1 job…", "Time limit of %1 jobs…", count);
   }
 }
 

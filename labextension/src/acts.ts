@@ -34,7 +34,7 @@ export class Acts {
   }
 
   /** Do the same with several jobs; return what went wrong with the whole of it, or with the only one. */
-  async act(act: Act, jobs: readonly IJob[]): Promise<IProblem | null> {
+  async act(act: Act, jobs: readonly IJob[], limit?: string): Promise<IProblem | null> {
     const meant = jobs.filter((job) => referenceOf(job) !== null && this.under(job) === null);
     for (const job of meant) {
       this._asked.set(identity(job), { act, state: job.state });
@@ -44,7 +44,7 @@ export class Acts {
     const failures: IFailure[] = [];
     try {
       for (const some of batches(meant)) {
-        failures.push(...(await this._ask(act, some)));
+        failures.push(...(await this._ask(act, some, limit)));
         this._options.changed();
       }
     } catch (error) {
@@ -58,10 +58,10 @@ export class Acts {
     return jobs.length > 1 ? null : (failures[0]?.problem ?? null);
   }
 
-  private async _ask(act: Act, jobs: readonly IJob[]): Promise<IFailure[]> {
+  private async _ask(act: Act, jobs: readonly IJob[], limit?: string): Promise<IFailure[]> {
     const byReference = new Map(jobs.map((job) => [referenceOf(job) ?? "", job]));
     const cluster = jobs[0]?.cluster ?? "";
-    const outcomes = await this._options.api.act(cluster, act, [...byReference.keys()]);
+    const outcomes = await this._options.api.act(cluster, act, [...byReference.keys()], limit);
     const failures: IFailure[] = [];
     for (const { job: reference, error, now } of outcomes) {
       const job = byReference.get(reference);
@@ -71,7 +71,7 @@ export class Acts {
       if (error !== null) {
         failures.push({ job, problem: error });
       }
-      if (error !== null || act === "hold" || act === "release") {
+      if (error !== null || !(act === "cancel" || act === "requeue")) {
         this._drop([job]); // the state stays the same
       }
       if (now !== null && this._options.isKnown(job)) {

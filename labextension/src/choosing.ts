@@ -2,7 +2,8 @@
 import { InputDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { isCancellable } from "./states";
+import { formatDuration } from "./format";
+import { isCancellable, stateKind } from "./states";
 import type { ICluster, IJob, IJobsModel } from "./tokens";
 import { clusterName, jobName } from "./words";
 
@@ -47,6 +48,26 @@ export async function chooseJob(
       .filter(Boolean)
       .join(" · ");
   return chosen(title, trans.__("Job"), okLabel, jobs, name);
+}
+
+/** Ask which time limit jobs are to have; empty: none. */
+export async function typeLimit(trans: TranslationBundle, jobs: readonly IJob[]): Promise<string> {
+  const [job] = jobs;
+  const only = jobs.length === 1 && job !== undefined ? job : null;
+  const rules = jobs.some(({ state }) => stateKind(state) === "running")
+    ? trans.__("Of a job that runs, it can only be made shorter.")
+    : trans.__("At most what the partition and the QOS allow.");
+  const { value } = await InputDialog.getText({
+    title:
+      only === null
+        ? trans._n("Time limit of %1 job", "Time limit of %1 jobs", jobs.length)
+        : trans.__("Time limit of job %1 (%2)", only.id ?? "", jobName(only)),
+    label: `${trans.__("Hours, minutes and seconds, as 4:00:00.")} ${rules}`,
+    okLabel: trans.__("Set"),
+    text: only?.time_limit ? formatDuration(only.time_limit) : "",
+    pattern: "\\s*([0-9]+-)?[0-9]+(:[0-9]+){0,2}\\s*",
+  });
+  return value?.trim() ?? "";
 }
 
 /** Ask for the number of a job; empty: none. */

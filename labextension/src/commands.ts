@@ -5,7 +5,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import { actQuestion } from "./act-words";
-import { chooseCluster } from "./choosing";
+import { chooseCluster, typeLimit } from "./choosing";
 import type { Act, ICluster, IJob, IJobsModel } from "./tokens";
 import { clusterName, disconnectBody, disconnectTitle, usersText } from "./words";
 
@@ -48,7 +48,7 @@ export async function confirmed(
   return result.button.accept;
 }
 
-/** Do the same with several jobs, after the person said so where work is lost by it. */
+/** Do the same with several jobs, after the person said so where work is lost by it, or what is to be set. */
 export async function actOn(
   trans: TranslationBundle,
   model: IJobsModel,
@@ -64,7 +64,10 @@ export async function actOn(
       return;
     }
   }
-  await model.act(act, jobs);
+  const limit = act === "limit" ? await typeLimit(trans, jobs) : undefined;
+  if (limit !== "") {
+    await model.act(act, jobs, limit);
+  }
 }
 
 /** Cancel a job after the person said so: a cancelled job's work is gone. */

@@ -218,8 +218,8 @@ export class JobsModel extends Model implements IJobsModel {
     return this.act("cancel", [job]);
   }
 
-  async act(act: Act, jobs: readonly IJob[]): Promise<void> {
-    this._problem = await this._acts.act(act, jobs);
+  async act(act: Act, jobs: readonly IJob[], limit?: string): Promise<void> {
+    this._problem = await this._acts.act(act, jobs, limit);
     this._changed.emit();
   }
 

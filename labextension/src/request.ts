@@ -69,8 +69,14 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
     return (await this._json(["clusters", cluster, "jobs"], query)) as IJob[];
   }
 
-  async act(cluster: string, act: Act, jobs: readonly string[]): Promise<IOutcome[]> {
-    return (await this._post(["clusters", cluster, "acts"], { act, jobs })) as IOutcome[];
+  async act(
+    cluster: string,
+    act: Act,
+    jobs: readonly string[],
+    limit?: string,
+  ): Promise<IOutcome[]> {
+    const asked = { act, jobs, ...(limit === undefined ? {} : { time_limit: limit }) };
+    return (await this._post(["clusters", cluster, "acts"], asked)) as IOutcome[];
   }
 
   async cancel(cluster: string, job: string): Promise<IJob> {

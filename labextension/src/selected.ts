@@ -7,9 +7,7 @@ import { asCsv, asJson } from "./columns";
 import { actOn, CommandIDs } from "./commands";
 import type { JobsPanel } from "./components/panel";
 import { isAllowed } from "./states";
-import type { Act, IJob, IJobsModel } from "./tokens";
-
-const ACTS: readonly Act[] = ["cancel", "hold", "release", "requeue"];
+import { ACTS, type Act, type IJob, type IJobsModel } from "./tokens";
 
 function label(trans: TranslationBundle, act: Act): string {
   switch (act) {
@@ -21,6 +19,8 @@ function label(trans: TranslationBundle, act: Act): string {
       return trans.__("Release Selected Jobs");
     case "requeue":
       return trans.__("Requeue Selected Jobs");
+    case "limit":
+      return trans.__("Set the Time Limit of Selected Jobs…");
   }
 }
 

@@ -61,6 +61,7 @@ export function isAllowed(act: Act, job: IJob): boolean {
   const kind = stateKind(job.state);
   const isStep = Boolean(job.allocation);
   const isQueued = kind === "pending" && job.id !== null && !isStep;
+  const isRunning = /^(RUNNING|SUSPENDED)/.test(job.state) && isCancellable(job.state) && !isStep;
   switch (act) {
     case "cancel":
       return isCancellable(job.state);
@@ -69,7 +70,9 @@ export function isAllowed(act: Act, job: IJob): boolean {
     case "release":
       return isQueued && job.reason.startsWith("JobHeldUser");
     case "requeue":
-      return /^(RUNNING|SUSPENDED)/.test(job.state) && !isStep && job.kind !== "allocation";
+      return isRunning && job.kind !== "allocation";
+    case "limit":
+      return isQueued || isRunning;
   }
 }
 

@@ -61,7 +61,8 @@ export interface IJob {
 }
 
 /** What can be done with jobs in the queue. */
-export type Act = "cancel" | "hold" | "release" | "requeue";
+export const ACTS = ["cancel", "hold", "release", "requeue", "limit"] as const;
+export type Act = (typeof ACTS)[number];
 
 /** What became of a job with which something was to be done. */
 export interface IOutcome {
@@ -178,8 +179,8 @@ export interface IAgentApi {
   /** All jobs that are not over, and the newest of those that are. */
   jobs(cluster: string, finished: number): Promise<IJob[]>;
   job(cluster: string, job: string): Promise<IJob>;
-  /** Do the same with several jobs, by key or id; each has an answer of its own. */
-  act(cluster: string, act: Act, jobs: readonly string[]): Promise<IOutcome[]>;
+  /** Do the same with several jobs, by key or id; each has an answer of its own. With `limit` goes a time limit. */
+  act(cluster: string, act: Act, jobs: readonly string[], limit?: string): Promise<IOutcome[]>;
   tasks(cluster: string, job: string): Promise<ITaskRows>;
   steps(cluster: string, job: string): Promise<IJob[]>;
   /** Log in; resolves when that is done, which may take as long as the person does. */
@@ -229,7 +230,7 @@ export interface IJobsModel extends IDisposable {
   /** What was asked for with a job and is not seen yet. */
   acting(job: IJob): Act | null;
   /** Do the same with several jobs; of one a failure is told through `problem`, of several through `failures`. */
-  act(act: Act, jobs: readonly IJob[]): Promise<void>;
+  act(act: Act, jobs: readonly IJob[], limit?: string): Promise<void>;
   /** The jobs with which nothing was done, of those that something was last to be done with. */
   readonly failures: readonly IFailure[];
   /** The person has read of the failures. */

@@ -462,7 +462,14 @@ describe("what the page shows", () => {
     const buttons = (node: HTMLElement): string[] =>
       [...node.querySelectorAll(".jp-Slurm-jobActs button")].map(({ textContent }) => textContent);
     const node = await show(here());
-    expect(buttons(node)).toEqual(["Submit again", "Requeue", "Cancel", "Refresh", "Copy link"]);
+    expect(buttons(node)).toEqual([
+      "Submit again",
+      "Requeue",
+      "Time limit…",
+      "Cancel",
+      "Refresh",
+      "Copy link",
+    ]);
     node.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
     expect(acts.act).toHaveBeenCalledWith("requeue", JOB);
     panel?.dispose();

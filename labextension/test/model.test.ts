@@ -75,8 +75,13 @@ class Agent implements IAgentApi {
     return Promise.resolve(job(reference, "COMPLETED"));
   }
 
-  async act(cluster: string, act: string, jobs: readonly string[]): Promise<IOutcome[]> {
-    this.asked.push(`${act} ${jobs.join(",")} on ${cluster}`);
+  async act(
+    cluster: string,
+    act: string,
+    jobs: readonly string[],
+    limit = "",
+  ): Promise<IOutcome[]> {
+    this.asked.push(`${act} ${jobs.join(",")} on ${cluster} ${limit}`.trim());
     if (this.failure !== null && !(this.failure instanceof RequestError)) {
       throw this.failure;
     }
@@ -417,6 +422,9 @@ describe("JobsModel", () => {
     const asked = model.act("hold", model.jobs);
     expect(model.acting(model.jobs[0]!)).toBe("hold");
     await asked;
+    expect(model.acting(model.jobs[0]!)).toBeNull();
+    await model.act("limit", model.jobs, "4:00:00");
+    expect(agent.asked.at(-1)).toBe("limit 1 on local 4:00:00");
     expect(model.acting(model.jobs[0]!)).toBeNull();
   });
 

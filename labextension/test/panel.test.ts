@@ -230,9 +230,15 @@ describe("what is shown", () => {
         ({ textContent }) => textContent,
       );
     await vi.waitFor(() => {
-      expect(offered()).toEqual(["Cancel (2)", "Hold (1)", "Release (1)", "Clear selection"]);
+      expect(offered()).toEqual([
+        "Cancel (2)",
+        "Hold (1)",
+        "Release (1)",
+        "Time limit… (2)",
+        "Clear selection",
+      ]);
     });
-    const [cancel, , , clear] = node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button");
+    const [cancel, , , , clear] = node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button");
     cancel?.click();
     expect(act).toHaveBeenCalledExactlyOnceWith("cancel", jobs.slice(0, 2));
     clear?.focus();

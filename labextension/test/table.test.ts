@@ -5,7 +5,7 @@ import { asCsv } from "../src/columns";
 import { JobStore } from "../src/store";
 import { isAllowed } from "../src/states";
 import { JobsTable } from "../src/table";
-import type { Act, IJob, IJobsModel } from "../src/tokens";
+import { ACTS, type Act, type IJob, type IJobsModel } from "../src/tokens";
 
 function job(id: number, state: string, more: Partial<IJob> = {}): IJob {
   return {
@@ -258,13 +258,15 @@ describe("a table of jobs", () => {
   });
 
   it("offers what a job's state allows", () => {
-    const acts = (each: IJob): Act[] =>
-      (["cancel", "hold", "release", "requeue"] as const).filter((act) => isAllowed(act, each));
-    expect(acts(job(1, "PENDING"))).toEqual(["cancel", "hold"]);
-    expect(acts(job(1, "PENDING", { reason: "JobHeldUser" }))).toEqual(["cancel", "release"]);
-    expect(acts(job(1, "PENDING", { reason: "JobHeldAdmin" }))).toEqual(["cancel"]);
-    expect(acts(job(1, "RUNNING"))).toEqual(["cancel", "requeue"]);
-    expect(acts(job(1, "RUNNING", { kind: "allocation" }))).toEqual(["cancel"]);
+    const acts = (each: IJob): Act[] => ACTS.filter((act) => isAllowed(act, each));
+    const held = (by: string): IJob => job(1, "PENDING", { reason: `JobHeld${by}` });
+    expect(acts(job(1, "PENDING"))).toEqual(["cancel", "hold", "limit"]);
+    expect(acts(held("User"))).toEqual(["cancel", "release", "limit"]);
+    expect(acts(held("Admin"))).toEqual(["cancel", "limit"]);
+    expect(acts(job(1, "RUNNING"))).toEqual(["cancel", "requeue", "limit"]);
+    expect(acts(job(1, "RUNNING", { kind: "allocation" }))).toEqual(["cancel", "limit"]);
+    expect(acts(job(1, "RUNNING", { allocation: "key" }))).toEqual(["cancel"]);
+    expect(acts(job(1, "RUNNING+COMPLETING"))).toEqual([]);
     expect(acts(job(1, "SUBMITTING", { id: null }))).toEqual(["cancel"]);
     expect(acts(job(1, "FAILED"))).toEqual([]);
   });

@@ -159,7 +159,9 @@ class PlumbingCore:
     async def job(self, cluster: str, ref: str) -> dict[str, Any]:
         return self._job(cluster, ref)
 
-    async def act(self, cluster: str, act: str, refs: Sequence[str]) -> list[dict[str, Any]]:
+    async def act(
+        self, cluster: str, act: str, refs: Sequence[str], time_limit: str | None = None
+    ) -> list[dict[str, Any]]:
         self.calls.append(("act", cluster, act, *refs))
         return [{"job": ref, "error": None, "now": self._job(cluster, ref)} for ref in refs]
 

@@ -171,9 +171,18 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     screenshot(page, "panel-side")
     axe(page, "#jupyter-slurm-side-bar")
 
+    page.get_by_role("button", name="Time limit of 4 jobs…").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("1:30:00")
+    axe(page, ".jp-Dialog")
+    page.keyboard.press("Enter")
+    expect(page.locator(".jp-Dialog")).to_have_count(0)
     page.get_by_role("button", name="Hold 4 jobs").click()
     page.get_by_role("button", name="Release 4 jobs").click()
     expect(page.get_by_role("button", name="Hold 4 jobs")).to_be_visible()
+    asked = ["squeue", "--noheader", "--format=%l", "--jobs", ",".join(held)]
+    env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
+    limits = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.split()
+    assert limits == ["1:30:00"] * 3
     # Somebody else is quicker with one of them: of that, nothing is left to hold.
     subprocess.run(["scancel", held[0]], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
     page.get_by_role("button", name="Hold 4 jobs").click()

@@ -167,8 +167,8 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
 
     monkeypatch.setattr(client, "act", counted)
 
-    async def act(what, *jobs):
-        answers = {each["job"]: each for each in await desk.core.act(desk.id, what, jobs)}
+    async def act(what, *jobs, time_limit=None):
+        answers = {each["job"]: each for each in await desk.core.act(desk.id, what, jobs, time_limit)}
         assert tuple(answers) == jobs
         said = {job: each["error"] and each["error"]["detail"] for job, each in answers.items()}
         return said, {job: each["now"] for job, each in answers.items()}
@@ -199,6 +199,12 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     said, now = await act("release", waiting, array)
     assert set(said.values()) == {None}
     assert "Held" not in now[waiting]["reason"] + now[array]["reason"]
+    said, now = await act("limit", waiting, array, over, time_limit="19:30")
+    assert said == {waiting: None, array: None, over: f"Job {over} is over: COMPLETED."}
+    assert {now[job]["time_limit"] for job in (waiting, array)} == {1200}, "Slurm counts minutes"
+    for what, limit in (("limit", None), ("limit", "0:00"), ("limit", "long"), ("hold", "20")):
+        with pytest.raises(UsageError):
+            await act(what, waiting, time_limit=limit)
     said, now = await act("requeue", running, waiting, over)  # Slurm itself refuses one of them
     assert said == {running: None, waiting: f"Job {waiting} was not requeued: Job is pending execution.", over: None}
     assert now[over]["state"] == "PENDING"
@@ -206,7 +212,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     assert (said, now[f"{array}_3"]["state"]) == ({f"{array}_3": None}, "CANCELLED")
     said, now = await act("cancel", running, waiting, array, over, *others)
     assert set(said.values()) == {None}
-    assert commands == ["scontrol", "scontrol", "scontrol", "scancel", "scancel"]
+    assert commands == [*["scontrol"] * 4, "scancel", "scancel"]
     argv = ["squeue", "-h", "--states=all", "--jobs", ",".join(now), "-o", "%T"]
     states = subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout.split()
     assert set(states) <= {"CANCELLED", "COMPLETING"}

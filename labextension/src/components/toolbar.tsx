@@ -6,10 +6,9 @@ import { actLabel, actName, failureLines } from "../act-words";
 import { asCsv, asJson, COLUMNS, columnName, type ColumnId } from "../columns";
 import { isAllowed, type StateKind } from "../states";
 import type { JobsTable } from "../table";
-import type { Act, IJob } from "../tokens";
+import { ACTS, type Act, type IJob } from "../tokens";
 
 const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
-const ACTS = ["cancel", "hold", "release", "requeue"] as const;
 
 export interface IToolbarActs {
   readonly act: (act: Act, jobs: readonly IJob[]) => void;

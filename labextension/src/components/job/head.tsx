@@ -7,7 +7,7 @@ import type { IJobDetail } from "../../job-api";
 import type { JobPage } from "../../job-page";
 import { estimate, moments, reasonLines, timeLeft, when } from "../../job-words";
 import { isAllowed, isCancellable, isReleased, stateKind } from "../../states";
-import type { Act } from "../../tokens";
+import { ACTS, type Act } from "../../tokens";
 import { jobName, jobState, jobTime, problemText } from "../../words";
 import { useTick } from "../tick";
 
@@ -32,7 +32,7 @@ interface IHeadProps {
   readonly acts: IJobActs;
 }
 
-const OTHER_ACTS: readonly Act[] = ["hold", "release", "requeue"];
+const OTHER_ACTS = ACTS.filter((act) => act !== "cancel");
 
 function Button(props: {
   readonly label: string;
