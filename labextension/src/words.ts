@@ -178,9 +178,12 @@ export function jobTasks(trans: TranslationBundle, job: IJob): string {
   return count === 0 ? "" : trans._n("%1 task", "%1 tasks", count);
 }
 
-/** Return what a job is called. */
+/** Characters that turn the direction of what comes after them, beyond the name in which they stand (UAX #9). */
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
+
+/** Return what a job is called; what stands beside the name is read as it is written. */
 export function jobName(job: IJob): string {
-  return job.label ?? job.name ?? "";
+  return (job.label ?? job.name ?? "").replace(TURNS, "\ufffd");
 }
 
 /** Return the question before a job is cancelled, with as much of its name as fits into a line. */

@@ -1,4 +1,5 @@
-import { nullTranslator } from "@jupyterlab/translation";
+import type { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
@@ -6,6 +7,7 @@ import { show } from "../src/browser-notices";
 import { toldOf } from "../src/notice-words";
 import schema from "../schema/notices.json" with { type: "json" };
 import { Notices, USUAL, type INotice } from "../src/notices";
+import { translatedSchema } from "../src/setting-words";
 import { claims } from "../src/tabs";
 import type { IJob, IJobsModel, IPrompt } from "../src/tokens";
 
@@ -261,6 +263,18 @@ describe("claims", () => {
       const claim = claims("told", { storage: () => shared, locks });
       expect(await claim(["b", "toString"])).toEqual(new Set(["b", "toString"]));
       expect(await claim(["b"])).toEqual(new Set());
+    }
+  });
+
+  it("have settings whose words are translated, all of them, and in English are those of the schema", () => {
+    const told = schema as unknown as ISettingRegistry.ISchema;
+    expect(translatedSchema(trans, told)).toEqual(told);
+    const loud = { __: (text: string) => text.toUpperCase() } as unknown as TranslationBundle;
+    const said = translatedSchema(loud, told);
+    for (const one of [said, ...Object.values(said.properties ?? {})]) {
+      for (const text of [one.title, one.description]) {
+        expect(text).toBe(text?.toUpperCase());
+      }
     }
   });
 

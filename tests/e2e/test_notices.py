@@ -178,6 +178,9 @@ def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[P
         page.locator(".lm-MenuBar-item", has_text="Slurm").click()
         expect(page.locator(".lm-Menu-itemLabel:visible").first).to_have_text("Mostrar jobs")
         screenshot(page, "portuguese")
+        page.keyboard.press("Escape")
+        page.evaluate("window.jupyterapp.commands.execute('settingeditor:open', {query: 'Slurm'}).then(() => null)")
+        expect(page.locator(".jp-SettingsForm")).to_contain_text("Minutos antes do limite de tempo")
     finally:
         page.evaluate(speak, "default")
 

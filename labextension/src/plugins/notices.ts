@@ -9,6 +9,7 @@ import { CommandIDs } from "../commands";
 import { openJob } from "../job-commands";
 import { toldOf, type ITold } from "../notice-words";
 import { Notices, USUAL, type IWishes } from "../notices";
+import { translatedSchema } from "../setting-words";
 import { claims } from "../tabs";
 import { DOMAIN, IJobsModel } from "../tokens";
 
@@ -34,6 +35,9 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
   ): Promise<void> => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
+    registry?.transform(ID, {
+      fetch: (plugin) => ({ ...plugin, schema: translatedSchema(trans, plugin.schema) }),
+    });
     const settings = (await registry?.load(ID).catch(() => null)) ?? null;
     const wishes = (): Wishes => ({ ...USUAL, browser: false, ...settings?.composite });
     const notices = new Notices(model, {

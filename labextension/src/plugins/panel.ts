@@ -23,8 +23,8 @@ import { DOMAIN, IJobsModel } from "../tokens";
 
 const SIDE = "jupyter-slurm-side-bar";
 const MAIN = "jupyter-slurm-panel";
-/** The columns at first where there is no room for all. */
-const NARROW: readonly ColumnId[] = ["id", "state", "name", "time"];
+/** The columns at first where there is no room for all: of a bar as it is at first, two are seen. */
+const NARROW: readonly ColumnId[] = ["name", "state", "time", "id"];
 /** In the side bar below the file browser and what runs. */
 const RANK = 300;
 

@@ -1,0 +1,57 @@
+/** The words of the settings in the person's language: JupyterLab itself looks for them in its language packs alone. */
+import type { ISettingRegistry } from "@jupyterlab/settingregistry";
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+/** The title of each setting, and what there is to say about it; in English as the schema has them. */
+function words(trans: TranslationBundle): Readonly<Record<string, readonly [string, string]>> {
+  return {
+    started: [trans.__("Started"), trans.__("Tell when a job has started.")],
+    ended: [
+      trans.__("Ended"),
+      trans.__("Tell when a job has ended without a failure, or was cancelled."),
+    ],
+    failed: [trans.__("Failed"), trans.__("Tell when a job has failed.")],
+    nearLimit: [
+      trans.__("Near the time limit"),
+      trans.__("Tell when the time limit of a job that runs is near."),
+    ],
+    nearLimitMinutes: [
+      trans.__("Minutes before the time limit"),
+      trans.__(
+        "How long before its time limit a job is near it. Of short jobs this is told when a quarter of their time is left.",
+      ),
+    ],
+    loginWanted: [
+      trans.__("Log-in wanted"),
+      trans.__(
+        "Tell when a host asks for a password or a second factor while the page is hidden. Where the page is seen, a dialog asks.",
+      ),
+    ],
+    browser: [
+      trans.__("Notices of the browser"),
+      trans.__(
+        "While the page is hidden, tell by the browser as well, which asks once whether it may. The page then listens also while it is hidden; otherwise it does not, and tells when it is seen again.",
+      ),
+    ],
+  };
+}
+
+/** The schema of the notices, in the person's language. */
+export function translatedSchema(
+  trans: TranslationBundle,
+  schema: ISettingRegistry.ISchema,
+): ISettingRegistry.ISchema {
+  const properties = { ...schema.properties };
+  for (const [name, [title, description]] of Object.entries(words(trans))) {
+    const known = properties[name];
+    if (known !== undefined) {
+      properties[name] = { ...known, title, description };
+    }
+  }
+  return {
+    ...schema,
+    title: trans.__("Slurm: notices"),
+    description: trans.__("Of which changes of one's own jobs JupyterLab tells."),
+    properties,
+  };
+}
