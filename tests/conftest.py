@@ -34,6 +34,12 @@ from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.embedded.roots import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
+# Each worker of each stage imports all tests. What pytest makes of them is kept, also where PYTHONDONTWRITEBYTECODE is
+# set (for us alone: not for what tests start); and jsonschema, which others import, builds no grammars for kinds of
+# addresses that we have nowhere. Without this it takes twice as long.
+sys.dont_write_bytecode = False
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # as if it were not installed
+
 # A run in the background of a shell (`make test &`) is started with interrupts ignored, and its children would be, too.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
