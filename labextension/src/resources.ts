@@ -70,6 +70,8 @@ export interface ICost {
   readonly unit: string;
   readonly cpu_hour?: number;
   readonly gpu_hour?: number | Readonly<Record<string, number>>;
+  /** How many times that, by partition, where it is not once. */
+  readonly partitions?: Readonly<Record<string, number>>;
 }
 
 /** `Resources` of openapi.yaml. */
@@ -178,5 +180,6 @@ export function costOf(known: IResources | null, form: IForm): number | null {
     return null; // of that type it says nothing
   }
   const hourly = gpus * (ofGpu ?? 0) + (Number(form.cpus.trim()) || 1) * (cost.cpu_hour ?? 0);
-  return (hourly * seconds) / 3600;
+  const factors = new Map(Object.entries(cost.partitions ?? {}));
+  return ((factors.get(partition?.name ?? "") ?? 1) * hourly * seconds) / 3600;
 }

@@ -195,6 +195,12 @@ describe("a cost", () => {
     expect(costOf(RESOURCES, { ...FORM, ...changed })).toBe(cost);
   });
 
+  it("counts more than once where the site says so", () => {
+    const cost = { ...RESOURCES.cost!, partitions: { arandu: 1.5 } };
+    expect(costOf({ ...RESOURCES, cost }, FORM)).toBe(30);
+    expect(costOf({ ...RESOURCES, cost }, { ...FORM, partition: "gone", gpuType: "a100" })).toBe(20);
+  });
+
   it("is not told where the profile says nothing", () => {
     expect(costText(trans, { ...RESOURCES, cost: null }, FORM)).toBe("");
     expect(costText(trans, null, FORM)).toBe("");
