@@ -198,7 +198,9 @@ describe("a cost", () => {
   it("counts more than once where the site says so", () => {
     const cost = { ...RESOURCES.cost!, partitions: { arandu: 1.5 } };
     expect(costOf({ ...RESOURCES, cost }, FORM)).toBe(30);
-    expect(costOf({ ...RESOURCES, cost }, { ...FORM, partition: "gone", gpuType: "a100" })).toBe(20);
+    expect(costOf({ ...RESOURCES, cost }, { ...FORM, partition: "gone", gpuType: "a100" })).toBe(
+      20,
+    );
   });
 
   it("is not told where the profile says nothing", () => {
