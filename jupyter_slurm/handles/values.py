@@ -14,7 +14,7 @@ import symtable
 import sys
 import tempfile
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from jupyter_slurm.errors import JobError, UsageError
@@ -42,6 +42,8 @@ class Parcel:
         Where they are.
     limit : int
         Most bytes of what is sent, and of each value that comes back.
+    given : set of str
+        Names of variables that each task of the job gets without that.
 
     Raises
     ------
@@ -49,9 +51,16 @@ class Parcel:
         Something cannot travel: all of that by name, with the reason. Nothing was written.
     """
 
-    def __init__(self, sent: Sequence[str], wanted: Sequence[str], namespace: Mapping[str, Any], limit: int) -> None:
+    def __init__(
+        self,
+        sent: Sequence[str],
+        wanted: Sequence[str],
+        namespace: Mapping[str, Any],
+        limit: int,
+        given: Set[str] = frozenset(),
+    ) -> None:
         self.sent, self.wanted, self.limit = list(sent), list(wanted), limit
-        self._items = _Packer(namespace, self.sent).items()
+        self._items = _Packer(namespace, self.sent, given).items()
         sizes = {item.get("name", ""): file_of.size_of(item) for item, _ in self._items}
         if sum(sizes.values()) > limit:
             said = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in sizes.items() if size > limit / 100)
@@ -73,10 +82,12 @@ class Parcel:
             yield {**told, "file": path}
 
 
-def parcel(words: Mapping[str, str | None], namespace: Mapping[str, Any], limit: int) -> Parcel:
-    """Return what ``in=`` and ``out=`` of a magic line ask for."""
+def parcel(
+    words: Mapping[str, str | None], namespace: Mapping[str, Any], limit: int, given: Set[str] = frozenset()
+) -> Parcel:
+    """Return what ``in=`` and ``out=`` of a magic line ask for; see :class:`Parcel`."""
     asked = {word: _names(word, words[word] or "") for word in ("in", "out") if word in words}
-    return Parcel(asked.get("in", []), asked.get("out", []), namespace, limit)
+    return Parcel(asked.get("in", []), asked.get("out", []), namespace, limit, given)
 
 
 def _names(word: str, text: str) -> list[str]:
@@ -90,8 +101,8 @@ def _names(word: str, text: str) -> list[str]:
 class _Packer:
     """Collect what some names need on the other side."""
 
-    def __init__(self, namespace: Mapping[str, Any], names: Sequence[str]) -> None:
-        self._namespace, self._names = namespace, names
+    def __init__(self, namespace: Mapping[str, Any], names: Sequence[str], given: Set[str]) -> None:
+        self._namespace, self._names, self._given = namespace, names, given
         self._imports: dict[str, _Item] = {}
         self._sources: dict[str, _Item] = {}
         self._aliases: dict[str, tuple[str, _Item]] = {}  # of what
@@ -134,6 +145,11 @@ class _Packer:
         yield from (item for item, _ in values.values())
 
     def _define_what_is_needed(self, name: str) -> None:
+        if name in self._given:
+            self._troubles.append(
+                f"{name} is another one in each task of the job, and in={name} one for all: leave it out"
+            )
+            return
         if name not in self._namespace:
             self._troubles.append(f"there is no variable {name}.{meant(name, self._namespace)}")
             return
@@ -185,7 +201,7 @@ class _Packer:
         item |= {"future": ["annotations"]} if _has_text_for_annotations(value, source) else {}
         self._sources[own], self._needs[own] = (item, []), set()  # before what it uses, which may use it
         for used in sorted(_used(source, self._namespace)):
-            if used != own and used in self._namespace:
+            if used != own and used not in self._given and used in self._namespace:
                 self._need(own, used)
         for module in _submodules(source, self._namespace):
             self._import(module, sys.modules[module])

@@ -7,7 +7,7 @@ import shutil
 import stat
 import sys
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from jupyter_slurm.magics.cells import (
 from jupyter_slurm.magics.launching import hint_at_launchers, launcher_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
+from jupyter_slurm.runner.sweep import INDEX
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
@@ -84,7 +85,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
         check(parsed)
     kind = classify(cell, as_python)
-    header_options(cell)  # a quote left open is refused here, not by the node
+    header = header_options(cell)  # a quote left open is refused here, not by the node
     if kind == "script" and "python" in parsed.words and "resume" not in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
     if kind == "script" and (both := [word for word in ("in", "out", "launcher") if word in parsed.words]):
@@ -94,6 +95,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     if kind == "python" and "launcher" not in parsed.words:
         hint_at_launchers(parsed, cell, table)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
+    sweep = _sweep(parsed, namespace)
     submission = Submission(
         kind,
         cell,
@@ -102,8 +104,8 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         **{**_pythons(parsed, cluster, kind), **_resumed(parsed, cluster, kind)},
         env=parsed.words.get("env"),
         filename=cell_name(shell) if kind == "python" else None,
-        values=parcel_of(parsed, namespace),
-        sweep=_sweep(parsed, namespace),
+        values=parcel_of(parsed, namespace, _given(parsed, header, sweep)),
+        sweep=sweep,
         launcher=launcher_of(parsed),
     )
     if kind == "python" and submission.sweep is not None:
@@ -120,6 +122,14 @@ def _sweep(parsed: MagicLine, namespace: Mapping[str, Any]) -> Sweep | None:
     from jupyter_slurm.handles.sweeping import sweep_of  # few cells have one
 
     return sweep_of(parsed.words, namespace)
+
+
+def _given(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set[str]:
+    """Return the variables that each task of an array finds in its cell; none where it is no array."""
+    is_array = any(option.name == "array" for option in parsed.parsed.options) or any(
+        word.startswith(("--array", "-a")) for word in header
+    )
+    return {INDEX, *(sweep.names if sweep else ())} if sweep or is_array else set()
 
 
 def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -61,13 +61,13 @@ def cell_name(shell: Any) -> str:
     return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
 
 
-def parcel_of(parsed: MagicLine, namespace: Mapping[str, Any]) -> Parcel | None:
-    """Return what ``in=`` and ``out=`` ask for, ready to travel."""
+def parcel_of(parsed: MagicLine, namespace: Mapping[str, Any], given: Set[str] = frozenset()) -> Parcel | None:
+    """Return what ``in=`` and ``out=`` ask for, ready to travel; ``given`` is there in each task without that."""
     if not {"in", "out"} & parsed.words.keys():
         return None
     from jupyter_slurm.handles.values import parcel  # with all that pickles: few cells have values
 
-    return parcel(parsed.words, namespace, settings().values_limit)
+    return parcel(parsed.words, namespace, settings().values_limit, given)
 
 
 def mention(shell: Any, job: Job) -> None:

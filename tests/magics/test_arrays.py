@@ -29,7 +29,8 @@ def done(kernel: Any) -> Any:
     )
     kernel.ok(f"%%sbatch --array=3,5 as=plain {HERE}\nprint(task_index + 1)")
     kernel.ok("import pandas\nframe = pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})")
-    kernel.ok(f"%%sbatch sweep=frame out=c as=framed {HERE}\nc = f'{{a}}{{b}}'")
+    kernel.ok("a = 'of the notebook'\ndef joined(sep=a): return f'{a}{b}'")  # the parameters of the task
+    kernel.ok(f"%%sbatch sweep=frame in=joined out=c as=framed {HERE}\nc = joined()")
     kernel.ok(f'%%sbatch sweep=name:"a,b","it\'s",\'c;d\';n:1,2,3 zip as=zipped {PLAIN}\nprint(name, n)')
     for name in ("sweep", "script", "plain", "framed", "zipped"):
         kernel.ok(f"{name}.wait(check=False)")
@@ -139,6 +140,8 @@ def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
         "sweep=lr:range(3)": "grid = {'lr': range(3)} before it, and sweep=grid",
         "sweep=odd": "a is a object, which cannot be a parameter",
         "sweep=a:1,2 out=b,a": "a is a parameter of the sweep",
+        "sweep=a:1,2 in=grid,a": "a is another one in each task",
+        "--array=0-1 in=task_index": "task_index is another one in each task",
         "zip": "zip belongs to a sweep",
         "sweep=grid zip": "as many values of each parameter",
         "sweep=a:1,2 --array=0-2": "the sweep has no row 2",
