@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.array import handle
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.job import Job
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.values import Parcel
 
 __all__ = ["Preview", "Same", "Submission", "preview", "python_named", "say_doubts", "submit"]
+
+_LONGEST = 128 * 1024  # bytes of one word of a command, or one variable, with the NUL at its end
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Submission:
             "launcher": self.launcher,
         }
         around = context(cluster)
+        _check_lengths((*self.options, *self.args), around.get("env") or {})
         if self.cwd is not None and not cluster.is_remote:
             around["cwd"] = self.cwd
         return {
@@ -131,6 +135,22 @@ class Same:
     def on_disk(self) -> Iterator[Mapping[str, Any]]:
         """Give what the API is told; no file of ours is needed."""
         yield self.told
+
+
+def _check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Refuse what no command can be started with (execve(2): MAX_ARG_STRLEN)."""
+    for word in words:
+        if len(word.encode("utf-8", "surrogatepass")) >= _LONGEST:
+            raise UsageError(
+                f"{word[:20]}… is one word of more than {_LONGEST // 1024} KB, which no command can be given.",
+                hint="Write it to a file, or send it to a Python cell with in=NAME.",
+            )
+    for name, value in variables.items():
+        if len(f"{name}={value}".encode("utf-8", "surrogatepass")) >= _LONGEST:
+            raise UsageError(
+                f"The environment variable {name} is longer than {_LONGEST // 1024} KB: no command can be given it.",
+                hint=f"Take it out, or make it shorter: os.environ.pop({name!r})",
+            )
 
 
 def _origin() -> dict[str, Any]:

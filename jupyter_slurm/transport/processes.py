@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -45,6 +46,11 @@ def start(argv: Sequence[str], context: Context | None, **streams: Any) -> subpr
             argv=list(argv),
         ) from error
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.E2BIG:
+            raise TransportError(
+                f"{argv[0]} cannot be started: its arguments and the environment are too long together",
+                hint="Write long lists to a file, and take from os.environ what no job needs.",
+            ) from error
         raise TransportError(f"{argv[0]} cannot be started: {error}", argv=list(argv)) from error
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ssh_hosts.ways import Way
 
 pytestmark = pytest.mark.slurm
 
@@ -206,15 +207,22 @@ def test_bad_input_is_refused_with_its_place(
     assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
 
 
-def test_nul_bytes_are_refused(kernel: Any) -> None:
-    for code in (
-        "get_ipython().run_cell_magic('sbatch', '-J a\\0b', 'print(1)')",
-        "get_ipython().run_cell_magic('sbatch', '', '#!/bin/sh\\necho a\\0b')",
-        "zero = 'a\\0b'\nget_ipython().run_cell_magic('sbatch', '-J {zero}', 'print(1)')",
-    ):
+def test_what_no_command_can_be_given_is_refused(kernel: Any, way: Way) -> None:
+    cases = {
+        "get_ipython().run_cell_magic('sbatch', '-J a\\0b', 'print(1)')": "NUL",
+        "get_ipython().run_cell_magic('sbatch', '', '#!/bin/sh\\necho a\\0b')": "NUL",
+        "zero = 'a\\0b'\nget_ipython().run_cell_magic('sbatch', '-J {zero}', 'print(1)')": "NUL",
+        "import os\nlong = 'x' * (1 << 17)\nget_ipython().run_cell_magic('sbatch', '-- {long}', '1')": "Write it to a file",
+    }
+    if not way.is_remote:  # where the environment does not travel
+        cases["os.environ['LONG'] = long\nget_ipython().run_cell_magic('sbatch', '', '1')"] = "os.environ.pop('LONG')"
+        many = "os.environ['LONG'] = ''\nos.environ |= {f'LONG{i}': long[:99999] for i in range(99)}\n"
+        cases[many + "get_ipython().run_cell_magic('sbatch', '', '1')"] = "too long together"
+    for code, said in cases.items():
         ran = kernel.run(code)
-        assert ran.error in ("UsageError", "CellError"), ran.traceback
-        assert "NUL" in ran.traceback
+        assert ran.error in ("UsageError", "CellError", "TransportError"), ran.traceback
+        assert said in ran.traceback
+    kernel.ok("for name in [one for one in os.environ if one.startswith('LONG')]: del os.environ[name]")
 
 
 def test_the_agent_may_die_in_the_middle(kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
