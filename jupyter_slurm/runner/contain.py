@@ -260,7 +260,7 @@ def folders(job: dict[str, Any], folder: str) -> list[str]:
 def main() -> int:
     """Run what the job directory says; where there was no container, tell why."""
     folder, args = sys.argv[1], sys.argv[2:]
-    place, why_not = beside("cell").Place(folder), "There was no container."
+    place = beside("cell").Place(folder)
 
     def say(text: str) -> None:
         sys.stderr.write(f"container: {place.job['environment']['image']}: {text}\n")
@@ -269,6 +269,7 @@ def main() -> int:
 
     try:
         argv = command(place.job, folder, args)
+        why_not = f"There was no container, or no {argv[0]} in it: the end of the log says which."
         shared = folders(place.job, folder)
         code = start(place.job["environment"], argv, shared, say, is_python="run" not in place.job)
     except Refused as error:

@@ -42,11 +42,16 @@ class CannotServe(Exception):
         self.hint = hint
 
 
+def node_name() -> str:
+    """Return the name that Slurm has for this node, which may not be the machine's."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+
+
 def root_of(wanted: Any) -> str:
     """Return the folder that a server shows, or begins in."""
     root = os.path.join(os.getcwd(), os.path.expanduser(wanted)) if wanted else os.getcwd()
     if not os.path.isdir(root):
-        raise CannotServe(f"{os.uname().nodename} has no folder {root}.", "dir=FOLDER names one that the node sees.")
+        raise CannotServe(f"{node_name()} has no folder {root}.", "dir=FOLDER names one that the node sees.")
     return root
 
 
@@ -178,7 +183,7 @@ def free_port() -> int:
         port = FIRST + secrets.randbelow(LAST - FIRST)
         if _is_free(port):
             return port
-    raise CannotServe(f"{os.uname().nodename} has no free port from {FIRST} to {LAST}.", "Another node may have one.")
+    raise CannotServe(f"{node_name()} has no free port from {FIRST} to {LAST}.", "Another node may have one.")
 
 
 def _is_free(port: int) -> bool:
@@ -226,7 +231,7 @@ class Program:
         for name, value in told.items():
             words = [word.replace(name, value) for word in words]
         place = os.path.join(self.root, words[0]) if "/" in words[0] else words[0]
-        found, node = shutil.which(place, path=self.env["PATH"]), os.uname().nodename
+        found, node = shutil.which(place, path=self.env["PATH"]), node_name()
         if found is None:
             hint = "env=NAME names an environment that has it, image=NAME:TAG an image; or write its whole path."
             if " " in words[0]:

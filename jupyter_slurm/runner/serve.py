@@ -343,7 +343,7 @@ class Session:
             door = beside("door")
             self.door = door.Door(os.path.join(self.place.folder, door.NAME), ports, port)
         except (OSError, ValueError, ImportError) as error:
-            why = f"{os.uname().nodename} opens no port for this session: {error}"
+            why = f"{program.node_name()} opens no port for this session: {error}"
             sys.stderr.write(f"{why}.\n")
             return {"error": why}
         self.door.open()

@@ -137,7 +137,7 @@ async def test_how_far_an_image_is_and_why_it_will_not_do_is_said(
         again = await sessions.launch(name, options=waiting, name=f"{name}-again")
         (warning,) = (await sessions.desk.job(again))["warnings"]
         assert re.match(rf"{said}.*has no Jupyter\b.* jupyter=install puts one beside", warning), warning
-    await sessions.over(held)
+    assert "no python3 in it: the end of the log" in await sessions.over(held)
     said = f"container: the image {image} has no python3; python=PATH names another one in it\n"
     assert (await sessions.desk.text(held, "stderr")).endswith(said)
 
