@@ -188,7 +188,7 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     code = process.wait()
     os.close(write_end)
     if code < 0 or code in (FAILED, 126, 127):  # those may be of the client, or of the command
-        said = why(argv[0], image)
+        said = why(argv[0], image, has_gpus=code == FAILED and "--gpus" in argv)
         if not said:
             ask(argv[0], "rm", "--force", name)
         end_inside(name)  # what a daemon that is gone cannot end
@@ -214,12 +214,18 @@ def end_inside(name: str) -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def why(program: str, image: str) -> str:
+def why(program: str, image: str, *, has_gpus: bool) -> str:
     """Return in words why there was no container; nothing where the runtime is well and has the image."""
     if said := images.unwell(program):
         return str(said)
-    gone = ask(program, "image", "inspect", image)[0]
-    return f"the image {image} was taken away from this node; run this again, and it is fetched" if gone else ""
+    if ask(program, "image", "inspect", image)[0]:
+        return f"the image {image} was taken away from this node; run this again, and it is fetched"
+    if has_gpus and "nvidia" not in ask(program, "info", "--format", "{{json .Runtimes}}")[1]:
+        return (
+            f"as it seems, {program} on this node gives no GPUs to containers: it has no nvidia-container-toolkit, which "
+            "whoever runs it can install; Apptainer needs none"
+        )
+    return ""
 
 
 def sweep(program: str, uid: int) -> None:

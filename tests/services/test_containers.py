@@ -128,7 +128,7 @@ def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same
 
 
 def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> None:
-    """No image, no Python, no daemon, no permission, no folder, no runtime: what to do, and the end of the job."""
+    """No image, no Python, no daemon, no GPUs, no permission, no folder, no runtime: what to do, and the end of the job."""
     (short_path / "locked").touch(mode=0o600)
     (short_path / "shim").mkdir()
     for name in ("docker", "podman"):  # as the package podman-docker has it
@@ -145,6 +145,7 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "the daemon of docker does not answer"),
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/locked"}, "you may not use docker"),
         (node.job("1"), {}, "UTF-8 alone"),
+        (node.job("1"), {"CUDA_VISIBLE_DEVICES": "GPU-0"}, "docker on this node gives no GPUs to containers"),
         (
             node.job("1", python="/bin/true"),
             {},
