@@ -475,6 +475,11 @@ describe("what the page shows", () => {
     panel?.dispose();
     const other = await show(here({ ...FAILED, key: null, kind: null }));
     expect(buttons(other)).toEqual(["Refresh", "Copy link"]);
+    [...other.querySelectorAll<HTMLElement>("[role=tab]")].at(-1)?.click();
+    await vi.waitFor(() => {
+      expect(other.textContent).toContain("It was submitted in another way: nothing is recorded");
+    });
+    expect(other.querySelector(".jp-Slurm-problem")).toBeNull(); // which is no failure
     other.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
     expect(acts.link).toHaveBeenCalledOnce();
   });

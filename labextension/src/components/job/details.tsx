@@ -48,10 +48,19 @@ export function Script({ page, job, trans }: IDetailsProps): React.ReactElement 
   );
 }
 
-/** How it was submitted, where its files are, and what is recorded of it. */
-export function Submission({ page, job, trans }: IDetailsProps): React.ReactElement {
+/** What is recorded of a job that we have submitted. */
+function Record({ page, trans }: Omit<IDetailsProps, "job">): React.ReactElement {
   const { api, place } = page;
   const asked = useAsked(() => api.record(place.cluster, place.job), "");
+  return (
+    <Answer trans={trans} asked={asked}>
+      {(record) => <Facts facts={recordFacts(record)} />}
+    </Answer>
+  );
+}
+
+/** How it was submitted, where its files are, and what is recorded of it. */
+export function Submission({ page, job, trans }: IDetailsProps): React.ReactElement {
   return (
     <>
       {job.argv && (
@@ -65,9 +74,13 @@ export function Submission({ page, job, trans }: IDetailsProps): React.ReactElem
       <h3>{trans.__("Files")}</h3>
       <Facts facts={jobFiles(trans, job)} />
       <h3>{trans.__("Record")}</h3>
-      <Answer trans={trans} asked={asked}>
-        {(record) => <Facts facts={recordFacts(record)} />}
-      </Answer>
+      {job.key === null ? (
+        <p className="jp-Slurm-aside">
+          {trans.__("It was submitted in another way: nothing is recorded of it.")}
+        </p>
+      ) : (
+        <Record {...{ page, trans }} />
+      )}
     </>
   );
 }
