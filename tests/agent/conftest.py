@@ -351,7 +351,9 @@ def plain_http() -> Callable[[Endpoint], httpx.Client]:
         return httpx.Client(
             base_url=endpoint.base_url,
             headers=endpoint.headers,
-            transport=httpx.HTTPTransport(uds=uds),
+            transport=httpx.HTTPTransport(
+                uds=uds, verify=False
+            ),  # to read the list of authorities takes longer than all
             trust_env=False,
         )
 

@@ -154,8 +154,8 @@ def glibc(command: str, version: str, argv: list[str]) -> tuple[list[tuple[str, 
     return taken, [word.decode() for word in array[optind.value : len(words)]]
 
 
-@st.composite
-def command_lines(draw: st.DrawFn, command: str, version: str) -> list[str]:
+@cache
+def command_lines(command: str, version: str) -> st.SearchStrategy[list[str]]:
     real = RECORDED[version][command]
     value = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=4) | st.sampled_from(
         ["-", "--", "-n", ":", "="]
@@ -171,7 +171,7 @@ def command_lines(draw: st.DrawFn, command: str, version: str) -> list[str]:
         bundle.map("-{}".format),
         st.tuples(bundle, value).map("-{0[0]}{0[1]}".format),
     )
-    return draw(st.lists(word, max_size=6))
+    return st.lists(word, max_size=6)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_loading_is_quick_and_starts_nothing(bare_kernel: Any, home: Path) -> No
     assert "not found" in bare_kernel.run("%squeue").stderr
 
 
+@pytest.mark.smoke
 def test_a_script_runs_verbatim_and_its_output_comes_under_its_cell(kernel: Any, cluster: Any) -> None:
     script = "#!/bin/bash\n# {not} $expanded 'by' us\necho \"node $SLURMD_NODENAME\"\nawk 'BEGIN {print 6*7}'\n"
     ran = kernel.ok("%%sbatch as=first -p arandu --gpus 1\n" + script)
@@ -113,6 +114,7 @@ def test_a_python_cell_that_fails_shows_its_own_traceback_once(kernel: Any) -> N
     assert number == sent
 
 
+@pytest.mark.smoke
 def test_python_cells_take_arguments_await_and_the_last_value(kernel: Any) -> None:
     names = "{'x': 'two words'}"
     kernel.ok(f"names = {names}")

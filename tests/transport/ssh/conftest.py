@@ -27,6 +27,15 @@ from jupyter_slurm.transport.ssh.ssh_config import Host
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
+@functools.cache
+def _made(name: str, kind: str, options: tuple[str, ...]) -> tuple[bytes, bytes]:
+    """Make a key, and its public half, once for all tests: an RSA key takes as long as what is done with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", name, *options, "-f", path], check=True)
+        return path.read_bytes(), Path(f"{path}.pub").read_bytes()
+
+
 class PipedSshd:
     """``sshd -i`` with keys and settings of its own; a name and a port of the host can be anything."""
 
@@ -43,7 +52,10 @@ class PipedSshd:
         """Make a key, once."""
         path = self.folder / name
         if not path.exists():
-            subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", name, *options, "-f", path], check=True)
+            private, public = _made(name, kind, options)
+            path.touch(0o600)
+            path.write_bytes(private)
+            Path(f"{path}.pub").write_bytes(public)
         return path
 
     def public(self, name: str, kind: str = "ed25519") -> str:
