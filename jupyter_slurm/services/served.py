@@ -232,9 +232,9 @@ def _steps(entry: Entry, served: Served | None) -> list[dict[str, Any]]:
     """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
     record = entry.record or {}
     ready = served.since if served else (record.get("granted") or {}).get("ready")
-    if not served and ready and entry.start_time and ready < entry.start_time:
-        ready = None  # of a run before this one
     begun = entry.start_time
+    if not served and ready and (entry.state.is_pending or (begun and ready < begun)):
+        ready = None  # of a run before this one
     if served and begun:
         begun = min(begun, served.since)  # its sign is read a moment after it has begun
     has_begun = not (entry.is_finished and entry.start_time == entry.end_time)  # so Slurm tells of one withdrawn

@@ -211,6 +211,7 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
         cluster.run("scancel", "--batch", "--signal=USR1", first["id"])  # as Slurm does it before the time limit
         waits = await desk.until(first["key"], lambda job: job["session"]["state"] == "pending")
         assert waits["session"]["message"] == "it goes on under the same address; its kernels are gone"
+        assert "ready" not in [step["state"] for step in waits["session"]["steps"]]  # that was the first run
         with pytest.raises(JobError, match="session long is not ready: pending"):
             await desk.core.sessions.open(desk.id, "long")
 
