@@ -222,8 +222,8 @@ def why(program: str, image: str, *, has_gpus: bool) -> str:
         return f"the image {image} was taken away from this node; run this again, and it is fetched"
     if has_gpus and "nvidia" not in ask(program, "info", "--format", "{{json .Runtimes}}")[1]:
         return (
-            f"as it seems, {program} on this node gives no GPUs to containers: it has no nvidia-container-toolkit, which "
-            "whoever runs it can install; Apptainer needs none"
+            f"as it seems, {program} on this node gives no GPUs to containers: it has no nvidia-container-toolkit, "
+            "which whoever runs it can install; Apptainer needs none"
         )
     return ""
 
