@@ -79,6 +79,9 @@ class Settings(Configurable):
     container = Dict(
         help="What holds for containers of jobs on this machine's Slurm, as [container] of a profile: runtime, bind …"
     ).tag(config=True)
+    advice = Dict(
+        help="What is advised about jobs on this machine's Slurm, as [advice] of a profile: cpus_per_gpu, memory."
+    ).tag(config=True)
     cost = Dict(
         help="What an hour costs on this machine's Slurm, as [cost] of a profile: unit, gpu_hour, cpu_hour."
     ).tag(config=True)

@@ -94,7 +94,7 @@ class Cluster:
         known = (self.client, self.tracker, self.settler, self.releases, self.watcher)
         self.acts = Acts(*known, find=functools.partial(self.entry, is_shown=False), cancel=self.cancel)
         self.signs = Signs(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
-        self._facts = FactsKeeper(self.client, where.user, clock)
+        self._facts = FactsKeeper(self.client, where.user, clock, where.advice)
         self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)
         self.resources = ResourcesKeeper(
             self.client, self._facts, where.user, interval=where.poll_shortest, cost=where.cost, clock=clock

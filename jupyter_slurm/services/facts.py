@@ -7,10 +7,12 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from jupyter_slurm.domain import associations
+from jupyter_slurm.domain.advice import advised
 from jupyter_slurm.domain.cluster import (
     nodes_argv,
     parse_nodes,
@@ -64,6 +66,8 @@ class FactsKeeper:
         Whose accounts are asked for.
     clock : callable
         Seconds since the epoch.
+    advice : mapping, optional
+        What the site advises about jobs, as the profile says it.
     monotonic : callable, optional
         Monotonic seconds.
     """
@@ -73,9 +77,11 @@ class FactsKeeper:
         client: SlurmClient,
         user: str,
         clock: Callable[[], float],
+        advice: Mapping[str, Any] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._user, self._clock, self._monotonic = client, user, clock, monotonic
+        self._advice = advice or {}
         self._facts: Facts | None = None
         self._due = -1.0  # on the monotonic clock
         self._asking: asyncio.Task[None] | None = None
@@ -97,7 +103,14 @@ class FactsKeeper:
         self._due = min(self._due, self._monotonic() + _AGAIN)
 
     def doubts(self, requests: Sequence[Request]) -> Doubts:
-        """Compare a submission, component by component, with what is known; nobody is asked."""
+        """Compare a submission, component by component, with what is known and advised; nobody is asked."""
+        known = self._doubts(requests)
+        if not self._advice:
+            return known
+        said = dict.fromkeys(text for one in requests for text in advised(self._advice, one))
+        return replace(known, taken=(*known.taken, *said))
+
+    def _doubts(self, requests: Sequence[Request]) -> Doubts:
         facts = self.facts
         if facts is None:
             return Doubts()

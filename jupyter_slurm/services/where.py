@@ -15,7 +15,14 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment import submission_environment
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.about import cluster_id
-from jupyter_slurm.sites.profile import Profile, check_container, check_cost, check_environments, check_launch
+from jupyter_slurm.sites.profile import (
+    Profile,
+    check_advice,
+    check_container,
+    check_cost,
+    check_environments,
+    check_launch,
+)
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Where", "at_site", "here", "look"]
@@ -50,6 +57,8 @@ class Where:
         What holds for all containers of jobs.
     node_ports : (int, int) or None
         Ports of nodes on which sessions may be reached from the login node.
+    advice : mapping
+        What the site advises about jobs.
     cost : mapping
         What the site takes for an hour.
     launch : mapping
@@ -70,6 +79,7 @@ class Where:
     container: Mapping[str, Any] = field(default_factory=dict)
     node_ports: tuple[int, int] | None = None
     cost: Mapping[str, Any] = field(default_factory=dict)
+    advice: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -96,6 +106,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
         environments=check_environments(settings.environments, "c.Settings.environments"),
         container=check_container(settings.container, "c.Settings.container"),
         cost=check_cost(settings.cost, "c.Settings.cost"),
+        advice=check_advice(settings.advice, "c.Settings.advice"),
         launch=check_launch(settings.launch, "c.Settings.launch"),
         node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
     )
@@ -123,6 +134,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         container=profile.container,
         node_ports=profile.node_ports if "direct" in profile.ways else None,
         cost=profile.cost,
+        advice=profile.advice,
         launch=profile.launch,
     )
 

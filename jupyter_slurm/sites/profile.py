@@ -23,6 +23,7 @@ from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
 __all__ = [
     "Profile",
+    "check_advice",
     "check_container",
     "check_cost",
     "check_environments",
@@ -91,6 +92,8 @@ class Profile:
         Environments of jobs by name, as they are described.
     container : mapping
         What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``image_dir``.
+    advice : mapping
+        What the site advises about jobs: ``cpus_per_gpu``, ``memory``.
     cost : mapping
         What an hour costs: ``unit``, ``cpu_hour``, and ``gpu_hour``, a number or one for each type.
     launch : mapping
@@ -121,6 +124,7 @@ class Profile:
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
+    advice: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -265,6 +269,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str, text: str) -> Profil
         "environments": check_environments(data.get("env", {}), path, text),
         "container": check_container(data.get("container", {}), path, text),
         "cost": data.get("cost", {}),
+        "advice": data.get("advice", {}),
         "launch": data.get("launch", {}),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
@@ -311,6 +316,19 @@ def check_container(told: Mapping[str, Any], path: str, text: str = "") -> Mappi
     except UsageError as error:
         place = _at(path, text, ["container", "bind"])
         raise ConfigError(f"{place}: container.bind: {error.message}", hint=error.hint) from None
+    return told
+
+
+def check_advice(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return what a site advises; ``path`` is for what is told when that is wrong.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be.
+    """
+    if told:
+        _check({"login": {"host": "any"}, "advice": dict(told)}, path, _COST)
     return told
 
 

@@ -278,3 +278,18 @@ def test_nothing_is_said_where_nothing_is_known() -> None:
     for odd in ("", "a:b:c:d", ",", "[", "\udcff", "9" * 40, "-1", "x" * 10_000):
         for option in asked:
             assert doubts_about(Facts(0.0), Request({option: odd})) == []
+
+
+async def test_what_the_site_advises_is_told_and_the_job_is_taken(
+    cluster: EmbeddedCluster, tmp_path: Any, open_desk: Any
+) -> None:
+    async with open_desk(cluster, tmp_path, advice={"cpus_per_gpu": 6, "memory": "1G"}) as desk:
+        job = await desk.submit(SCRIPT, "-p", "arandu", "--gpus=1", "-c", "8", "--hold")
+        assert [text.partition(";")[0] for text in job["doubts"]] == [
+            "That is 8 CPUs a GPU",
+            "A job with GPUs that says no --mem may wait here although GPUs are free: --mem=1G, for example.",
+        ]
+        quiet = await desk.submit(SCRIPT, "-p", "arandu", "--gpus=1", "-c", "6", "--mem=1G", "--hold")
+        assert quiet["doubts"] == []
+        for each in (job, quiet):
+            await desk.core.cancel(desk.id, each["key"])

@@ -1,0 +1,86 @@
+"""What a site advises about jobs, and whether one does otherwise. Slurm takes it all the same: others wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from jupyter_slurm.domain.request import Request
+
+__all__ = ["advised"]
+
+_DEFAULT: Final = "default"
+_MEMORY: Final = ("mem", "mem-per-cpu", "mem-per-gpu")
+
+
+def advised(advice: Mapping[str, Any], request: Request) -> list[str]:
+    """Return what a site would have otherwise, in sentences.
+
+    Parameters
+    ----------
+    advice : mapping
+        Of the profile: ``cpus_per_gpu``, a number or one for each type of GPU (and ``default``); ``memory``, what jobs
+        with GPUs may ask for.
+    request : Request
+        The options in force; what it leaves open is not judged.
+    """
+    gpus, types = _gpus(request)
+    return [*_cpus(advice.get("cpus_per_gpu"), request, gpus, types), *_memory(advice.get("memory"), request, types)]
+
+
+def _cpus(most: Any, request: Request, gpus: int | None, types: set[str]) -> Iterator[str]:
+    table = most if isinstance(most, Mapping) else {_DEFAULT: most}
+    known = [table[name] for name in sorted(types) if name in table]
+    limit = max(known) if known else table.get(_DEFAULT)
+    cpus = _total_cpus(request)
+    each = request.number("cpus-per-gpu") or (cpus / gpus if cpus and gpus else None)
+    if limit is None or each is None or each <= limit or not types:
+        return
+    others = ", ".join(f"{number} for {name}" for name, number in sorted(table.items()) if name != _DEFAULT)
+    yield (
+        f"That is {each:g} CPUs a GPU; this site advises at most {limit}{f' ({others})' if others else ''}, or else "
+        "GPUs stay idle for want of CPUs: -c says how many CPUs a task has."
+    )
+
+
+def _memory(example: str | None, request: Request, types: set[str]) -> Iterator[str]:
+    if example and types and not any(request.chosen.get(name) for name in _MEMORY):
+        yield f"A job with GPUs that says no --mem may wait here although GPUs are free: --mem={example}, for example."
+
+
+def _tasks(request: Request) -> int | None:
+    """Return how many tasks the job has; None where that is left open."""
+    if "ntasks" in request.chosen:
+        return request.number("ntasks")
+    nodes = request.nodes if "nodes" in request.chosen else (1, 1)
+    if nodes is None or nodes[0] != nodes[1]:
+        return None
+    each = request.number("ntasks-per-node") if "ntasks-per-node" in request.chosen else 1
+    return nodes[0] * each if each else None
+
+
+def _total_cpus(request: Request) -> int | None:
+    tasks = _tasks(request)
+    if tasks is None or {"overcommit", "exclusive"} & request.chosen.keys():
+        return None
+    return tasks * (request.number("cpus-per-task") or 1)
+
+
+def _gpus(request: Request) -> tuple[int | None, set[str]]:
+    """Return how many GPUs the job has in all (None: that is left open), and of which types, or features for them."""
+    types = {gpus.type or "" for _, gpus in (*request.gpus, *request.gpus_per_node) if gpus.count}
+    if types:
+        types |= set(request.features[0])
+    if request.gpus:
+        return sum(gpus.count or 0 for _, gpus in request.gpus), types
+    tasks = _tasks(request)
+    nodes = request.nodes[0] if request.nodes else 1
+    total = 0
+    for written, gpus in request.gpus_per_node:
+        if "socket" in written:
+            return None, types
+        times = tasks if "per-task" in written or "PER_TASK" in written else nodes
+        if times is None:
+            return None, types
+        total += times * (gpus.count or 0)
+    return total or None, types
