@@ -238,7 +238,12 @@ class Job(Recorded, Acting):
     def cancel(self, signal: str | int | None = None) -> Job:
         """Cancel the job, or send it a signal (``"USR1"``, ``10``) as scancel(1) does."""
         body = {"signal": None if signal is None else str(signal).upper()}
-        self._data = self._cluster.client.post(self._path("cancel"), json=body)
+        try:
+            self._data = self._cluster.client.post(self._path("cancel"), json=body)
+        except KeyboardInterrupt:
+            raise waiting.WaitInterrupted(
+                f"Interrupted: whether Slurm has heard it is not known. {self.title} may go on; job.refresh() looks."
+            ) from None
         self._asked = time.monotonic()
         if self._follower is not None:
             self._follower.know(self._data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
@@ -23,6 +24,7 @@ from jupyter_slurm.errors import (
     UsageError,
 )
 from jupyter_slurm.services.cluster import Cluster
+from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.reach import Goal, Reach
 from jupyter_slurm.transport.base import Stream, Way
 from jupyter_slurm.transport.ssh.threads import Threads
@@ -32,6 +34,7 @@ __all__ = ["Asked", "There", "Tunnel"]
 
 log = logging.getLogger(__name__)
 
+_LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
 _PATIENCE = 60.0  # seconds that a connection waits for the link, the log-in on a node, or a step
 _DIAL = 20.0
 _PROVEN = 15.0  # seconds for which it is known who listens there
@@ -215,13 +218,18 @@ class Tunnel:
         if not asked.job:
             return Goal(asked.node)
         entry = await cluster.one(asked.job)
-        if not entry.is_finished and (entry.latest is None or not entry.known) and not entry.told_nodes:
+        if not (entry.is_finished or _nodes(entry)):
             await cluster.watcher.fresh()  # this agent is new, and the queue tells where the job is
             entry = await cluster.one(asked.job)
-        given = (entry.latest.nodes if entry.latest else None) or entry.told_nodes  # its runner may be the first to say
-        if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
+        if not (entry.is_finished or _nodes(entry) or entry.id is None) and cluster.client.singles.is_ready(_LEFT):
+            # It has only just begun: what it printed, or its runner, was quicker than the next look at the queue.
+            with contextlib.suppress(SlurmError):
+                await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
+        given, is_running = _nodes(entry), entry.state.is_running and not entry.is_finished
+        if not is_running or not given or entry.id is None:
+            why = "Slurm has not told yet on which node it is" if is_running else f"it does not run: {entry.state.name}"
             raise JobError(
-                f"job {entry.id or asked.job} does not run: {entry.state.name}",
+                f"job {entry.id or asked.job}: {why}",
                 hint="A tunnel leads to a job that runs; ask again when it does.",
                 state=entry.state.name,
             )
@@ -297,3 +305,8 @@ class Tunnel:
         elif self._error is None or self._error.message != error.message:
             self._error = error
             log.info("tunnel to port %d: %s", self.asked.port, error.message)
+
+
+def _nodes(entry: Entry) -> str | None:
+    """Return where a job runs, as far as that is known: its runner may be the first to say it."""
+    return (entry.latest.nodes if entry.latest else None) or entry.told_nodes

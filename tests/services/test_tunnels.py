@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import ipaddress
 import os
@@ -103,12 +104,20 @@ async def until(true: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
     return found
 
 
-async def served(core: Core, name: str = "far", env: dict[str, str] | None = None) -> tuple[dict[str, Any], int]:
-    """A job that serves on a port of its node's loopback."""
+async def served(
+    core: Core, name: str = "far", env: dict[str, str] | None = None, *, at_once: bool = False
+) -> tuple[dict[str, Any], int]:
+    """A job that serves on a port of its node's loopback; ``at_once``: Slurm may not have told yet on which node."""
     key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
     context = {} if env is None else {"env": env, "cwd": "/tmp"}
     asked = {"key": key, "kind": "script", "text": _SERVER, "options": [], "args": [], "context": context}
     job = await core.submit(name, {**asked, "python": None, "dry_run": False})
+
+    if at_once:
+        async with contextlib.aclosing(core.stream(name, key, {})) as events:
+            async for event, data in events:
+                if event == "output":
+                    return job, int(base64.b64decode(data["data"]))
 
     async def port() -> int | None:
         with contextlib.suppress(SlurmError):
@@ -157,7 +166,7 @@ async def test_a_port_of_a_job_is_brought_here(
 ) -> None:
     more = f'carrier = "{carrier}"\n[tunnels]\nways = ["{by}"]\nports = [18100, 18200]\n'
     async with connected(short_path, ssh_site, more) as core:
-        job, port = await served(core)
+        job, port = await served(core, at_once=True)
         tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
         assert (tunnel["way"], tunnel["proven"], tunnel["state"]) == (by, True, "open")
         assert 18100 <= tunnel["local_port"] <= 18200
