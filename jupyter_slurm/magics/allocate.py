@@ -10,7 +10,7 @@ from jupyter_slurm.domain.line import MagicLine, parse_cell_line
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
-from jupyter_slurm.handles.allocation import Allocation, allocate, choose
+from jupyter_slurm.handles.allocation import Allocation, allocate, allocations, choose
 from jupyter_slurm.handles.cluster import Cluster, current, settings
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.submitting import Submission
@@ -77,6 +77,13 @@ def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> A
         raise UsageError(
             f"{name} is an allocation already: {before!r}",
             hint=f"%salloc on={name} shows it, %salloc release on={name} gives it back.",
+        )
+    # A notebook that runs anew, after a restart: what it had kept is there, and a second one would stay beside it.
+    kept = [one for one in allocations() if one.keep and one.label == name] if name and "keep" in parsed.words else []
+    if kept:
+        raise UsageError(
+            f"{name} is an allocation already, and kept: {kept[0]!r}",
+            hint=f"%salloc on={name} as={name} uses it here, %salloc release on={name} gives it back.",
         )
     lease = parsed.words.get("lease")
     return allocate(

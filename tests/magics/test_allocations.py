@@ -213,6 +213,11 @@ def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kern
     ran = kernel.ok("%srun as=step wait echo back")
     assert "(kept)" in ran.stdout
     assert kernel.value("(kept.state, kept.steps[-1] == step, step.tail(1))") == "('RUNNING', True, 'back')"
+    kernel.ok("mine, kept = kept, None")  # as for who runs all cells again
+    ran = kernel.run("%salloc -p arandu as=kept keep")
+    assert "kept is an allocation already, and kept" in ran.traceback
+    assert "%salloc on=kept as=kept uses it here" in ran.traceback
+    kernel.ok("kept = mine")
     shown = kernel.ok("%salloc on=kept as=again")
     assert "RUNNING" in kernel.text(shown.display)
     assert kernel.value("again == kept") == "True"
