@@ -1,16 +1,9 @@
 """Variables that travel with a cell, and what comes back."""
 
 from __future__ import annotations
-import __future__
 
-import ast
-import builtins
 import contextlib
-import inspect
-import linecache
 import os
-import re
-import symtable
 import sys
 import tempfile
 import types
@@ -18,17 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from jupyter_slurm.errors import JobError, UsageError
+from jupyter_slurm.handles.definitions import (
+    has_text_for_annotations,
+    home_of,
+    is_of_the_notebook,
+    names_used,
+    outermost,
+    source_of,
+    submodules_used,
+)
 from jupyter_slurm.handles.naming import meant
 from jupyter_slurm.runner import values as file_of
 
 __all__ = ["Outputs", "Parcel", "parcel", "read_outputs"]
 
 _Item = tuple[dict[str, Any], list[Any]]
-_CELL = re.compile("ipykernel|ipython-input")  # in what IPython calls the source of a cell
 _LAMBDA = "<lambda>"
-_MAKE_CLASSES = frozenset({"namedtuple", "NamedTuple", "make_dataclass", "Enum", "IntEnum", "Flag", "IntFlag"})
 _ANOTHER = "{} cannot travel: it is not the {} that travels, but another one; give it a name of its own"
-_SHELLS = frozenset({"get_ipython", "display", "exit", "quit", "In", "Out", "_", "__", "___"})
 
 
 class Parcel:
@@ -108,7 +107,7 @@ class _Packer:
         self._aliases: dict[str, tuple[str, _Item]] = {}  # of what
         self._defined: dict[str, Any] = {}  # what travels as source
         self._needs: dict[str, set[str]] = {}  # of definitions: what they use, maybe as they are made
-        self._by_value: dict[str, Any] = {}  # functions of which there is no source
+        self._by_value: dict[str, Any] = {}  # functions and classes of which there is no source
         self._troubles: list[str] = []
 
     def items(self) -> list[_Item]:
@@ -156,16 +155,16 @@ class _Packer:
         value = self._namespace[name]
         if isinstance(value, types.ModuleType):
             self._import(name, value)
-        elif _is_of_the_notebook(value):
+        elif is_of_the_notebook(value):
             self._define(name, value)
-        elif _is_of_the_notebook(type(value)):
-            kind = _outermost(type(value), self._namespace)
+        elif is_of_the_notebook(type(value)):
+            kind = outermost(type(value), self._namespace)
             self._define(kind.__name__, kind)
 
     def _pickled(self, name: str) -> tuple[_Item, set[str]] | None:
         """Return a value's item, and the definitions that it needs; None where it travels in another way."""
         value = self._namespace.get(name)
-        is_source = _is_of_the_notebook(value) and name not in self._by_value
+        is_source = is_of_the_notebook(value) and name not in self._by_value
         if name not in self._namespace or isinstance(value, types.ModuleType) or is_source:
             return None
         used: set[str] = set()
@@ -183,7 +182,7 @@ class _Packer:
         """Send a function or class as its source, with what it uses."""
         own = value.__name__ if value.__name__ != _LAMBDA else name
         is_known = own in self._sources and self._defined[own] is value
-        found = None if is_known else _source(value, own, self._namespace)
+        found = None if is_known else source_of(value, own, self._namespace)
         if found is not None and own in self._sources:
             self._troubles.append(_ANOTHER.format(name, own))
             return
@@ -198,18 +197,21 @@ class _Packer:
         source, filename = found
         self._defined[own] = value
         item = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
-        item |= {"future": ["annotations"]} if _has_text_for_annotations(value, source) else {}
+        item |= {"future": ["annotations"]} if has_text_for_annotations(value, source) else {}
         self._sources[own], self._needs[own] = (item, []), set()  # before what it uses, which may use it
-        for used in sorted(_used(source, self._namespace)):
+        for used in sorted(names_used(source, self._namespace)):
             if used != own and used not in self._given and used in self._namespace:
                 self._need(own, used)
-        for module in _submodules(source, self._namespace):
+        for module in submodules_used(source, self._namespace):
             self._import(module, sys.modules[module])
 
     def _without_source(self, name: str, value: Any) -> None:
-        """Send a closure, or a lambda without a name of its own, as one within a list travels; refuse all else."""
-        if isinstance(value, types.FunctionType) and not (hasattr(value, "__wrapped__") or hasattr(value, "registry")):
-            self._by_value[name] = value
+        """Send a closure, or a class that a job has brought back, as one within a list travels; refuse all else."""
+        if isinstance(value, types.FunctionType | type) and not (
+            hasattr(value, "__wrapped__") or hasattr(value, "registry")
+        ):
+            if self._namespace.get(name) is value:  # else it travels with the values that are of it
+                self._by_value[name] = value
         else:
             self._troubles.append(
                 f"{name} cannot travel: its source is not known; def or class at the left of a cell would do"
@@ -219,134 +221,16 @@ class _Packer:
         value = self._namespace[used]
         if isinstance(value, types.ModuleType):
             self._import(used, value)
-        elif _is_of_the_notebook(value):
+        elif is_of_the_notebook(value):
             self._define(used, value)
             known = self._defined.get(value.__name__) is value  # under its own name; else by value, or as a lambda
             self._needs[user].add(value.__name__ if known else used)
         elif used in self._names:
             self._needs[user].add(used)
-        elif home := _home(used, value):
+        elif home := home_of(used, value):
             self._imports[used] = ({"kind": "import", "source": f"from {home} import {used}"}, [])
         else:
             self._troubles.append(f"{user} uses {used}, which does not travel with it: add it, in=…,{used}")
-
-
-def _is_of_the_notebook(value: Any) -> bool:
-    made_of = inspect.getattr_static(value, "__wrapped__", None)  # what lru_cache and compilers give is no function
-    return (isinstance(value, types.FunctionType | type) or isinstance(made_of, types.FunctionType)) and getattr(
-        value, "__module__", None
-    ) == "__main__"
-
-
-def _outermost(kind: type, namespace: Mapping[str, Any]) -> type:
-    """Return the class of the notebook in whose definition a class stands; itself where it stands alone."""
-    own, *inner = kind.__qualname__.split(".")
-    outer = found = namespace.get(own)
-    for name in inner:
-        found = getattr(found, name, None)
-    return outer if isinstance(outer, type) and _is_of_the_notebook(outer) and found is kind else kind
-
-
-def _home(name: str, value: Any) -> str | None:
-    """Return the module that others have a name from: the shortest, since the innermost is private, and moves."""
-    parts = str(getattr(value, "__module__", None) or "__main__").split(".")
-    homes = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
-    found = (home for home in homes if getattr(sys.modules.get(home), name, None) is value)
-    return next(found, None) if homes[0] != "__main__" else None
-
-
-def _source(value: Any, name: str, namespace: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the source of a function or class of the notebook, by its name, and the name of its cell."""
-    inner = inspect.unwrap(value)
-    is_whole = inner.__qualname__ == inner.__name__ and not hasattr(value, "registry")  # singledispatch has parts
-    if not is_whole or (inner is not value and namespace.get(value.__name__) is not value):
-        return None
-    code = getattr(inner, "__code__", None)
-    for filename in [code.co_filename] if code else _cells(inner, namespace):
-        lines = linecache.getlines(filename)
-        for first, source, is_decorated in _definitions(lines, name, is_class=code is None):
-            if (code is None or code.co_firstlineno == first) and (is_decorated or inner is value):
-                return source, os.path.basename(filename)
-    return None
-
-
-def _definitions(lines: list[str], name: str, *, is_class: bool) -> Iterator[tuple[int, str, bool]]:
-    """Find what is defined under a name, the last one first: its first line, its source, whether it is decorated."""
-    wanted = (ast.ClassDef,) if is_class else (ast.FunctionDef, ast.AsyncFunctionDef)
-    text = "".join(lines)
-    with contextlib.suppress(SyntaxError, ValueError):
-        for node in reversed(ast.parse(text).body):
-            if isinstance(node, wanted) and node.name == name:
-                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-                yield first, "".join(lines[first - 1 : node.end_lineno]), bool(node.decorator_list)
-            elif isinstance(node, ast.Assign) and _defines(node, name, is_class=is_class):
-                yield node.lineno, (ast.get_source_segment(text, node) or "") + "\n", False
-
-
-def _defines(node: ast.Assign, name: str, *, is_class: bool) -> bool:
-    """Tell whether ``name = …`` is as good as a definition: of a lambda, or of a namedtuple and the like."""
-    if [ast.unparse(target) for target in node.targets] != [name]:
-        return False
-    if not is_class:
-        return isinstance(node.value, ast.Lambda)
-    return isinstance(node.value, ast.Call) and ast.unparse(node.value.func).rpartition(".")[2] in _MAKE_CLASSES
-
-
-def _cells(kind: type, namespace: Mapping[str, Any]) -> list[str]:
-    """Return where a class may stand: where its methods do, then the cells, the one that ran last first."""
-    methods = [m for m in vars(kind).values() if isinstance(m, types.FunctionType) and m.__module__ == "__main__"]
-    ran = {str(text).rstrip(): number for number, text in enumerate(namespace.get("In") or ())}
-    cells = [name for name in linecache.cache if _CELL.search(name)]
-    cells.sort(key=lambda name: ran.get("".join(linecache.getlines(name)).rstrip(), -1))
-    return [method.__code__.co_filename for method in reversed(methods)] + cells[::-1]
-
-
-def _used(source: str, namespace: Mapping[str, Any]) -> set[str]:
-    """Return the names that a definition takes from outside; those of Python only where they mean another thing."""
-    tables, used = [symtable.symtable(source, "<cell>", "exec")], set()
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        used |= {each.get_name() for each in table.get_symbols() if each.is_referenced() and each.is_global()}
-    return {name for name in used - _SHELLS if not (hasattr(builtins, name) and _is_pythons(name, namespace))}
-
-
-def _is_pythons(name: str, namespace: Mapping[str, Any]) -> bool:
-    """Tell whether a name of Python means what it means everywhere; IPython wraps open()."""
-    value, known = namespace.get(name), getattr(builtins, name)
-    is_same = value is known or getattr(value, "__wrapped__", None) is known
-    return name not in namespace or name.startswith("__") or is_same
-
-
-def _has_text_for_annotations(value: Any, source: str) -> bool:
-    """Tell whether a definition was compiled under ``from __future__ import annotations``."""
-    code = getattr(inspect.unwrap(value), "__code__", None)
-    if code is not None:
-        return bool(code.co_flags & __future__.annotations.compiler_flag)
-    kept, definition = vars(value).get("__annotations__") or {}, ast.parse(source).body[0]
-    said = [node for node in getattr(definition, "body", ()) if isinstance(node, ast.AnnAssign)]
-    return any(
-        isinstance(kept.get(ast.unparse(node.target)), str) and not isinstance(node.annotation, ast.Constant)
-        for node in said
-    ) or any(_has_text_for_annotations(one, "") for one in vars(value).values() if _is_method(one))
-
-
-def _is_method(value: Any) -> bool:
-    return isinstance(value, types.FunctionType) and _CELL.search(value.__code__.co_filename) is not None
-
-
-def _submodules(source: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Return the modules that a definition reaches through another one, as in ``urllib.request.urlopen``."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        path = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else []
-        module = namespace.get(path[0]) if path else None
-        for name in path[1:]:
-            full = f"{module.__name__}.{name}" if isinstance(module, types.ModuleType) else ""
-            module = getattr(module, name, None) if full else None
-            if module is not None and sys.modules.get(full) is module:
-                found.add(full)
-    return sorted(found)
 
 
 class Outputs(dict[str, Any]):
