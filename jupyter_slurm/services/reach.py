@@ -33,6 +33,8 @@ __all__ = ["Goal", "Reach"]
 log = logging.getLogger(__name__)
 
 _START = 60.0  # seconds that a log-in or a step may take to come up
+_ASK = 10.0  # seconds for an answer
+_NOBODY = 0  # a port
 _ANSWER = 120.0  # seconds in which a person compares a fingerprint
 
 
@@ -111,6 +113,25 @@ class _Direct:
 
     def close(self) -> None:
         pass
+
+
+def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
+    """Find out whether a host passes connections on, by a port on which nobody can listen; TunnelError: it says no."""
+    try:
+        dial("127.0.0.1", _NOBODY, _ASK).close()
+    except TunnelError as error:
+        if error.details.get("why") == "forbidden":
+            raise
+
+
+def _check_commands(way: Way) -> None:
+    """Find out whether a host says who listens on a port, by one on which nobody can; TunnelUnproven: it does not."""
+    try:
+        way.find(_NOBODY)
+    except TunnelUnproven:
+        raise
+    except TunnelError:  # nobody listens there
+        return
 
 
 @dataclass
@@ -207,7 +228,7 @@ class Reach:
                 if asked and place.lacks_key and await self._try("ssh", goal, place, asked=asked) is not None:
                     log.info("%s is reached by ssh from now on", goal.node)
             elif not goal.job:
-                place.kind, place.way = self._on_the_way(goal.node)
+                place.kind, place.way = await self._on_the_way(goal.node)
             else:
                 for kind in sorted(self._kinds(), key=lambda kind: kind != place.kind):
                     if await self._try(kind, goal, place, asked=asked) is not None:
@@ -239,10 +260,10 @@ class Reach:
     def _kinds(self) -> Sequence[str]:
         return self._profile.ways if self._profile is not None else ("ssh", "step", "direct")
 
-    def _on_the_way(self, name: str) -> tuple[str, Way]:
+    async def _on_the_way(self, name: str) -> tuple[str, Way]:
         """Return the kind of way, and the way, to the login node or a host before it."""
         if not name:
-            return "login", _Login(self._transport, self._where.host, asyncio.get_running_loop())
+            return "login", await self._login()
         hops = self._transport.hops()
         if name not in hops:
             raise UsageError(
@@ -278,6 +299,19 @@ class Reach:
         place.kind, place.way = kind, way
         return way
 
+    async def _login(self) -> Way:
+        """By the log-in; where its sshd passes no connections on, by a program there that makes them."""
+        name, mark = self._where.host, secrets.token_hex(16)
+        try:
+            await self._threads.call(lambda: _check_passing_on(self._transport.dial))
+        except TunnelError as forbidden:
+            try:
+                return await self._relay(relay_argv(mark), mark, Goal(name), f"python3 on {name}")
+            except TransportError as error:
+                log.info("no program on %s passes connections on: %s", name, error.message)
+                raise forbidden from error
+        return _Login(self._transport, name, asyncio.get_running_loop())
+
     async def _ssh(self, goal: Goal, prompter: Prompter | None) -> Way:
         from jupyter_slurm.transport.ssh.node import NodeBySsh, node_host  # paramiko takes a while
 
@@ -292,6 +326,9 @@ class Reach:
         node = NodeBySsh(host, dial, prompter)
         try:
             await self._threads.call(node.open)
+            await self._threads.call(lambda: _check_passing_on(node.dial))
+            if not self.trusts_unproven:
+                await self._threads.call(lambda: _check_commands(node))
         except BaseException:
             node.close()
             raise
@@ -317,6 +354,7 @@ class Reach:
         return await self._threads.call(work)
 
     async def _direct(self, goal: Goal) -> Way:
+        await self._threads.call(lambda: _check_passing_on(self._transport.dial))
         return _Direct(self._transport, goal, await self._address(goal.node), asyncio.get_running_loop())
 
     async def _address(self, node: str) -> str:

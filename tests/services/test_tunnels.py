@@ -199,6 +199,23 @@ async def test_a_port_of_a_job_is_brought_here(
             ask(tunnel["local_port"], b"")
 
 
+@contextlib.contextmanager
+def configured(host: SshHost, **options: str) -> Iterator[None]:
+    """A host whose sshd has other words for new connections."""
+    before = host.options
+
+    def restart(words: Any) -> None:
+        host.stop()
+        host.options = words
+        host.start()
+
+    restart({**before, **options})
+    try:
+        yield
+    finally:
+        restart(before)
+
+
 async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(short_path: Path, ssh_site: RealSite) -> None:
     async with connected(short_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
         job, port = await served(core)
@@ -212,6 +229,15 @@ async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(short_pat
             assert answer.endswith(b"x" * 1000)
         finally:
             node.start()
+        for options, way, why in (
+            ({"AllowTcpForwarding": "no"}, "nested", "does not pass connections on"),
+            ({"ForceCommand": "/bin/echo no"}, "step", "does not say who listens"),
+        ):
+            await core.close_tunnel("far", tunnel["id"])
+            with configured(node, **options):
+                tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+            assert (tunnel["way"], why in tunnel["failed"]["ssh"]) == (way, True), tunnel["failed"]
+            assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x")).endswith(b" x")
         await core.cancel("far", job["key"])
 
 
@@ -328,11 +354,15 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
 
 
 async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_site: RealSite) -> None:
-    async with connected(short_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
-        with program(ssh_site.logins["login1"], ssh_site.user) as port:
-            tunnel = await core.open_tunnel("far", {"port": port})
-            assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
-            assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"login1 x"
+    """Also where its sshd passes no connections on: a program there does."""
+    login = ssh_site.logins["login1"]
+    for options in ({}, {"AllowTcpForwarding": "no"}):
+        with configured(login, **options), program(login, ssh_site.user) as port:
+            async with connected(short_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
+                tunnel = await core.open_tunnel("far", {"port": port})
+                assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
+                assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"login1 x"
+                await core.close_tunnel("far", tunnel["id"])
 
 
 @pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
