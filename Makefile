@@ -33,10 +33,12 @@ QUIET = ./.ci/quiet
 
 FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o -path labextension/lib -prune -o -type f -print)
 SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o -name __pycache__ -prune -o -type f -print)
+# What needs neither Slurm nor other users, and two cells that are submitted. These compute.
+PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or root)) and not (slow or browser or bench or remote)"
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
 # Slurm of its own.
 JOBS ?= 6
-PYTEST_FAST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
+PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
 # These wait still longer, for connections to be given up.
 PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 # These mostly wait, too, for controllers and agents that are stopped and started.
@@ -59,23 +61,29 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 	@$(BIN)/python examples/run_demo.py --lab
 
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
-	@./.ci/steady $(PYTEST_FAST) $(PYTEST_ARGS)
+	@./.ci/steady $(PYTEST_MOST) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_REMOTE) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_SLOW) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_BROWSER) $(PYTEST_ARGS)
 	@./.ci/steady $(PYTEST_ALONE) $(PYTEST_ARGS)
 
-test-fast: .build/demo-system .build/installed lint ## the same without browser, other Slurm versions and other slow tests
+test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and two cells on one: three minutes
 	@$(PYTEST_FAST) $(PYTEST_ARGS)
 
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
 
 lint: .build/node_modules ## ruff, mypy, import-linter, tsc, eslint, prettier, vitest
+	@$(MAKE) -j 2 .lint-python .lint-panel
+
+.PHONY: .lint-python .lint-panel
+.lint-python:
 	@$(QUIET) ruff $(BIN)/ruff check .
 	@$(QUIET) ruff-format $(BIN)/ruff format --check --diff .
 	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
 	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
+
+.lint-panel:
 	@$(QUIET) tsc $(NPM) run typecheck
 	@$(QUIET) eslint $(NPM) run lint
 	@$(QUIET) vitest $(NPM) run test
