@@ -15,9 +15,10 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, UsageError
 from jupyter_slurm.services import core
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 
+@pytest.mark.carrier("paramiko", "openssh")
 async def test_output_comes_while_the_job_runs(desk):
     cell = "import os, time\nprint('first')\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('last')"
     job = await desk.submit(cell)
@@ -37,6 +38,7 @@ async def test_output_comes_while_the_job_runs(desk):
     assert states[-1] == "COMPLETED"
 
 
+@pytest.mark.carrier("paramiko", "openssh")
 async def test_stream_goes_on_where_the_listener_was(desk):
     job = await desk.submit("print('0123456789')")
     await desk.finished(job["key"])
@@ -218,6 +220,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     assert set(states) <= {"CANCELLED", "COMPLETING"}
 
 
+@pytest.mark.carrier("paramiko", "openssh")
 async def test_cancelled_running_job(desk):
     job = await desk.submit("import time\ntime.sleep(600)")
     await desk.until(job["key"], lambda j: j["state"] == "RUNNING")
@@ -243,6 +246,7 @@ async def test_unknown_job_is_not_found(desk, reference):
         await desk.job(reference)
 
 
+@pytest.mark.carrier("paramiko", "openssh")
 async def test_jobs_are_found_again_by_a_new_core(cluster, open_desk, tmp_path):
     async with open_desk(cluster, tmp_path) as desk:
         done = await desk.submit("print('done')")
@@ -266,6 +270,7 @@ async def test_index_may_be_damaged_or_gone(cluster, open_desk, tmp_path):
         assert (await desk.job(job["key"]))["state"] == "COMPLETED"
 
 
+@pytest.mark.here_only("the index is on this machine")
 @pytest.mark.parametrize("row", ["{", "[]", '{"format": 1}', '"job": {"id": "banana"}', '"end": {"state": 5}'])
 async def test_damaged_row_of_the_index_is_read_from_the_folder(cluster, open_desk, tmp_path, row):
     async with open_desk(cluster, tmp_path) as desk:
@@ -281,6 +286,7 @@ async def test_damaged_row_of_the_index_is_read_from_the_folder(cluster, open_de
         assert [states[job["key"]] for job in jobs] == ["COMPLETED", "COMPLETED"]
 
 
+@pytest.mark.here_only("the folder is read as any other, which is tried there")
 @pytest.mark.parametrize("broken", ["job.json is a folder", "nobody may read it", "no job.json"])
 async def test_broken_folder_does_not_hide_the_others(cluster, open_desk, tmp_path, broken):
     async with open_desk(cluster, tmp_path) as desk:
@@ -326,6 +332,7 @@ async def test_what_a_dead_agent_left_half_made_is_cleaned_away_when_it_is_old(d
     assert (on_its_way.exists(), foreign.exists()) == (True, True)
 
 
+@pytest.mark.here_only("the folder is read as any other, which is tried there")
 @pytest.mark.parametrize(
     "torn",
     [
