@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ssh_hosts.ways import Way
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = pytest.mark.slurm
 
 WaitFor = Callable[..., Any]
 
@@ -59,7 +59,6 @@ def test_a_script_runs_verbatim_and_its_output_comes_under_its_cell(kernel: Any,
     assert "COMPLETED" in kernel.text(ran.display)
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 def test_output_is_live_under_its_own_cell_while_others_run(
     kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
 ) -> None:
@@ -228,7 +227,6 @@ def test_what_no_command_can_be_given_is_refused(kernel: Any, way: Way) -> None:
     kernel.ok("for name in [one for one in os.environ if one.startswith('LONG')]: del os.environ[name]")
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 def test_the_agent_may_die_in_the_middle(kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
     go = gate("go")
     shown = kernel.ok(f"%%sbatch as=steady\n#!/bin/bash\necho before\n{_until(go)}\necho after\n").display
@@ -242,7 +240,6 @@ def test_the_agent_may_die_in_the_middle(kernel: Any, gate: Callable[[str], Path
     assert kernel.value("steady.wait().stdout") == "before\nafter\n"
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 def test_after_a_restart_everything_is_found_again(kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor) -> None:
     go = gate("go")
     kernel.ok(f"%%sbatch as=lost -J again\n#!/bin/bash\necho printed before\n{_until(go)}\necho printed after\n")
@@ -330,7 +327,6 @@ def test_tasks_of_an_array_have_their_own_output(kernel: Any) -> None:
     assert "job[N]" in told.traceback
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 def test_a_large_output_is_capped_and_drawn_seldom(kernel: Any) -> None:
     script = "#!/bin/bash\nfor i in $(seq 30000); do echo $i of a long log, longer than a notebook should keep; done\n"
     ran = kernel.ok(f"%%sbatch as=large wait\n{script}")
@@ -345,7 +341,6 @@ def test_a_large_output_is_capped_and_drawn_seldom(kernel: Any) -> None:
     assert len(kernel.drawn(ran.display)) <= 4 * took
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 def test_an_interrupted_submission_says_how_to_find_the_job(kernel: Any, cluster: Any, wait_for: WaitFor) -> None:
     kernel.ok("import jupyter_slurm\nknown = len(jupyter_slurm.jobs())")
     folder = Path(kernel.env["JUPYTER_CONFIG_DIR"]).parent / "jobs"

@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_slurm.magics import COMMANDS
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
+pytestmark = pytest.mark.slurm
 
 NAME = "<b>x</b> a|b"
 

@@ -15,10 +15,9 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, UsageError
 from jupyter_slurm.services import core
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
+pytestmark = pytest.mark.slurm
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 async def test_output_comes_while_the_job_runs(desk):
     cell = "import os, time\nprint('first')\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('last')"
     job = await desk.submit(cell)
@@ -38,7 +37,6 @@ async def test_output_comes_while_the_job_runs(desk):
     assert states[-1] == "COMPLETED"
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 async def test_stream_goes_on_where_the_listener_was(desk):
     job = await desk.submit("print('0123456789')")
     await desk.finished(job["key"])
@@ -220,7 +218,6 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     assert set(states) <= {"CANCELLED", "COMPLETING"}
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 async def test_cancelled_running_job(desk):
     job = await desk.submit("import time\ntime.sleep(600)")
     await desk.until(job["key"], lambda j: j["state"] == "RUNNING")
@@ -246,7 +243,6 @@ async def test_unknown_job_is_not_found(desk, reference):
         await desk.job(reference)
 
 
-@pytest.mark.carrier("paramiko", "openssh")
 async def test_jobs_are_found_again_by_a_new_core(cluster, open_desk, tmp_path):
     async with open_desk(cluster, tmp_path) as desk:
         done = await desk.submit("print('done')")
