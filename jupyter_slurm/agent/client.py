@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
@@ -40,6 +40,17 @@ class _Link:
     info: dict[str, Any]
 
 
+class Waits(Protocol):
+    """What is done while a call has no answer."""
+
+    def __call__(self) -> None:
+        """Do it; this is called every second or two."""
+
+    def interrupted(self) -> KeyboardInterrupt:
+        """Return what an interrupt of a question means."""
+        ...
+
+
 class AgentClient:
     """A connection to the agent of this user and machine. Thread safe, also after a fork.
 
@@ -51,7 +62,7 @@ class AgentClient:
     Attributes
     ----------
     while_waiting : callable, optional
-        Is given the path of each call, and returns what is to be done every second or two while that has no answer.
+        Is given the path of each call, and returns what is to be done while that has no answer.
     """
 
     def __init__(self, settings: Settings, *, start: bool = True) -> None:
@@ -61,7 +72,7 @@ class AgentClient:
         self._current: _Link | None = None
         self._pid = os.getpid()
         self._registered: dict[bytes, None] = {}
-        self.while_waiting: Callable[[str], Callable[[], None] | None] | None = None
+        self.while_waiting: Callable[[str], Waits | None] | None = None
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, start: bool = True) -> AgentClient:
@@ -265,13 +276,19 @@ class AgentClient:
         from jupyter_slurm.agent.failures import as_error
 
         asked: dict[str, Any] = {"params": params, "timeout": timeout, "content": content}
-        if self.while_waiting is not None:
-            asked["meanwhile"] = self.while_waiting(path)
+        waits = None if self.while_waiting is None else self.while_waiting(path)
+        if waits is not None:
+            asked["meanwhile"] = waits
 
         def once() -> Answer:
             return self._exchange(self._link().wire, method, path, **asked)
 
-        answer = self._again(once, repeat)
+        try:
+            answer = self._again(once, repeat)
+        except KeyboardInterrupt:
+            if waits is None or method != "GET":
+                raise  # what was to be done may be done: who asked for it says more
+            raise waits.interrupted() from None
         if answer.status >= 400:
             raise as_error(answer.status, answer.content)
         return answer

@@ -55,9 +55,20 @@ def answering(
 
     Raises
     ------
-    KeyboardInterrupt
+    WaitInterrupted
         The person interrupted; open questions are declined.
     """
+    try:
+        return _answering(client, cluster, call, meanwhile, declines=declines)
+    except KeyboardInterrupt:
+        from jupyter_slurm.handles.waiting import WaitInterrupted  # few interrupt
+
+        raise WaitInterrupted(f"Interrupted: {cluster} had not answered.") from None
+
+
+def _answering(
+    client: AgentClient, cluster: str, call: Callable[[], _T], meanwhile: Callable[[], None], *, declines: bool
+) -> _T:
     done: Future[_T] = Future()
     # Not a pool's thread: nobody waits for it when the person gives up.
     threading.Thread(target=_make, args=(call, done), name="jupyter-slurm-call", daemon=True).start()

@@ -6,7 +6,6 @@ import contextlib
 import re
 import sys
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import SlurmError
@@ -52,7 +51,13 @@ class Silence:
                     f"The link to {told['id']} does not answer ({why}). It is waited for; interrupt to give up waiting."
                 )
 
-    def tell_and_answer(self) -> None:
+    def interrupted(self) -> KeyboardInterrupt:
+        """Return what an interrupt of a question means."""
+        from jupyter_slurm.handles.waiting import WaitInterrupted
+
+        return WaitInterrupted(f"Interrupted: {self._cluster} had not answered.")
+
+    def __call__(self) -> None:
         """Say so, and put to the person what hosts ask when the link is made again: it may be waited for that, too."""
         self.tell()
         if not self._is_told:
@@ -74,11 +79,11 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def while_waiting(client: AgentClient, path: str) -> Callable[[], None] | None:
+def while_waiting(client: AgentClient, path: str) -> Silence | None:
     """Return what is to be done now and then while a call has no answer; None where that is nobody's business.
 
     Of a thread in the background nothing is said: it would stand under any cell.
     """
     found = _OF_A_CLUSTER.match(path)
     is_heard = found is not None and threading.current_thread() is threading.main_thread()
-    return Silence(client, found[1]).tell_and_answer if found is not None and is_heard else None
+    return Silence(client, found[1]) if found is not None and is_heard else None

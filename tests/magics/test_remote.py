@@ -201,12 +201,12 @@ def cli(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProces
 
 
 def test_who_waits_for_a_silent_link_is_told_so_once(bare_kernel: Any, ssh_site: Site, wait_for: Any) -> None:
-    """Before it is known that the link is lost: a question is given up at once; a submission waits, and is made once."""
-    kernel, said = bare_kernel, "The link to far does not answer (login has not answered for"
+    """Before it is known that the link is lost: questions are given up at once; a submission waits, and is made once."""
+    kernel, said = bare_kernel, "The link to far does not answer (login"
     kernel.ok("%load_ext jupyter_slurm")
     kernel.answer = ssh_site.codes.next
     kernel.ok("%slurm use far")
-    kernel.ok("%%sbatch\n#!/bin/sh\ntrue")
+    kernel.ok("%%sbatch as=before\n#!/bin/sh\ntrue")
 
     def is_told(request: str) -> bool:
         kernel.pump()
@@ -214,11 +214,12 @@ def test_who_waits_for_a_silent_link_is_told_so_once(bare_kernel: Any, ssh_site:
 
     ssh_site.gateway.drop()
     try:
-        asked = kernel.begin("%sinfo")
-        wait_for(lambda: is_told(asked), "that the link is waited for")
-        kernel.manager.signal_kernel(signal.SIGINT)
-        ran = kernel.end(asked)
-        assert (ran.error, ran.traceback) == ("WaitInterrupted", "Interrupted: sinfo had not answered.")
+        for cell, who in (("%sinfo", "sinfo"), ("before.stdout", "far")):
+            asked = kernel.begin(cell)
+            wait_for(lambda asked=asked: is_told(asked), "that the link is waited for")
+            kernel.manager.signal_kernel(signal.SIGINT)
+            ran = kernel.end(asked)
+            assert (ran.error, ran.traceback) == ("WaitInterrupted", f"Interrupted: {who} had not answered.")
         submitting = kernel.begin("%%sbatch as=job\n#!/bin/sh\ntrue")
         wait_for(lambda: is_told(submitting), "that the link is waited for")
     finally:
