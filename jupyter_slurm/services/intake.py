@@ -27,7 +27,7 @@ from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.parts import Part, divided
 from jupyter_slurm.services.planning import Plan, make_plan
 from jupyter_slurm.services.recorded import sweep_of, values_of
-from jupyter_slurm.services.sending import on_its_way
+from jupyter_slurm.services.sending import may_run, on_its_way
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
@@ -207,7 +207,7 @@ class Intake:
                 return entry, doubts
         except TransportError as error:
             lost = self._tracker.find(plan.folder.key)
-            if lost is None or not _may_run(error):
+            if lost is None or not may_run(error):
                 raise
             self._settler.begin(lost, plan, context)  # it may have come there: that is found out when the link is back
             return lost, self._facts.doubts(plan.requests)
@@ -232,7 +232,7 @@ class Intake:
             with on_its_way(entry) as sent:
                 once = await self._start(plan, context, sent)
         except BaseException as error:
-            if not _may_run(error):
+            if not may_run(error):
                 self._tracker.drop(entry)
             raise
         if once is not None:
@@ -265,7 +265,7 @@ class Intake:
         try:
             return await submission.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
         except TransportError as error:
-            if not _may_run(error):  # sbatch could not be started: nothing was submitted
+            if not may_run(error):  # sbatch could not be started: nothing was submitted
                 await self._withdraw(entry)
             raise
 
@@ -359,8 +359,3 @@ class Intake:
         if looked.exit_code != 1:
             return []
         return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]
-
-
-def _may_run(error: BaseException) -> bool:
-    """Whether sbatch may be at work although its start has failed: the link broke, and nobody has heard."""
-    return isinstance(error, TransportError) and bool(error.details.get("may_run"))

@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.errors import JobError
+from jupyter_slurm.errors import JobError, TransportError
 from jupyter_slurm.transport.base import Sent
 
 if TYPE_CHECKING:
     from jupyter_slurm.services.entry import Entry
 
-__all__ = ["Sending", "on_its_way"]
+__all__ = ["Sending", "may_run", "on_its_way"]
 
 
 class Sending:
@@ -77,3 +77,8 @@ def on_its_way(entry: Entry) -> Iterator[Sent]:
         ) from None
     finally:
         entry.sending = None
+
+
+def may_run(error: BaseException) -> bool:
+    """Whether what was to be started may be at work although that has failed: the link broke, and nobody has heard."""
+    return isinstance(error, TransportError) and bool(error.details.get("may_run"))

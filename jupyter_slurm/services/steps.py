@@ -31,7 +31,7 @@ from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.processes import process_of
-from jupyter_slurm.services.sending import on_its_way
+from jupyter_slurm.services.sending import may_run, on_its_way
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
 from jupyter_slurm.services.telling import job_dict
@@ -115,8 +115,13 @@ class Steps:
         except FileExistsError:
             self._tracker.drop(entry)
             return await self._of_another(folder.key)
-        except BaseException:
+        except BaseException as error:
             self._tracker.drop(entry)
+            if may_run(error):
+                raise SubmissionUnknown(
+                    f"Whether the step was asked for is not known: {error}",
+                    hint="If it was, .steps of its allocation has it when the link is back: look before you repeat it.",
+                ) from error
             raise
         await self._judge(entry, once)
         await self._renew(allocation)

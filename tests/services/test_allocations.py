@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.errors import JobError, OptionError, TransportError, UsageError
+from jupyter_slurm.errors import JobError, OptionError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services import releasing, steps
 from jupyter_slurm.services.signs import Signs
 
@@ -150,9 +150,25 @@ async def test_a_step_that_waits_for_another_says_so(bench: Bench, marks: Callab
     assert (ended["state"], ended["reason"]) == ("COMPLETED", "")
 
 
-async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(bench: Bench, cluster: Any) -> None:
+async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(
+    bench: Bench, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one of which nobody has heard whether it was asked for."""
     job = await bench.allocate("-p", "arandu", "--hold")
     asked = bench.asked("sh", "-c", "echo once")
+    transport = bench.desk.core._cluster(bench.desk.id).client.transport
+    real = transport.start_once
+
+    async def unheard(*words: Any, **more: Any) -> Any:
+        hold = (await real(*words, **more)).hold
+        if hold is not None:
+            hold.release()
+        raise TransportError("the connection broke", may_run=True)
+
+    monkeypatch.setattr(transport, "start_once", unheard)
+    with pytest.raises(SubmissionUnknown, match="is not known: the connection broke"):
+        await bench.desk.core.start_step(bench.desk.id, job["key"], asked)
+    monkeypatch.setattr(transport, "start_once", real)
     steps = await asyncio.gather(*(bench.desk.core.start_step(bench.desk.id, job["key"], asked) for _ in range(3)))
     assert {step["key"] for step in steps} == {asked["key"]}
     assert steps[0]["state"] == "PENDING"
