@@ -8,6 +8,7 @@ from typing import Any
 
 from jupyter_slurm.domain.endings import exit_code_of
 from jupyter_slurm.domain.reasons import explain
+from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.processes import process_of
 from jupyter_slurm.services.served import session_dict, warnings_of
@@ -15,6 +16,7 @@ from jupyter_slurm.services.served import session_dict, warnings_of
 __all__ = ["job_dict"]
 
 _NOT_FOUND = 127
+_BY_SIGNAL = 128  # exit codes of programs that were killed are above
 _PYTHON = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
 _FORGOTTEN = (
     "Slurm tells nothing of it any more, as of all tasks that are cancelled before they begin. Its resubmit() runs it."
@@ -23,7 +25,7 @@ _FORGOTTEN = (
 
 def job_dict(entry: Entry) -> dict[str, Any]:
     """Return the job as the API tells it."""
-    record, latest = entry.record or {}, entry.latest
+    record, latest = entry.record or {}, entry.latest or _killed(entry)
     reason = latest.reason if latest and latest.reason != "None" else ""
     if latest and latest.state.is_pending and not (entry.state.is_pending or entry.state.is_finished):
         reason = ""  # it has begun since, as its runner says: why it waited holds no longer
@@ -106,3 +108,10 @@ def _part(offset: int, part: Entry | None) -> dict[str, Any]:
         "id": str(part.id) if part and part.id else None,
         "state": part.state.name if part else NOT_SUBMITTED.name,
     }
+
+
+def _killed(entry: Entry) -> JobRecord | None:
+    """Return what Slurm will say of a cell that had no time for last words, where its runner has told the end alone."""
+    if entry.id is None or not entry.is_finished or (entry.exit_code or 0) <= _BY_SIGNAL:
+        return None
+    return JobRecord(entry.id, entry.state, reason="NonZeroExitCode")

@@ -18,3 +18,11 @@ def test_why_a_job_waited_is_not_told_of_one_that_has_begun(state: str, reason: 
     told = job_dict(Entry("c", id=JobId(12), state=JobState(state), latest=latest))
     assert told["reason"] == reason
     assert bool(told["reason_text"]) == bool(reason)
+
+
+def test_what_killed_a_cell_is_told_before_the_queue_tells_it() -> None:
+    """Its runner, which did not die with it (resume, launchers), has left the exit code alone."""
+    told = job_dict(Entry("c", id=JobId(12), state=JobState("FAILED"), exit_code=137))
+    assert (told["reason"], told["reason_text"]) == ("NonZeroExitCode", "A program of the job was ended by SIGKILL.")
+    assert "--mem" in told["next_step"]
+    assert job_dict(Entry("c", id=JobId(12), state=JobState("FAILED"), exit_code=1))["reason_text"] == ""
