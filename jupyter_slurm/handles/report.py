@@ -38,7 +38,8 @@ class Report(dict[str, Any]):
             share = f" ({elapsed / limit:.0%}) of {duration(limit)}" if limit else ""
             rows.append(("time", f"{duration(elapsed)}{share}"))
         if self["cpu_time"] is not None:
-            share = f": {self['cpu_efficiency']:.0%} of {cpus} CPUs" if self["cpu_efficiency"] is not None else ""
+            of = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
+            share = f": {self['cpu_efficiency']:.0%} of {of}" if self["cpu_efficiency"] is not None else ""
             rows.append(("CPU", f"{duration(self['cpu_time'])}{share}"))
         if self["memory_peak"] is not None:
             asked = self["memory_asked"]

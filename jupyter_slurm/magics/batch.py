@@ -273,6 +273,9 @@ def _read(path: str) -> str:
             f"{path} cannot be read: {error.strerror}.", hint="Check the path; it starts at %pwd."
         ) from None
     text = raw.decode("utf-8", "surrogateescape")
+    if text.startswith("\ufeff#!"):
+        hint = "Save it as UTF-8 without that mark (BOM), and with Unix line ends."
+        raise CellError(f"{path} begins with a byte order mark, before its #!, so Slurm would not take it.", hint=hint)
     if not text.startswith("#!"):
         raise CellError(
             f"{path} is not a batch script: its first line does not begin with #!.",

@@ -158,6 +158,8 @@ def test_a_file_is_submitted_with_its_arguments_and_its_name(kernel: Any, home: 
     kernel.ok("count = 2\nfiled = %sbatch 'scripts of mine/job.sh' 'a b' {count}")
     assert kernel.value("filed.wait().stdout") == "2 a b\n"
     assert kernel.value("(filed.name, filed.partition)") == "('job.sh', 'arandu')"
+    (home / "marked.sh").write_text("\ufeff#!/bin/bash\necho\n")
+    assert "begins with a byte order mark" in kernel.run("%sbatch marked.sh").traceback
     kernel.ok("wrapped = %sbatch --wrap 'echo wrapped $SLURM_JOB_ID'")
     assert kernel.value("wrapped.wait().stdout == f'wrapped {wrapped}\\n'") == "True"
 
