@@ -84,8 +84,16 @@ class _Direct:
 
     is_alive = True
 
-    def __init__(self, transport: Transport, goal: Goal, address: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        goal: Goal,
+        address: str,
+        loop: asyncio.AbstractEventLoop,
+        failed: dict[str, str],
+    ) -> None:
         self._transport, self._goal, self._address, self._loop = transport, goal, address, loop
+        self._failed = failed
         self._doors: dict[int, Door | None] = {}
         self.proof_lasts = goal.folder is not None  # a door proves itself to each connection
 
@@ -94,7 +102,12 @@ class _Direct:
         if folder is not None:
             reading = asyncio.run_coroutine_threadsafe(read_door(self._transport, folder, port), self._loop)
             self._doors[port] = reading.result()
-        self.dial(self._address, port, 10.0).close()
+        try:
+            self.dial(self._address, port, 10.0).close()
+        except TunnelError as error:
+            if error.details.get("why") == "forbidden":  # not the one reason: the others may be easier to mend
+                raise _no_way(self._goal, {**self._failed, "direct": error.message}) from error
+            raise
         if self._doors.get(port) is not None:
             return self._address
         raise TunnelUnproven(
@@ -113,6 +126,15 @@ class _Direct:
 
     def close(self) -> None:
         pass
+
+
+def _no_way(goal: Goal, failed: dict[str, str]) -> TunnelError:
+    reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
+    return TunnelError(
+        f"no way leads to {goal.node}: {reasons}",
+        hint=f"`ssh {goal.node}` from the login node, or `srun --jobid={goal.job} --overlap hostname` shows more.",
+        **failed,
+    )
 
 
 def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
@@ -235,12 +257,7 @@ class Reach:
                         break
             if place.way is not None:
                 return place.way
-        reasons = "; ".join(f"{kind}: {why}" for kind, why in place.failed.items())
-        raise TunnelError(
-            f"no way leads to {goal.node}: {reasons}",
-            hint=f"`ssh {goal.node}` from the login node, or `srun --jobid={goal.job} --overlap hostname` shows more.",
-            **place.failed,
-        )
+        raise _no_way(goal, place.failed)
 
     def forget(self, goal: Goal) -> None:
         """Let a way go that nobody needs any more."""
@@ -354,8 +371,8 @@ class Reach:
         return await self._threads.call(work)
 
     async def _direct(self, goal: Goal) -> Way:
-        await self._threads.call(lambda: _check_passing_on(self._transport.dial))
-        return _Direct(self._transport, goal, await self._address(goal.node), asyncio.get_running_loop())
+        address, failed = await self._address(goal.node), self.failed(goal)
+        return _Direct(self._transport, goal, address, asyncio.get_running_loop(), failed)
 
     async def _address(self, node: str) -> str:
         """Return where the login node finds a node."""

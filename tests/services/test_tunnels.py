@@ -28,6 +28,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import JobError, SlurmError, TunnelError, TunnelUnproven, UsageError
 from jupyter_slurm.services import tunnels
 from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.reach import Goal
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
@@ -358,11 +359,17 @@ async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_si
     login = ssh_site.logins["login1"]
     for options in ({}, {"AllowTcpForwarding": "no"}):
         with configured(login, **options), program(login, ssh_site.user) as port:
-            async with connected(short_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
+            more = '[tunnels]\nports = [18100, 18200]\nways = ["ssh", "direct"]\n'
+            async with connected(short_path, ssh_site, more) as core:
                 tunnel = await core.open_tunnel("far", {"port": port})
                 assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
                 assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"login1 x"
                 await core.close_tunnel("far", tunnel["id"])
+                if options:  # and to a node no way leads: of each it is told why
+                    _, reach = core.tunnels._reaches["far"]
+                    way = await reach.way(Goal("node1", "1"))
+                    with pytest.raises(TunnelError, match=r"no way leads to node1: ssh: .*pass.*; direct: .*pass"):
+                        await asyncio.to_thread(way.find, port)
 
 
 @pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
