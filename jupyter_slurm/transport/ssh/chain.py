@@ -214,7 +214,8 @@ class Chain:
 
     def _told(self, host: Host, error: BaseException) -> TransportError | None:
         """Return in our words why a host is not reached, before what there is of the way is taken down."""
-        if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        # That it speaks another version of SSH may be anything that listens there.
+        if isinstance(error, paramiko.ssh_exception.IncompatiblePeer) and "no acceptable" in str(error):
             return _no_common(host, printable(str(error), 500))
         if isinstance(error, paramiko.AuthenticationException) and self.is_alive:
             return TransportError(f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name)
