@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.output import why_lost
@@ -186,7 +186,9 @@ class Sessions:
         with self._named(cluster, str(entry.key), wanted) as chosen:
             if entry.record is not None:
                 entry.record["label"] = chosen
-            await cluster.tracker.save(entry)
+            if await cluster.tracker.save(entry):
+                with contextlib.suppress(TransportError):  # agents on other machines hear of it
+                    await cluster.client.transport.write(f"{cluster.tracker.folder.events}/{entry.key}.renamed", b"")
         cluster.tracker.tell(entry)
         return job_dict(entry)
 

@@ -1,4 +1,4 @@
-"""What the runners tell from inside their jobs: signs in the cluster's events folder."""
+"""What the runners tell from inside their jobs, and agents each other: signs in the cluster's events folder."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import math
 import re
 from collections.abc import Awaitable, Callable
 
-from jupyter_slurm.errors import TransportError
+from jupyter_slurm.errors import ParseError, TransportError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.tracking import Tracker
 
 __all__ = ["Signs"]
 
-_SIGN = re.compile(r"(?P<key>[0-9]{8}-[0-9]{6}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>started|warned|ended)")
+_WHAT = "started|warned|renamed|ended"
+_SIGN = re.compile(rf"(?P<key>[0-9]{{8}}-[0-9]{{6}}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>{_WHAT})")
 _KEPT_FOR = 60.0
 
 
@@ -58,13 +59,23 @@ class Signs:
             elif now - self._seen[sign[0]] >= _KEPT_FOR:
                 with contextlib.suppress(TransportError):
                     await transport.remove(f"{folder}/{sign[0]}")
-                    self._hear_again(self._tracker.entries.get(sign["key"]), sign["what"])
+                    await self._hear(self._tracker.entries.get(sign["key"]), sign["what"])
 
-    @staticmethod
-    def _hear_again(entry: Entry | None, what: str) -> None:
-        """Have it read what is wrong with a server; once more when the sign goes: it may have been left twice."""
-        if what == "warned" and entry is not None and entry.served is not None:
+    async def _hear(self, entry: Entry | None, what: str) -> None:
+        """Have it read what is wrong with a server, or read what a session is called now.
+
+        Once more when the sign goes: it may have been left twice.
+        """
+        if entry is None or entry.is_finished:
+            return
+        if what == "warned" and entry.served is not None:
             entry.served.is_stale = True
+        if what == "renamed" and entry.folder is not None and entry.record is not None:
+            with contextlib.suppress(FileNotFoundError, TransportError, ParseError):
+                label = (await entry.folder.load(self._tracker.client.transport)).get("label")
+                if label != entry.record.get("label"):
+                    entry.record["label"] = label
+                    self._tracker.tell(entry)
 
     async def _take_in(self, sign: re.Match[str], now: float) -> None:
         tracker = self._tracker
@@ -78,8 +89,8 @@ class Signs:
         self._seen[sign[0]] = now
         if sign["task"] is not None or entry.is_finished:
             return
-        if sign["what"] == "warned":
-            self._hear_again(entry, "warned")
+        if sign["what"] in ("warned", "renamed"):
+            await self._hear(entry, sign["what"])
         elif sign["what"] == "started":
             await self._on_start(entry)
             if entry.started(tracker.clock()) or entry.gives_signs:

@@ -119,7 +119,9 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
 
 @pytest.mark.root
 @pytest.mark.here_only(HERE)
-async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(desk: Any, launched: Any, tmp_path: Path) -> None:
+async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(
+    desk: Any, launched: Any, tmp_path: Path, open_desk: Any, cluster: Any
+) -> None:
     own: dict[str, dict[str, Any]] = {"ServerApp": {"ip": "0.0.0.0", "sock": str(tmp_path / "socket")}}
     own["ServerApp"] |= {"certfile": "/none", "client_ca": "/none", "ssl_options": {"keyfile": "/none"}}
     own |= {"IdentityProvider": {"token": "known"}, "PasswordIdentityProvider": {"password_required": True}}
@@ -145,6 +147,10 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(desk: Any,
     assert httpx.get(f"{told['session']['url']}api/contents?token=known", trust_env=False).status_code == 403
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):  # it listens on 127.0.0.1 only
         probe.connect(("127.0.0.2", told["session"]["port"]))
+    async with open_desk(cluster, tmp_path / "other-machine", job_root=desk.core.settings.job_root) as another:
+        await another.until(told["key"], lambda job: job["label"] == "one")
+        await desk.core.sessions.rename(desk.id, "one", "first")
+        await another.until(told["key"], lambda job: job["label"] == "first")
     token = (Path(told["folder"]) / "serving" / "token").read_text()
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     for path in ("serving/token", "serving/jupyter_config.json", "served.json"):
