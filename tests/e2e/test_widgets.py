@@ -28,6 +28,12 @@ jupyter_slurm.monitor()"""
 NOTEBOOK = "c.JupyterNotebookApp.expose_app_in_browser = True"
 
 
+@pytest.fixture(scope="module")
+def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
+    """With what a site says of its sessions."""
+    return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.Settings.launch = {"memory": "2G"}\n'}
+
+
 def _mean_it(place: Locator, word: str) -> None:
     """Press a button and answer its question, which waits five seconds: a browser with much else to do misses it."""
     question = place.get_by_role("button", name=f"Really {word.lower()}?")
@@ -92,6 +98,7 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     page.set_viewport_size({"width": 1200, "height": 1500})
     open_notebook(page, f"{lab.url}lab/tree/forms.ipynb")
     launcher = run_cell(page, 0)
+    expect(launcher.get_by_label("Memory")).to_have_value("2G")  # as the profile says
     launcher.get_by_label("Partition").fill("arandu")
     launcher.get_by_label("GPUs").fill("9")
     expect(launcher.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
