@@ -28,7 +28,10 @@ pytestmark = pytest.mark.root
 
 
 def pytest_generate_tests(metafunc):
-    """Both carry all of this; what another shell there changes, it does not change for one carrier alone."""
+    """Both carry all of this; what another shell there changes, it does not change for one carrier alone.
+
+    ``plain_host`` is for what no shell has a part in: the link is dead, or comes back.
+    """
     if "own_host" in metafunc.fixturenames:
         pairs = [
             ("paramiko", "dash"),
@@ -37,6 +40,9 @@ def pytest_generate_tests(metafunc):
             ("openssh", "dash"),
         ]
         metafunc.parametrize(("ssh_carrier", "own_host"), pairs, indirect=True)
+    elif "plain_host" in metafunc.fixturenames:
+        pairs = [("paramiko", "dash"), ("openssh", "dash")]
+        metafunc.parametrize(("ssh_carrier", "plain_host"), pairs, indirect=True)
     elif "ssh_carrier" in metafunc.fixturenames:
         metafunc.parametrize("ssh_carrier", ["paramiko", "openssh"], indirect=True)
 
@@ -55,6 +61,9 @@ def own_host(ssh_host, common, request):
     host = ssh_host(name="fragile", shared=[common], mounts=mounts)
     yield host
     host.close()
+
+
+plain_host = own_host
 
 
 async def test_both_streams_at_once_and_more_than_a_window(login_node, connect):
@@ -317,10 +326,10 @@ async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, n
     assert await one.transport.hold(f"{folder}/d/run.out") is None
 
 
-async def test_dead_link_is_found_out_and_the_loop_goes_on(own_host, connect):
-    one = connect(own_host)
+async def test_dead_link_is_found_out_and_the_loop_goes_on(plain_host, connect):
+    one = connect(plain_host)
     await one.transport.run(["true"])
-    own_host.drop()
+    plain_host.drop()
     begin, worst = time.monotonic(), 0.0
     task = asyncio.create_task(one.transport.run(["sinfo-not-there"], timeout=60))
     while not one.told:
@@ -330,29 +339,29 @@ async def test_dead_link_is_found_out_and_the_loop_goes_on(own_host, connect):
         assert time.monotonic() - begin < 20
     with pytest.raises(TransportError):
         await task
-    own_host.restore()
+    plain_host.restore()
     assert (await one.transport.run(["echo", "back"])).stdout == b"back\n"
     assert worst < 0.5
 
 
-async def test_a_laptop_that_slept_looks_at_once(own_host, connect, monkeypatch):
-    one = connect(own_host, link={"ping": 0.5, "deadline": 60.0})
+async def test_a_laptop_that_slept_looks_at_once(plain_host, connect, monkeypatch):
+    one = connect(plain_host, link={"ping": 0.5, "deadline": 60.0})
     await one.transport.run(["true"])
-    own_host.drop()
+    plain_host.drop()
     monkeypatch.setattr(kept_module, "_clocks", lambda: (time.time() + 3600, time.monotonic()))
     begin = time.monotonic()
     while not one.told:
         await asyncio.sleep(0.01)
         assert time.monotonic() - begin < 8
-    own_host.restore()
+    plain_host.restore()
     assert (await one.transport.run(["echo", "back"])).stdout == b"back\n"
 
 
-async def test_a_refusal_is_not_asked_for_again_and_again(own_host, connect):
-    one = connect(own_host)
+async def test_a_refusal_is_not_asked_for_again_and_again(plain_host, connect):
+    one = connect(plain_host)
     await one.transport.run(["true"])
-    own_host.new_host_key()
-    own_host.kill_sessions()
+    plain_host.new_host_key()
+    plain_host.kill_sessions()
     while len(one.told) < 2:
         await asyncio.sleep(0.01)
     for _ in range(2):
