@@ -175,7 +175,7 @@ def ask(cluster: Cluster, account: str | None, start: Any = None, end: Any = Non
     if account:
         asked["account"] = account
     told = cluster.client.get(cluster.path("usage"), params=asked)
-    limits = cluster.client.get(cluster.path("resources"), params={"nodes": "false"})["limits"]
+    limits = cluster.client.get(cluster.path("resources"), params={"nodes": "false", "newer": "true"})["limits"]
     return Usage(told, limits or ())
 
 

@@ -98,7 +98,7 @@ PLACES = [
     ("%sacctmgr show qo", ["qos"]),
     ("%squeue -t PEN", ["PENDING"]),
     ("%%sbatch --open-mode ap", ["append"]),
-    ("%slurm us", ["use"]),
+    ("%slurm us", ["use", "usage"]),
     ("%slurm use loc", ["local"]),
     ("%%sbatch in=held,resc", ["rescale"]),
     ("%sbatch after=hel", ["held"]),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, UsageError
-from jupyter_slurm.services import core
+from jupyter_slurm.services import housekeeping
 
 pytestmark = pytest.mark.slurm
 
@@ -93,7 +93,8 @@ async def test_jobs_of_others_hands_have_their_names(desk):
     """Also one that would break a row; asked once, not with every look at the list. Who looks at an empty list hears of
     them, with their names, without asking."""
     for job in await desk.core.jobs(desk.id, active=True):
-        await desk.finished(job["key"])
+        await desk.core.cancel(desk.id, job["key"] or job["id"])
+        await desk.finished(job["key"] or job["id"])
     names, unheard = ["hand made", "a\nb|c"], {"hand made", "a\nb|c"}
     async with desk.core.bus.subscribe() as events, asyncio.timeout(60):
         for name in names:
@@ -385,7 +386,7 @@ async def test_old_jobs_are_cleaned_away_by_themselves(cluster, open_desk, tmp_p
         while os.path.exists(old["folder"]):
             await asyncio.sleep(0.05)
         assert [job["id"] for job in await desk.core.jobs(desk.id, active=False) if job["key"]] == [held["id"]]
-    monkeypatch.setattr(core, "_DAY", 0.2)
+    monkeypatch.setattr(housekeeping, "_DAY", 0.2)
     async with open_desk(cluster, tmp_path, retention_days=1e-9) as desk, asyncio.timeout(60):
         assert os.path.isdir(held["folder"])
         await desk.core.cancel(desk.id, held["key"])

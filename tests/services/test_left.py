@@ -22,9 +22,9 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services import tasks
-from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import ClusterFolder, JobFolder
+from jupyter_slurm.services.reading import Reader
 from jupyter_slurm.services.recorded import sweep_of, values_of
 from jupyter_slurm.services.sampled import sampled
 from jupyter_slurm.services.tracking import Tracker
@@ -131,10 +131,10 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
     async def found(reference: str) -> Entry:
         return entry
 
-    cluster = cast(Cluster, SimpleNamespace(entry=found, _transport=transport))
+    reader = cast(Reader, SimpleNamespace(_find=found, _transport=transport))
     readings: list[Coroutine[Any, Any, object]] = [
         *(job.load(transport), values_of(transport, job, 1000), sweep_of(transport, job)),
-        *(Cluster.script(cluster, "12"), Cluster.source(cluster, "12")),
+        *(Reader.script(reader, "12"), Reader.source(reader, "12")),
         tasks.told(transport, entry, parameters=True),
     ]
     for reading in readings:
