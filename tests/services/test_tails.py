@@ -67,8 +67,8 @@ async def test_many_silent_jobs_cost_a_question_a_second(desk, asked):
         assert rate < 1.5, asked
         Path(desk.folder, "go").touch()
     assert received == [b"%d begins\n%d ends\n" % (n, n) for n in range(JOBS)]
-    assert not desk.core._cluster(desk.id)._tails._watches
-    await until(lambda: desk.core._cluster(desk.id)._tails._task is None)
+    assert not desk.core._cluster(desk.id).reader._tails._watches
+    await until(lambda: desk.core._cluster(desk.id).reader._tails._task is None)
 
 
 async def test_output_comes_whole_from_a_job_that_prints_all_the_time(desk, asked):
