@@ -18,6 +18,8 @@ from jupyter_slurm.transport.processes import start
 
 __all__ = ["LocalOnce", "Workers"]
 
+_QUIET = 0.25  # seconds after a start in which who waits for it has the machine alone
+
 
 class Workers:
     """Threads that are used again, and keep no interpreter from leaving: what they wait for may be frozen."""
@@ -91,7 +93,7 @@ class LocalOnce:
             done = Completed(exit_code, content(f"{self._prefix}.out"), content(f"{self._prefix}.err"))
             self._tell(lambda: None if self._ended.done() else self._ended.set_result(done))
         if files is not None:
-            self._drafts.prepare(os.path.dirname(os.path.dirname(self._prefix)))
+            self._tell(lambda: self._loop.call_later(_QUIET, self._prepare))
 
     def _start(
         self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None
@@ -110,7 +112,12 @@ class LocalOnce:
         self.hold = LocalHold(held, self._held, self._later)
         return process
 
-    def _tell(self, act: Callable[[], None]) -> None:
+    def _prepare(self) -> None:
+        parent = os.path.dirname(os.path.dirname(self._prefix))
+        with contextlib.suppress(RuntimeError):  # nobody starts anything any more
+            self._later(lambda: self._drafts.prepare(parent))
+
+    def _tell(self, act: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may be gone; the files tell everything
             self._loop.call_soon_threadsafe(act)
 
