@@ -26,6 +26,7 @@ __all__ = ["Allocation", "RemoteCell", "Step", "allocate", "allocations", "choos
 WAITS_STILL = "waits still, and is dropped as soon as it could begin"
 
 _LAST_WORDS = 3.0  # seconds in which a kernel that ends may say so; the agent goes on alone
+_IS_KNOWN = 3.0  # seconds by which it is known that an allocation has begun
 _DIES_WITHIN = 10.0  # seconds for what was interrupted
 _OF_A_STEP = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
 _mine: list[Allocation] = []  # of this kernel, the latest last
@@ -153,6 +154,10 @@ class Step(_Unrepeatable):
             raise
         return self._over(follower, check, echo=echo, is_asked=is_asked)
 
+    def _waits_for_its_place(self) -> bool:
+        place = self.allocation
+        return place.state == "PENDING" and place.lease is not None
+
     def _interrupted(self, follower: Follower) -> WaitInterrupted:
         """Interrupt the step; a second interrupt ends it."""
         self._data = follower.data  # with its number
@@ -160,7 +165,7 @@ class Step(_Unrepeatable):
             try:
                 answers_within = _LAST_WORDS if follower.trouble else _DIES_WITHIN
                 self._cluster.client.post(self._path("cancel"), json={"signal": "INT"}, timeout=answers_within)
-                if (place := self.allocation).state == "PENDING" and place.lease is not None:  # nobody hears it yet
+                if self._waits_for_its_place() and not follower.ended.wait(_IS_KNOWN) and self._waits_for_its_place():
                     return WaitInterrupted(f"{self.title} {WAITS_STILL}.")
                 if follower.ended.wait(_DIES_WITHIN):
                     if follower.data.get("id") is None:

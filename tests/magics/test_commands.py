@@ -86,7 +86,7 @@ def test_a_failing_command_raises_and_says_what_next(kernel: Any, line: str, err
 
 def test_slurm_says_when_a_job_could_start_and_nothing_is_submitted(kernel: Any, tmp_path: Path) -> None:
     (tmp_path / "try.sh").write_text("#!/bin/sh\n#SBATCH -c 3\ntrue\n")
-    count = "len(__import__('jupyter_slurm').jobs()), len(__import__('os').listdir(held.data['folder'] + '/..'))"
+    count = "len(__import__('jupyter_slurm').jobs()), len(__import__('glob').glob(held.data['folder'] + '/../*'))"
     kernel.ok("%%sbatch --hold as=held\n#!/bin/sh\ntrue")
     before = kernel.value(count)
     for cell, cpus in [
