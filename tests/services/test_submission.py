@@ -206,11 +206,11 @@ async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
     assert [job for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == []
 
 
-@pytest.mark.here_only("the limit is one of this process; a full disk far away is in tests/transport")
 def _named(root: Path) -> list[str]:
     return sorted(name for name in os.listdir(root) if not name.startswith("."))
 
 
+@pytest.mark.here_only("the limit is one of this process; a full disk far away is in tests/transport")
 async def test_disk_that_fills_up_leaves_no_half_folder(desk):
     """A write that fails in the middle, as on a full disk (here: the limit on a file's size)."""
     first = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
