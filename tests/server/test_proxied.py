@@ -158,7 +158,7 @@ async def test_a_page_and_a_kernel_of_a_session(
     browser.cookies.set("_xsrf", "of-the-local-port", domain="localhost.local", path=path)
     assert "of-the-local-port" not in browser.get(f"{path}lab").text
     assert page.status_code == 200, page.text
-    assert page.url.path == f"{path}lab"
+    assert page.url.path == f"{path}lab/workspaces/{session['label']}"
     config = json.loads(
         re.findall(r'id="jupyter-config-data" type="application/json">\s*(\{.*?\})\s*</script>', page.text, re.S)[0]
     )
