@@ -54,6 +54,8 @@ const GATHER = 1_500;
 /** How long a tab that nobody sees leaves it to others to tell. */
 const YIELD = 2_000;
 
+/** Of what sbatch has refused, as old versions keep it among the jobs: who submitted it was told. */
+const REFUSED = "BadConstraints";
 /** By how much the clock of a cluster may be behind, in seconds. */
 const SKEW = 60;
 
@@ -140,7 +142,8 @@ export class Notices implements IDisposable {
       const kind = changeOf(this._before.get(key), job, this._since ?? 0);
       this._before.set(key, job);
       if (kind !== null) {
-        const told = `${key}:${kind === "started" ? kind : "over"}:${job.start_time ?? ""}`;
+        // Not by its times: Slurm's word for them comes after the first, and to some tabs alone.
+        const told = `${key}:${kind === "started" ? kind : "over"}:${job.restarts ?? 0}`;
         notices.push({ key: told, kind, job, prompt: null });
       }
     }
@@ -187,6 +190,9 @@ export function changeOf(before: IJob | undefined, job: IJob, since: number): No
   const kind = stateKind(job.state);
   const isNew = (time: number | null): boolean =>
     before === undefined ? (time ?? 0) > since : time === null || time > since - SKEW;
+  if (before === undefined && job.reason === REFUSED) {
+    return null;
+  }
   if (isFinished(job.state)) {
     const isOver = before !== undefined && isFinished(before.state);
     const hasFailed = kind === "failed" && !isReleased(job);

@@ -27,6 +27,8 @@ export interface IJob {
   readonly reason_text: string;
   readonly next_step: string;
   readonly submit_time: number | null;
+  /** How often it was requeued and began anew. */
+  readonly restarts?: number;
   readonly start_time: number | null;
   readonly end_time: number | null;
   readonly partition: string | null;

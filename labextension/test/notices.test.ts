@@ -167,6 +167,14 @@ describe("notices", () => {
     expect(toldOf(trans, tab.told.flat(), 0)[0]?.type).toBe("error");
   });
 
+  it("are not of what sbatch has refused: who submitted it was told", async () => {
+    const tab = new Tab();
+    await tab.see(job("7", "FAILED", { reason: "BadConstraints", end_time: 1_100 }));
+    await tab.see(job("8", "FAILED", { reason: "NonZeroExitCode", end_time: 1_100 }));
+    expect(tab.texts.join()).toContain("Job 8");
+    expect(tab.texts.join()).not.toContain("Job 7");
+  });
+
   it("are told by one tab, which is one that is seen", async () => {
     const shared = new Shared();
     const [hidden, seen] = [new Tab(shared), new Tab(shared)];
@@ -181,7 +189,7 @@ describe("notices", () => {
     await seen.see(job("1", "PENDING")); // requeued
     await seen.see(job("1", "RUNNING", { start_time: 1_200 }));
     await hidden.see(job("1", "RUNNING", { start_time: 1_200 }));
-    await hidden.see(job("1", "COMPLETED", { start_time: 1_200 }));
+    await hidden.see(job("1", "COMPLETED", { start_time: 1_200, restarts: 1 }));
     expect(seen.texts.slice(1)).toEqual(["Job 1 (train) has started."]);
     expect(hidden.texts).toEqual(["Job 1 (train) has ended."]);
   });

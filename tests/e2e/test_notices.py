@@ -126,6 +126,7 @@ def test_menu_and_keys(
         "Submit Job Again…",
         "Copy Link to Job",
         *[f"{act} Selected Jobs" for act in ("Cancel", "Hold", "Release", "Requeue")],
+        "Set the Time Limit of Selected Jobs…",
         *[f"Copy Selected Jobs as {kind}" for kind in ("CSV", "JSON")],
         "Notices of the Browser While the Page Is Hidden",
     ]

@@ -100,7 +100,7 @@ def test_a_log_in_is_made_in_the_browser(
 @pytest.fixture
 def cell(page: Page) -> Callable[[str], Locator]:
     """``cell(code)``: run it in a new notebook; where its output appears."""
-    page.evaluate("window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'})")
+    page.evaluate("window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'}).then(() => null)")
     # What is run before there is a kernel is not run at all.
     expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
 
