@@ -17,11 +17,9 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.about import cluster_id
 from jupyter_slurm.sites.profile import (
     Profile,
-    check_advice,
     check_container,
-    check_cost,
     check_environments,
-    check_launch,
+    check_table,
 )
 from jupyter_slurm.transport.base import Transport
 
@@ -105,9 +103,9 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
         settings.poll_shortest,
         environments=check_environments(settings.environments, "c.Settings.environments"),
         container=check_container(settings.container, "c.Settings.container"),
-        cost=check_cost(settings.cost, "c.Settings.cost"),
-        advice=check_advice(settings.advice, "c.Settings.advice"),
-        launch=check_launch(settings.launch, "c.Settings.launch"),
+        cost=check_table("cost", settings.cost, "c.Settings.cost"),
+        advice=check_table("advice", settings.advice, "c.Settings.advice"),
+        launch=check_table("launch", settings.launch, "c.Settings.launch"),
         node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
     )
 

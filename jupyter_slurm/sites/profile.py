@@ -23,11 +23,9 @@ from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
 __all__ = [
     "Profile",
-    "check_advice",
     "check_container",
-    "check_cost",
     "check_environments",
-    "check_launch",
+    "check_table",
     "list_profiles",
     "load_profile",
     "parse_profile",
@@ -38,7 +36,7 @@ __all__ = [
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _LARGEST = 1_000_000
 _CONTAINER = 'The README, "Containers", shows what one may have.'
-_COST = 'The README, "What is free", shows what one may have.'
+_FREE = 'The README, "What is free", shows what one may have.'
 _LAUNCH = 'The README, "A Jupyter on a GPU node", shows what one may have.'
 _ENVIRONMENT = 'The README, "Environments", shows what one may have.'
 
@@ -319,8 +317,8 @@ def check_container(told: Mapping[str, Any], path: str, text: str = "") -> Mappi
     return told
 
 
-def check_advice(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return what a site advises; ``path`` is for what is told when that is wrong.
+def check_table(name: str, told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return ``[advice]``, ``[cost]`` or ``[launch]``; ``path`` is for what is told when that is wrong.
 
     Raises
     ------
@@ -328,33 +326,7 @@ def check_advice(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         It cannot be.
     """
     if told:
-        _check({"login": {"host": "any"}, "advice": dict(told)}, path, _COST)
-    return told
-
-
-def check_cost(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return what an hour costs; ``path`` is for what is told when that is wrong.
-
-    Raises
-    ------
-    ConfigError
-        It cannot be.
-    """
-    if told:
-        _check({"login": {"host": "any"}, "cost": dict(told)}, path, _COST)
-    return told
-
-
-def check_launch(told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return what stands first in a form that launches a session; ``path`` is for what is told when that is wrong.
-
-    Raises
-    ------
-    ConfigError
-        It cannot be.
-    """
-    if told:
-        _check({"login": {"host": "any"}, "launch": dict(told)}, path, _LAUNCH)
+        _check({"login": {"host": "any"}, name: dict(told)}, path, _LAUNCH if name == "launch" else _FREE)
     return told
 
 
