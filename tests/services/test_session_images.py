@@ -104,7 +104,10 @@ async def test_a_jupyter_of_2022_in_every_runtime_from_its_launch_to_its_end(
         assert line == f"12 {name} {image} {told['id']}\n"
         assert told["session"]["server"] == "notebook 6.4.12"
         assert not any("no Jupyter" in warning for warning in told["warnings"])
-    assert len(docker.running()) == 1
+    (container,) = docker.running()
+    inspected = docker.run("inspect", container)  # the same for everybody whom the daemon answers
+    assert ready[0]["folder"] in inspected
+    assert Path(ready[0]["folder"], "serving", "token").read_text() not in inspected
     await asyncio.gather(*(sessions.desk.core.sessions.end(sessions.desk.id, key) for key in keys))
     async with asyncio.timeout(60):
         while docker.running() or any(map(_processes, (told["folder"] for told in ready))):
