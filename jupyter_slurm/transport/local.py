@@ -10,6 +10,7 @@ import secrets
 import shutil
 import stat as stat_module
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -61,11 +62,14 @@ class LocalTransport:
     ) -> Completed:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         started: list[subprocess.Popen[bytes]] = []
+        given_up = threading.Event()
 
         def work() -> Completed:
             pipe = subprocess.PIPE
             process = start(argv, context, stdin=pipe, stdout=pipe, stderr=pipe)
             started.append(process)
+            if given_up.is_set():  # while it was started
+                kill_group(process)
             self._running.add(process)
             try:
                 out, err = communicate(process, stdin, timeout)
@@ -76,6 +80,7 @@ class LocalTransport:
         try:
             return await self._in_thread(work)
         except asyncio.CancelledError:
+            given_up.set()
             for process in started:
                 kill_group(process)
             raise
