@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -188,14 +189,23 @@ class Session(Job):
             The wait was interrupted; it goes on.
         """
         deadline, follower = None if timeout is None else time.monotonic() + timeout, self._follow()
+        changed = threading.Event()
+
+        def heard(stream: str, data: bytes) -> None:
+            changed.set()
+
+        follower.listen(heard)
         try:
             while not follower.ended.is_set() and session_state(follower.data) not in _THERE:
                 told(follower.data)
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError(f"{self.title} is not ready after {timeout:g} s: {self.state}.")
-                follower.ended.wait(_STEP)
+                changed.wait(_STEP)
+                changed.clear()
         except KeyboardInterrupt:
             raise WaitInterrupted(f"Stopped waiting. {self.title} goes on; .stop() ends it.") from None
+        finally:
+            follower.unlisten(heard)
         if follower.error is not None:
             raise follower.error
         self._data = dict(follower.data)

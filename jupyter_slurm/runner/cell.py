@@ -104,9 +104,11 @@ class Place:
             pass
 
     def stage(self, text: str) -> None:
-        """Leave word of how far a session is that does not serve yet; never a reason to fail."""
+        """Leave word of where a session is, and how far, that does not serve yet; never a reason to fail."""
+        told: dict[str, Any] = {"format": FORMAT, "stage": text, "nodes": os.environ.get("SLURM_JOB_NODELIST", "")}
+        told["restarts"] = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         with contextlib.suppress(OSError):
-            self.put(os.path.join(self.folder, "served.json"), json.dumps({"format": FORMAT, "stage": text}))
+            self.put(os.path.join(self.folder, "served.json"), json.dumps(told))
 
     def end(self, exit_code: int, **more: Any) -> None:
         """Write the end marker, in one step, with more in it where there is more to tell."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import glob
-import http.client
+import importlib
 import json
 import os
 import re
@@ -40,7 +40,7 @@ class NoJupyter(CannotServe):  # type: ignore[misc]  # it is read by its path
 LACKING = 3
 _RETRIES = 200
 _STARTS = 300.0  # seconds within which a server answers, also from a slow disk
-_QUICK, _SLOW = 0.05, 1.0  # seconds between two looks: while it starts, and afterwards
+_QUICK, _SLOW = 0.02, 1.0  # seconds between two looks: while it starts, and afterwards
 _PATIENCE = 30.0  # seconds for an answer
 _WORKS = 0.05  # of a CPU; a kernel that waits for its person takes less
 _SETTLES = 2.0  # seconds by which what we ask a server may look like use
@@ -185,6 +185,7 @@ class Server:
             env=dict(environment(), JUPYTER_RUNTIME_DIR=runtime),
             preexec_fn=program.dying_with_us(),
         )
+        importlib.import_module("http.client")  # takes as long as all the rest here: best while the server begins
 
     def _kept(self) -> dict[str, str]:
         """Return the secrets of the run before this one: whoever was logged in still is."""
@@ -213,6 +214,8 @@ class Server:
 
     def ask(self, path: str) -> Any:
         """Return what its API says; None where it says nothing, or somebody else has taken its port."""
+        import http.client
+
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.patience)
         try:
             listens = program.own_listeners(self.port, self.process.pid)
@@ -279,6 +282,7 @@ def server_of(place: Any) -> Any:
     """Return what a session runs, not started yet."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(place.folder, "served.json"))  # of a run before this one
+    place.stage("")
     asked = place.job["session"]
     return program.Program(asked, environment()) if asked.get("command") else Server(place)
 

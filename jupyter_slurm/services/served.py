@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.services.tunnel import Tunnel
 
 __all__ = [
+    "Begun",
     "Door",
     "Served",
     "end_error",
@@ -86,20 +87,29 @@ def path_of(asked: Mapping[str, Any], key: str) -> str:
     return f"{asked.get('prefix') or '/'}jupyter-slurm/{key}/"
 
 
-async def read_served(transport: Transport, folder: JobFolder) -> Served | str:
+class Begun(NamedTuple):
+    """A session that does not serve yet: how far it is, on which nodes, and how often its job had been requeued."""
+
+    stage: str = ""
+    nodes: str = ""
+    restarts: int = 0
+
+
+async def read_served(transport: Transport, folder: JobFolder) -> Served | Begun:
     """Read where the server of a session listens; while it does not yet, how far it is, as far as that is known."""
     try:
         told = await read_left(transport, folder.file("served.json"), _MOST)
         if "stage" in told:
-            return printable(str(told["stage"])[:200])
+            nodes, restarts = str(told.get("nodes") or ""), int(told.get("restarts") or 0)
+            return Begun(printable(str(told["stage"])[:200]), nodes, restarts)
         port = int(told["port"])
         granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"]), "ready": float(told["time"]), "port": port}
         server = f"{told['server']} {told['version']}".strip()[:100]
         found = Served(server, port, float(told["time"]), granted, int(told["restarts"]))
         found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_FEW]]
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
-        return ""
-    return found if 0 < port < 65_536 else ""
+        return Begun()
+    return found if 0 < port < 65_536 else Begun()
 
 
 async def read_token(transport: Transport, folder: JobFolder) -> str:

@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.output import why_lost
 from jupyter_slurm.services.pages import Pages
-from jupyter_slurm.services.served import Served, path_of, read_served, read_token, session_dict, way_to
+from jupyter_slurm.services.served import Begun, Served, path_of, read_served, read_token, session_dict, way_to
 from jupyter_slurm.services.slurm import printable
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tunnels import Tunnels, owner
@@ -64,6 +64,7 @@ class Sessions:
         self._told: dict[str, Any] = {}  # of each that is not over, what was told last
         self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
         self._reaching: dict[str, asyncio.Task[None]] = {}
+        self._approaching: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Remove the pages that an agent has left which was killed."""
@@ -72,9 +73,10 @@ class Sessions:
     async def stop(self) -> None:
         """Leave them as they are, and no page: without an agent, others can take the ports to which those post."""
         self._pages.clear()
-        for task in self._reaching.values():
+        tasks = [*self._reaching.values(), *self._approaching.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._reaching.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- what a person asks for
 
@@ -216,12 +218,14 @@ class Sessions:
                 self._told.pop(key, None)
                 self._next.pop(key, None)
                 self._pages.remove(key)
+                self._tunnels.leave(cluster.id, key)
                 continue
             if entry.served is not None and not _is_of_this_run(entry, entry.served):
                 entry.served = None  # where its next run listens is another question
             if entry.served is not None and entry.served.is_stale:
                 await self._hear_warnings(cluster, entry, entry.served)
-            if entry.state.is_running and self._is_due(cluster, key) and await self._look(cluster, entry):
+            if entry.state.is_running and self._is_due(cluster, key):
+                await self._look(cluster, entry)
                 self._begin(cluster, entry)
             now = session_dict(entry)
             if self._told.get(key) != now:
@@ -253,8 +257,10 @@ class Sessions:
         """See where its Jupyter listens; return whether it does."""
         if entry.served is None and entry.folder is not None:
             found = await read_served(cluster.client.transport, entry.folder)
-            if isinstance(found, str):
-                entry.stage = found
+            if isinstance(found, Begun):
+                entry.stage = found.stage
+                if found.nodes and entry.record is not None and _is_of_this_run(entry, found):
+                    entry.record["granted"] = {**(entry.record.get("granted") or {}), "nodes": found.nodes}
             elif _is_of_this_run(entry, found):
                 entry.served, entry.stage = found, ""
             if entry.served is not None:
@@ -275,12 +281,16 @@ class Sessions:
             cluster.tracker.tell(entry)
 
     def _begin(self, cluster: Cluster, entry: Entry) -> None:
-        """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now."""
-        served = entry.served
-        if served is not None and (served.tunnel is None or (served.tunnel.is_broken and not served.lost())):
-            task = asyncio.create_task(self._reach_soon(cluster, entry), name=f"session {entry.key}")
-            self._reaching[str(entry.key)] = task
-            task.add_done_callback(lambda _: self._reaching.pop(str(entry.key), None))
+        """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now.
+
+        Of one that does not listen yet, the node is.
+        """
+        served, key = entry.served, str(entry.key)
+        if served is None:
+            if key not in self._approaching:
+                _keep(self._approaching, key, self._tunnels.approach(cluster.id, entry))
+        elif served.tunnel is None or (served.tunnel.is_broken and not served.lost()):
+            _keep(self._reaching, key, self._reach_soon(cluster, entry))
 
     async def _reach_soon(self, cluster: Cluster, entry: Entry) -> None:
         key = str(entry.key)
@@ -344,11 +354,17 @@ class Sessions:
             self._launching.discard((cluster.id, chosen))
 
 
+def _keep(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:
+    """Do work for a session beside what else goes on, and know that it is being done."""
+    task = tasks[key] = asyncio.create_task(work, name=f"session {key}")
+    task.add_done_callback(lambda _: tasks.pop(key, None))
+
+
 def _is_one(entry: Entry) -> bool:
     return entry.kind == "session"
 
 
-def _is_of_this_run(entry: Entry, served: Served) -> bool:
+def _is_of_this_run(entry: Entry, served: Served | Begun) -> bool:
     """Whether what a runner told is not of a run before a requeue."""
     return entry.state.is_running and served.restarts >= entry.restarts
 

@@ -30,7 +30,7 @@ from jupyter_slurm.transport.base import Stream, Way
 from jupyter_slurm.transport.ssh.threads import Threads
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
-__all__ = ["Asked", "There", "Tunnel"]
+__all__ = ["Asked", "There", "Tunnel", "goal_of"]
 
 log = logging.getLogger(__name__)
 
@@ -225,18 +225,18 @@ class Tunnel:
             # It has only just begun: what it printed, or its runner, was quicker than the next look at the queue.
             with contextlib.suppress(SlurmError):
                 await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
-        given, is_running = _nodes(entry), entry.state.is_running and not entry.is_finished
-        if not is_running or not given or entry.id is None:
+        goal, is_running = goal_of(entry), entry.state.is_running and not entry.is_finished
+        if goal is None:
             why = "Slurm has not told yet on which node it is" if is_running else f"it does not run: {entry.state.name}"
             raise JobError(
                 f"job {entry.id or asked.job}: {why}",
                 hint="A tunnel leads to a job that runs; ask again when it does.",
                 state=entry.state.name,
             )
-        nodes = expand_hosts(given)
-        if asked.node and asked.node not in nodes:
+        given = _nodes(entry) or ""
+        if asked.node and asked.node not in expand_hosts(given):
             raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {given}.")
-        return Goal(asked.node or nodes[0], str(entry.id), entry.folder if entry.kind == "session" else None)
+        return replace(goal, node=asked.node or goal.node)
 
     def _holds(self, ready: _Ready) -> bool:
         """Whether what was found is taken for true still.
@@ -305,6 +305,14 @@ class Tunnel:
         elif self._error is None or self._error.message != error.message:
             self._error = error
             log.info("tunnel to port %d: %s", self.asked.port, error.message)
+
+
+def goal_of(entry: Entry) -> Goal | None:
+    """Return where a way to a job leads: to its first node; None: it is on none, or nobody has told yet on which."""
+    given = _nodes(entry)
+    if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
+        return None
+    return Goal(expand_hosts(given)[0], str(entry.id), entry.folder if entry.kind == "session" else None)
 
 
 def _nodes(entry: Entry) -> str | None:

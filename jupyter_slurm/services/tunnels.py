@@ -19,7 +19,7 @@ from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelEr
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.reach import Goal, Reach
-from jupyter_slurm.services.tunnel import Asked, There, Tunnel
+from jupyter_slurm.services.tunnel import Asked, There, Tunnel, goal_of
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
@@ -71,6 +71,7 @@ class Tunnels:
         self._reaches: dict[str, tuple[Cluster, Reach]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._asked_about: dict[str, float] = {}
+        self._ahead: dict[tuple[str, str], Goal] = {}  # of jobs on whose programs a tunnel waits
 
     def start(self) -> None:
         """Listen again where an earlier agent did; who connects before the log-in is turned away."""
@@ -162,6 +163,24 @@ class Tunnels:
         tunnel = self._keep(goal, self._listen(cluster, goal.local_port, goal.socket))
         self._new[goal.id] = 0
         return await self._prepared(tunnel, asked)
+
+    async def approach(self, cluster: str, entry: Entry) -> None:
+        """Find a way to a job whose program has yet to begin to listen: a step, or a log-in on a node, takes a while.
+
+        :meth:`leave` lets it go where no tunnel came to need it.
+        """
+        goal, job = goal_of(entry), (cluster, str(entry.key))
+        if goal is not None and self._ahead.get(job) != goal:
+            self.leave(*job)
+            self._ahead[job] = goal
+            with contextlib.suppress(SlurmError, OSError):  # the tunnel will say why
+                await self._there(cluster).reach.way(goal)
+
+    def leave(self, cluster: str, job: str) -> None:
+        """Let the way to a job go that was found ahead, unless a tunnel has it."""
+        goal = self._ahead.pop((cluster, job), None)
+        if goal is not None and all((t.goal, t.asked.cluster) != (goal, cluster) for t in self._tunnels.values()):
+            self._forget(cluster, goal)
 
     def redirect(self, cluster: str, job: str, before: int | None, port: int) -> None:
         """Have what leads to a port of a job lead to another one, where its program is after a requeue."""

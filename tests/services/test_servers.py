@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from sessions import run_a_cell
 
@@ -49,6 +50,11 @@ if [ "$(wc -l <ports)" = 1 ]; then
 fi
 python3 -m http.server "$1" --bind 127.0.0.1 &
 wait
+"""
+
+WAITS = """
+until [ -e go ]; do sleep 0.1; done
+exec python3 -m http.server "$1" --bind 127.0.0.1
 """
 
 
@@ -99,6 +105,28 @@ async def test_a_command_serves_through_a_local_port(desk: Any, served: Any, tmp
     assert await said(desk, told) == "CANCELLED"
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(("127.0.0.1", session["port"]))
+
+
+@pytest.mark.here_only(HERE)
+async def test_the_way_to_one_is_there_before_it_serves(desk: Any, served: Any, tmp_path: Path, wait_for: Any) -> None:
+    command = ["sh", "-c", WAITS, "sh", "{port}"]
+    told = await served(command, dir=str(tmp_path), until="starting")
+    await asyncio.to_thread(wait_for, lambda: steps_of(told["id"]), "a step that leads there")
+    found = steps_of(told["id"])
+    (tmp_path / "go").touch()
+    await desk.until(told["key"], lambda job: job["session"]["state"] == "ready")
+    assert steps_of(told["id"]) & found
+
+
+def steps_of(job: str) -> set[int]:
+    """The processes of its steps; the session itself is none."""
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            env = process.environ()
+            if env.get("SLURM_JOB_ID") == job and "SLURM_STEP_ID" in env:
+                found.add(process.pid)
+    return found
 
 
 @pytest.mark.here_only(HERE)
