@@ -82,7 +82,7 @@ class Cluster:
         self.watcher = Watcher(
             self._look,
             needed=self._is_looked_for,
-            waited_for=self.tracker.is_listened_to,
+            waited_for=self._is_waited_for,
             shortest=where.poll_shortest,
             longest=max(where.poll_shortest, settings.poll_longest),
             told=lambda: bus.publish("cluster", self.as_dict()),
@@ -348,6 +348,14 @@ class Cluster:
         """Whether jobs of ours go on, or somebody would want to see those that a terminal has submitted."""
         going = any(entry.id is not None for entry in self.tracker.active()) or bool(self.tracker.unverified())
         return going or self._bus.is_looked_at
+
+    def _is_waited_for(self) -> bool:
+        """Whether somebody is in front of a screen on which only the queue tells what becomes of a job."""
+        if self.tracker.is_listened_to():
+            return True
+        return self._bus.is_looked_at and any(
+            entry.state.is_pending or not entry.gives_signs for entry in self.tracker.active() if entry.id is not None
+        )
 
     async def _look(self) -> bool:
         await self.shelf.refresh()

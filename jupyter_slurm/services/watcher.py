@@ -134,7 +134,7 @@ class Watcher:
                 continue
             # Not wait_for(): in Python 3.11 it swallows a cancellation that meets the event.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(min(left, self._shortest)):  # nor does anybody tell that they begin to wait
                     await self._hurry.wait()
 
     def _bounded(self) -> float:

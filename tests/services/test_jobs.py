@@ -96,6 +96,7 @@ async def test_jobs_of_others_hands_have_their_names(desk):
         await desk.core.cancel(desk.id, job["key"] or job["id"])
         await desk.finished(job["key"] or job["id"])
     names, unheard = ["hand made", "a\nb|c"], {"hand made", "a\nb|c"}
+    watcher = desk.core._cluster(desk.id).watcher
     async with desk.core.bus.subscribe() as events, asyncio.timeout(60):
         for name in names:
             command = ["sbatch", "--hold", "--output=/dev/null", f"--job-name={name}", "--wrap", "true"]
@@ -104,6 +105,10 @@ async def test_jobs_of_others_hands_have_their_names(desk):
             unheard -= {data["name"]} if event == "job" else set()
             if not unheard:
                 break
+        watcher.interval = 300.0  # as after a long time in which nothing changed
+        assert watcher.status()["interval"] <= 30, "only the queue tells of them, and somebody looks"
+    watcher.interval = 300.0
+    assert watcher.status()["interval"] == 300
     assert {job["name"] for job in await desk.core.jobs(desk.id, active=True)} >= set(names)
     for job in await desk.core.jobs(desk.id, active=True):
         if job["name"] in names:

@@ -107,6 +107,17 @@ async def test_somebody_in_front_of_a_screen_waits_half_a_minute_at_most(world, 
     assert max(gaps(world.asked)) <= 31
 
 
+async def test_who_begins_to_wait_in_a_long_pause_waits_half_a_minute_at_most(world, watcher):
+    world.needed = True
+    watcher.wake()
+    await world.go(1200)
+    last = world.asked[-1]
+    await world.go(max(0, last + 100 - world.now))
+    world.waited_for, begun = True, world.now
+    await world.go(41)
+    assert [asked for asked in world.asked if asked > begun]
+
+
 async def test_silent_controller_is_asked_less_and_less(world, watcher):
     world.needed = True
     world.silent_until = world.now + 900
