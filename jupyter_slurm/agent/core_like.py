@@ -74,6 +74,7 @@ class CoreLike(Protocol):
     async def options(self, cluster: str, command: str) -> Json: ...  # noqa: D102
     async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> Json: ...  # noqa: D102
     async def resources(self, cluster: str, *, wait: float, is_newer: bool, has_nodes: bool) -> Json: ...  # noqa: D102
+    async def others(self, cluster: str, *, wait: float) -> Json: ...  # noqa: D102
     async def accounted(  # noqa: D102
         self, cluster: str, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
     ) -> Json: ...

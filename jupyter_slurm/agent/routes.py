@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
 from jupyter_slurm.agent.app import Answer, Call, Reply
 from jupyter_slurm.agent.core_like import CoreLike, Json
+from jupyter_slurm.agent.failures import encode
 from jupyter_slurm.agent.presence import Presence
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
@@ -39,6 +40,7 @@ CAPABILITIES = (
     "sessions",
     "acts",
     "resources",
+    "queue",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -120,6 +122,7 @@ class Routes:
             "listOptions": self._list_options,
             "listNames": self._list_names,
             "getResources": self._get_resources,
+            "getQueue": self._get_queue,
             "getAccountedUsage": self._get_accounted,
             "listTunnels": self._list_tunnels,
             "openTunnel": self._open_tunnel,
@@ -311,6 +314,11 @@ class Routes:
     async def _get_resources(self, call: Call) -> Reply:
         asked = {"wait": call.query["wait"], "is_newer": call.query["newer"], "has_nodes": call.query["nodes"]}
         return Reply(await self._core.resources(call.path["cluster"], **asked))
+
+    async def _get_queue(self, call: Call) -> Reply:
+        told = await self._core.others(call.path["cluster"], wait=call.query["wait"])
+        content = await asyncio.to_thread(encode, told)  # of fifty thousand jobs, five megabytes
+        return Reply(content, media_type="application/json")
 
     async def _get_accounted(self, call: Call) -> Reply:
         asked = {"start": call.query["start"], "end": call.query["end"], "account": call.query["account"]}

@@ -20,6 +20,7 @@ from jupyter_slurm.services.acting import Acts
 from jupyter_slurm.services.again import asked_again
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.everybody import OthersKeeper
 from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
@@ -99,6 +100,7 @@ class Cluster:
         self.resources = ResourcesKeeper(
             self.client, self._facts, where.user, interval=where.poll_shortest, cost=where.cost, clock=clock
         )
+        self.others = OthersKeeper(self.client, where.user, interval=where.poll_shortest, clock=clock)
         self.usage = UsageReports(self.client, where.user, cost=where.cost, clock=clock)
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)
         self._intake = Intake(self.about, where, settings, *pieces)
@@ -123,9 +125,9 @@ class Cluster:
 
     async def stop(self) -> None:
         """End the watching; jobs and executions of sbatch go on."""
-        before = (self._intake.stop, self.names.stop, self.resources.stop, self._facts.stop, self.settler.stop)
-        for stop in (*before, self.steps.stop, self.watcher.stop, self.reader.stop, self.tracker.stop):
-            await stop()
+        asking = (self.names, self.resources, self.others, self._facts)
+        for part in (self._intake, *asking, self.settler, self.steps, self.watcher, self.reader, self.tracker):
+            await part.stop()
         for task in (self._watching, self._glancing):
             if task is not None:
                 task.cancel()

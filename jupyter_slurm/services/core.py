@@ -306,6 +306,10 @@ class Core:
         keeper = self._cluster(cluster).resources
         return await keeper.told(wait=wait, is_newer=is_newer, has_nodes=has_nodes)
 
+    async def others(self, cluster: str, *, wait: float) -> dict[str, Any]:
+        """See :meth:`OthersKeeper.told`."""
+        return await self._cluster(cluster).others.told(wait=wait)
+
     async def accounted(
         self, cluster: str, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
     ) -> dict[str, Any]:

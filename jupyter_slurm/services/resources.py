@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import secrets
 import time
@@ -11,14 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jupyter_slurm.domain import limits
-from jupyter_slurm.domain.cluster import nodes_argv, parse_nodes
+from jupyter_slurm.domain.cluster import Partition, nodes_argv, parse_nodes
 from jupyter_slurm.domain.facts import Facts
 from jupyter_slurm.domain.limits import Limits
 from jupyter_slurm.domain.resources import Resources
-from jupyter_slurm.errors import ControllerError, SlurmError
+from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.facts import FactsKeeper
+from jupyter_slurm.services.keeping import Keeper
 from jupyter_slurm.services.slurm import SlurmClient
-from jupyter_slurm.services.throttle import Bucket
 
 __all__ = ["ResourcesKeeper"]
 
@@ -26,10 +24,11 @@ log = logging.getLogger(__name__)
 
 _FRESH = 60.0  # seconds for which an answer serves everybody
 _BURST = 3  # newer answers that a person may have beside that, before one a minute
+_SOON = 5.0  # seconds in which the controller has said which partitions there are
 
 
-class ResourcesKeeper:
-    """Keep what was last known of one cluster, and since when it is not.
+class ResourcesKeeper(Keeper[Resources]):
+    """Keep what was last known of one cluster.
 
     Parameters
     ----------
@@ -48,6 +47,8 @@ class ResourcesKeeper:
         Seconds since the epoch, and monotonic ones.
     """
 
+    what = "what is free"
+
     def __init__(
         self,
         client: SlurmClient,
@@ -59,84 +60,28 @@ class ResourcesKeeper:
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(max(_FRESH, interval), impatient=_BURST, clock=clock, monotonic=monotonic)
         self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
-        self._clock, self._monotonic = clock, monotonic
-        self._interval = max(_FRESH, interval)
-        self._impatient = Bucket(rate=1 / self._interval, burst=_BURST, clock=monotonic)
-        self._known: Resources | None = None
-        self._due = -1.0  # on the monotonic clock
-        self._asking: asyncio.Task[None] | None = None
-        self._unknown_since: float | None = None
-        self._error: SlurmError | None = None
 
     async def told(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> dict[str, Any]:
-        """Return what is free as the API tells it.
+        """Return what is free as the API tells it; see :meth:`Keeper._look`.
 
         Parameters
         ----------
-        wait : float
-            Seconds to wait at most for a new answer, where one is due.
-        is_newer : bool
-            Somebody pressed a button: what is known is not new enough, unless that was pressed too often.
         has_nodes : bool
             Whether each node is told.
-
-        Raises
-        ------
-        SlurmError
-            Nothing is known, and Slurm does not say it.
         """
-        self._want(is_newer=is_newer)
-        if self._asking is not None and wait > 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await asyncio.shield(self._asking)
-        if self._known is None:
-            raise self._error or ControllerError(
-                "Slurm has not yet said what is free.", hint="Its answer is waited for; try again in a moment."
-            )
-        return {
-            **self._known.as_dict(has_nodes=has_nodes),
-            "unknown_since": self._unknown_since,
-            "said": "" if self._error is None else self._error.message,
-            "cost": self._cost or None,
-        }
+        known, standing = await self._look(wait=wait, is_newer=is_newer)
+        return {**known.as_dict(has_nodes=has_nodes), **standing, "cost": self._cost or None}
 
-    async def stop(self) -> None:
-        """End."""
-        if self._asking is not None:
-            self._asking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
-
-    def _want(self, *, is_newer: bool) -> None:
-        if self._asking is not None:
-            return
-        if self._monotonic() < self._due:
-            if not (is_newer and self._impatient.is_ready()):
-                return
-            self._impatient.reserve()
-        self._due = self._monotonic() + self._interval
-        self._asking = asyncio.create_task(self._ask(), name="resources")
-
-    async def _ask(self) -> None:
-        begun = self._clock()
-        try:
-            self._known = await self._of_controller(begun)
-            self._unknown_since = self._error = None
-        except SlurmError as error:
-            log.info("what is free on the cluster is not known: %s", error.message)
-            self._unknown_since, self._error = self._unknown_since or begun, error
-        finally:
-            self._asking = None
-
-    async def _of_controller(self, begun: float) -> Resources:
+    async def _ask_slurm(self, begun: float) -> Resources:
         mark = secrets.token_hex(8)
         answer = await self._client.ask(nodes_argv(mark, has_load=True))
-        nodes = parse_nodes(answer, mark, has_load=True)
+        nodes = tuple(parse_nodes(answer, mark, has_load=True))
+        if self._known is None and (facts := await self._facts.get(_SOON)):
+            self._known = Resources(begun, nodes, _shown(facts), None)  # accounting answers last, and may take long
         facts = await self._facts.get(self._interval)
-        shown = tuple(one for one in facts.partitions if not one.is_hidden) if facts else ()
-        return Resources(begun, tuple(nodes), shown, await self._limits(facts))
+        return Resources(begun, nodes, _shown(facts), await self._limits(facts))
 
     async def _limits(self, facts: Facts | None) -> Limits | None:
         """Return limits and use; what the controller does not say of them hides nothing of the rest."""
@@ -151,3 +96,7 @@ class ResourcesKeeper:
         except SlurmError as error:
             log.info("the limits of %s are not known: %s", self._user, error.message)
             return None
+
+
+def _shown(facts: Facts | None) -> tuple[Partition, ...]:
+    return tuple(one for one in facts.partitions if not one.is_hidden) if facts else ()

@@ -267,6 +267,12 @@ class PlumbingCore:
         nothing: dict[str, Any] = {name: [] for name in ("gpus", "partitions", "nodes", "limits")}
         return {**nothing, "asked_at": 0.0, "unknown_since": None, "said": "", "use": {}, "cost": None}
 
+    async def others(self, cluster: str, *, wait: float) -> dict[str, Any]:
+        self.calls.append(("others", wait))
+        nothing: dict[str, Any] = {name: [] for name in ("columns", "rows")}
+        known = {"asked_at": 0.0, "unknown_since": None, "said": "", "interval": 30.0}
+        return {**nothing, **known, "user": "a", "is_private": False}
+
     async def accounted(
         self, cluster: str, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
     ) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import pwd
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from jupyter_slurm.domain.associations import Qos as KnownQos
 from jupyter_slurm.domain.cluster import Node
+from jupyter_slurm.domain.everybody import everybody_argv, parse_everybody
 from jupyter_slurm.domain.limits import parse_limits
 from jupyter_slurm.domain.resources import gpus_of
 from jupyter_slurm.domain.values import parse_gres
@@ -42,7 +45,7 @@ def mixed(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
         users=described.users,
         qos=described.qos,
         enforce=("associations", "limits", "qos"),
-        extra=(*described.extra, "MessageTimeout=3"),
+        extra=(*described.extra, "MessageTimeout=3", "PrivateData=jobs"),
     )
 
 
@@ -54,7 +57,9 @@ def _asked(cluster: EmbeddedCluster) -> int:
 
 @pytest.mark.slurm
 @pytest.mark.root
-async def test_what_is_free_is_what_slurm_gives(mixed: EmbeddedCluster, tmp_path: Any, open_desk: Any) -> None:
+async def test_what_is_free_is_what_slurm_gives(
+    mixed: EmbeddedCluster, tmp_path: Any, open_desk: Any, bob: str
+) -> None:
     set_limits = ["user", "root", "set", "GrpTRES=gres/gpu=9,mem=50G", "MaxJobs=20"]
     mixed.run("sacctmgr", "-i", "modify", *set_limits)
     mixed.run("scontrol", "update", "NodeName=c4aiscw3", "State=DRAIN", "Reason=disk | free=9 Gres=gpu:9")
@@ -91,6 +96,7 @@ async def test_what_is_free_is_what_slurm_gives(mixed: EmbeddedCluster, tmp_path
         assert limits["user", "jobs", ""] == (20, 3)
         assert limits["qos-user", "in-use", "gres/gpu"] == (2, 2)
         assert told["cost"] == COST
+        await _others_see_none_of_it(desk, mixed, bob)
 
         await desk.core.cancel(desk.id, jobs[0]["key"])
         await desk.until(jobs[0]["key"], lambda job: job["state"] == "CANCELLED")
@@ -105,6 +111,15 @@ async def test_what_is_free_is_what_slurm_gives(mixed: EmbeddedCluster, tmp_path
 
 def _free(gpus: list[dict[str, Any]]) -> dict[str, tuple[int, int, int]]:
     return {one["type"]: (one["total"], one["used"], one["free"]) for one in gpus}
+
+
+async def _others_see_none_of_it(desk: Any, cluster: EmbeddedCluster, other: str) -> None:
+    """Where a site hides jobs (PrivateData), that is said."""
+    assert (await desk.core.others(desk.id, wait=60.0))["is_private"]
+    env, group = cluster.env(), pwd.getpwnam(other).pw_gid
+    argv = everybody_argv("01234567")
+    asked = subprocess.run(argv, env=env, user=other, group=group, extra_groups=[], check=True, capture_output=True)
+    assert parse_everybody(asked.stdout, "01234567", other) == []
 
 
 async def _a_button_asks_no_more_than_it_may(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
