@@ -4,17 +4,9 @@ import { Signal, type ISignal } from "@lumino/signaling";
 import { Acts } from "./acts";
 import { Asked } from "./asked";
 import { Model } from "./base";
+import { Listening } from "./listening";
 import { RequestError, toProblem } from "./problem";
-import {
-  identity,
-  isCluster,
-  isJob,
-  isPrompt,
-  isReached,
-  isUnknown,
-  referenceOf,
-  taskJobs,
-} from "./records";
+import { identity, isCluster, isJob, isReached, isUnknown, referenceOf, taskJobs } from "./records";
 import { isFinished } from "./states";
 import { JobStore, OLDER_KEPT } from "./store";
 import type {
@@ -29,9 +21,6 @@ import type {
   IPrompt,
 } from "./tokens";
 
-/** Waits between attempts to reach the agent, in milliseconds. */
-const SHORTEST_RETRY = 2_000;
-const LONGEST_RETRY = 120_000;
 /** In this time changes of many jobs are told as one, in milliseconds. */
 const TOGETHER = 50;
 
@@ -72,7 +61,7 @@ export class JobsModel extends Model implements IJobsModel {
   private _problem: IProblem | null = null;
   private _isVisible = false;
   private _isKept = false;
-  private _watch: AbortController | null = null;
+  private readonly _listening: Listening;
   private readonly _ended = new AbortController();
   private _telling: ReturnType<typeof setTimeout> | null = null;
 
@@ -99,6 +88,15 @@ export class JobsModel extends Model implements IJobsModel {
         this._store.put(jobs);
       },
       isKnown: (job) => this._store.has(job),
+    });
+    this._listening = new Listening({
+      ...{ api: options.api, asked: this._asked },
+      ...{ sleep: this._options.sleep, random: this._options.random },
+      told: (connection, problem = this._problem ?? undefined) => {
+        this._set(connection, problem ?? null);
+      },
+      load: (signal) => this._load(signal),
+      take: (event, data) => this._take(event, data),
     });
     this.setVisible(this._options.visible);
   }
@@ -154,45 +152,37 @@ export class JobsModel extends Model implements IJobsModel {
   override dispose(): void {
     super.dispose();
     this._ended.abort();
-    this._watch?.abort();
+    this._listening.end();
     clearTimeout(this._telling ?? undefined);
   }
 
   setVisible(visible: boolean): void {
     this._isVisible = visible;
-    this._listenWhereWanted(visible || this._isKept);
+    this._listenWhereWanted();
   }
 
   setKept(kept: boolean): void {
     this._isKept = kept;
-    this._listenWhereWanted(kept || this._isVisible);
+    this._listenWhereWanted();
   }
 
-  private _listenWhereWanted(wanted: boolean): void {
-    if (this.isDisposed || wanted === (this._watch !== null)) {
-      return;
-    }
-    if (wanted) {
-      this._watch = new AbortController();
-      void this._run(this._watch.signal);
-    } else {
-      this._watch?.abort();
-      this._watch = null;
-      this._set("paused", this._problem);
+  private _listenWhereWanted(): void {
+    if (!this.isDisposed) {
+      this._listening.want(this._isVisible || this._isKept);
     }
   }
 
   refresh(): void {
-    if (this._watch !== null) {
+    if (this._listening.signal !== null) {
       this._acts.forget();
-      this._listenWhereWanted(false);
-      this._listenWhereWanted(true);
+      this._listening.want(false);
+      this._listenWhereWanted();
     }
   }
 
   look(): void {
-    if (this._connection === "live" && this._watch !== null) {
-      const { signal } = this._watch;
+    const { signal } = this._listening;
+    if (this._connection === "live" && signal !== null) {
       // What goes wrong is told by the stream, and what is new by its events, too.
       void Promise.allSettled(
         this.clusters.filter(isReached).map(async ({ id }) => {
@@ -279,62 +269,6 @@ export class JobsModel extends Model implements IJobsModel {
     this._connection = connection;
     this._problem = problem;
     this._changed.emit();
-  }
-
-  /** Listen until nobody looks any more; come back by itself after a failure, ever more rarely while it lasts. */
-  private async _run(signal: AbortSignal): Promise<void> {
-    for (let failures = 0; !signal.aborted; failures += 1) {
-      this._set("connecting", this._problem);
-      const error = await this._listen(signal, () => {
-        failures = -1;
-      }).then(
-        () => null, // a server that goes away in order is asked again after the shortest wait
-        (error: unknown) => toProblem(error, "The connection is tried again by itself."),
-      );
-      if (this._watch?.signal !== signal) {
-        return;
-      }
-      if (error !== null) {
-        this._set("broken", error);
-      }
-      const wait = Math.min(LONGEST_RETRY, SHORTEST_RETRY * 2 ** Math.max(0, failures));
-      await this._options.sleep(wait * (0.75 + this._options.random() / 2), signal);
-    }
-  }
-
-  /**
-   * Take the table once, then every change of it. The stream is opened before the table is asked for, or a change between
-   * the two would be lost. Prompts wait for nothing: the table of a cluster may wait for the answer to one.
-   */
-  private async _listen(signal: AbortSignal, live: () => void): Promise<void> {
-    const stop = new AbortController();
-    const end = (): void => {
-      stop.abort();
-    };
-    signal.addEventListener("abort", end);
-    let inOrder = Promise.resolve();
-    const next = (act: () => Promise<void>): void => {
-      inOrder = inOrder.then(() => (signal.aborted ? undefined : act()));
-      inOrder.catch(end);
-    };
-    try {
-      const stream = await this._options.api.events(stop.signal);
-      this._asked.know(await this._options.api.prompts());
-      next(() => this._load(signal).then(live));
-      for await (const { event, data } of stream) {
-        if (signal.aborted) {
-          return;
-        }
-        if (event === "prompt" && isPrompt(data)) {
-          this._asked.hear(data);
-        } else {
-          next(() => this._take(event, data));
-        }
-      }
-    } finally {
-      signal.removeEventListener("abort", end);
-      await inOrder.finally(end); // what went wrong there says more than that the stream was broken off
-    }
   }
 
   private async _load(signal: AbortSignal): Promise<void> {
