@@ -10,7 +10,7 @@ from jupyter_slurm.embedded.daemons import Daemons, Wait
 from jupyter_slurm.embedded.description import Account, Description, Qos, User
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["add_cluster", "fill_database", "setup_commands", "start_database"]
+__all__ = ["add_cluster", "fill_database", "first_commands", "setup_commands", "start_database"]
 
 
 def create_database(daemons: Daemons) -> None:
@@ -65,9 +65,10 @@ def start_database(daemons: Daemons, wait: Wait) -> None:
     wait(layout.database_socket.exists, "mariadbd", "MariaDB did not open its socket")
 
 
-def add_cluster(daemons: Daemons, name: str) -> None:
-    """Make the cluster known to slurmdbd, without which slurmctld does not start."""
-    _sacctmgr(daemons, "add", "cluster", name)
+def add_cluster(daemons: Daemons, description: Description) -> None:
+    """Make the cluster known to slurmdbd, and the QOS of partitions, without which slurmctld does not start."""
+    for argv in first_commands(description):
+        _sacctmgr(daemons, *argv)
 
 
 def fill_database(daemons: Daemons, description: Description, wait: Wait) -> None:
@@ -93,12 +94,17 @@ def _sacctmgr(daemons: Daemons, *argv: str) -> None:
         raise EmbeddedError(f"sacctmgr refused {' '.join(argv)!r}: {said}", argv=list(argv), stderr=done.stderr)
 
 
-def setup_commands(description: Description) -> Iterator[list[str]]:
-    """Return the arguments of each sacctmgr call, in an order in which each one can succeed."""
+def first_commands(description: Description) -> Iterator[list[str]]:
+    """Return the arguments of each sacctmgr call before slurmctld is started."""
+    yield ["add", "cluster", description.name]
     for qos in description.qos:
         # "normal" is always there; adding it again would be an error.
         if qos.name != "normal":
             yield ["add", "qos", qos.name]
+
+
+def setup_commands(description: Description) -> Iterator[list[str]]:
+    """Return the arguments of each further sacctmgr call, in an order in which each one can succeed."""
     for qos in description.qos:
         if settings := _qos_settings(qos):
             yield ["modify", "qos", qos.name, "set", *settings]

@@ -17,6 +17,7 @@ from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.daemons import Daemons, PortTaken
 from jupyter_slurm.embedded.description import Description, load_description
+from jupyter_slurm.embedded.hosts import Hosts
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import check_reachable, default_directory, missing_parents
 from jupyter_slurm.embedded.ports import free_ports
@@ -42,6 +43,8 @@ class EmbeddedCluster(ClusterControl):
         Where it lives. It is made by :meth:`start` and removed by :meth:`stop`.
     installation : Installation, optional
         Which Slurm to run; that of this machine if not given.
+    hosts : Hosts, optional
+        Where its daemons run; all on this machine if not given. Who makes the hosts, ends them.
 
     Attributes
     ----------
@@ -60,8 +63,10 @@ class EmbeddedCluster(ClusterControl):
         *,
         directory: Path | None = None,
         installation: Installation | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
         super().__init__(directory or default_directory(), installation)
+        self._hosts = hosts
         self.description = description or load_description()
         self.notes: tuple[str, ...] = ()
 
@@ -175,13 +180,13 @@ class EmbeddedCluster(ClusterControl):
     def _start_once(self, deadline: float, parents: list[Path]) -> None:
         description, layout = self.description, self.layout
         state, ports = self._prepare(parents)
-        daemons = Daemons(layout, state, self.installation)
+        daemons = Daemons(layout, state, self.installation, self._hosts)
         wait = daemons.waiter(deadline)
         daemons.start_munged(wait)
         if description.accounting:
             accounting.start_database(daemons, wait)
             daemons.start_slurmdbd(wait)
-            accounting.add_cluster(daemons, description.name)
+            accounting.add_cluster(daemons, description)
         daemons.start_controller(wait)
         if description.accounting:
             accounting.fill_database(daemons, description, wait)
@@ -212,7 +217,7 @@ class EmbeddedCluster(ClusterControl):
         layout.create()
         if plugin:
             CgroupTree(state.mark).create(layout.cgroup)
-        self._write_configuration(ports, Machine.here(self.installation, plugin))
+        self._write_configuration(ports, Machine.here(self.installation, plugin, self._hosts))
         self.notes = self._notes(reason)
         return state, ports
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_slurm.embedded.description import Description, NodeGroup, Partition
+from jupyter_slurm.embedded.hosts import Hosts
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
 
@@ -18,7 +19,7 @@ __all__ = ["Machine", "Ports", "cgroup_conf", "gres_conf", "make_devices", "slur
 
 @dataclass(frozen=True)
 class Ports:
-    """TCP ports on 127.0.0.1: one for each node, one for the controller, one for slurmdbd."""
+    """TCP ports: one for each node, one for the controller, one for slurmdbd."""
 
     controller: int
     database: int
@@ -27,19 +28,34 @@ class Ports:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the cluster runs on: short host name, login name that runs it, cgroup plugin (empty: no cgroups), Slurm."""
+    """What the cluster runs on: short host name, login name that runs it, cgroup plugin (empty: no cgroups), Slurm.
+
+    ``hosts``: where the daemons are that do not run on this machine; ``host`` is then that of slurmctld.
+    """
 
     host: str
     user: str
     cgroup_plugin: str
     version: tuple[int, int]
     plugin_dir: str
+    hosts: Hosts | None = None
 
     @classmethod
-    def here(cls, installation: Installation, cgroup_plugin: str) -> Machine:
+    def here(cls, installation: Installation, cgroup_plugin: str, hosts: Hosts | None = None) -> Machine:
         """Describe this machine and the user we are."""
-        host = socket.gethostname().split(".")[0]
-        return cls(host, cls.user_name(), cgroup_plugin, installation.version, installation.plugin_dir)
+        host = hosts.controller.name if hosts else socket.gethostname().split(".")[0]
+        return cls(host, cls.user_name(), cgroup_plugin, installation.version, installation.plugin_dir, hosts)
+
+    @property
+    def address(self) -> str:
+        """Address of slurmctld and slurmdbd."""
+        return self.hosts.controller.address if self.hosts else "127.0.0.1"
+
+    def place(self, group: NodeGroup, node: str) -> tuple[str, str]:
+        """Return host name and address of a node."""
+        if self.hosts:
+            return self.hosts.nodes[node].name, self.hosts.nodes[node].address
+        return node if group.hidden else self.host, "127.0.0.1"
 
     @staticmethod
     def user_name() -> str:
@@ -53,7 +69,7 @@ def slurm_conf(description: Description, layout: Layout, ports: Ports, machine: 
         _general(description, layout, ports, machine),
         _scheduling(description),
         _processes(machine),
-        _accounting(description, layout, ports),
+        _accounting(description, layout, ports, machine),
         list(description.extra),
         [_node(group, name, ports.nodes[name], machine) for group in description.nodes for name in group.names],
         [_partition(description, partition) for partition in description.partitions],
@@ -64,13 +80,13 @@ def slurm_conf(description: Description, layout: Layout, ports: Ports, machine: 
 def _general(description: Description, layout: Layout, ports: Ports, machine: Machine) -> list[str]:
     lines = [
         f"ClusterName={description.name}",
-        f"SlurmctldHost={machine.host}(127.0.0.1)",
+        f"SlurmctldHost={machine.host}({machine.address})",
         f"SlurmctldPort={ports.controller}",
         f"SlurmUser={machine.user}",
         f"SlurmdUser={machine.user}",
         "AuthType=auth/munge",
         f"AuthInfo=socket={layout.munge_socket}",
-        "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny",
+        *([] if machine.hosts else ["CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"]),
         f"StateSaveLocation={layout.controller_state}",
         f"SlurmdSpoolDir={layout.spool}/%n",
         f"SlurmctldPidFile={layout.run}/slurmctld.pid",
@@ -137,12 +153,12 @@ def _processes(machine: Machine) -> list[str]:
     ]
 
 
-def _accounting(description: Description, layout: Layout, ports: Ports) -> list[str]:
+def _accounting(description: Description, layout: Layout, ports: Ports, machine: Machine) -> list[str]:
     if not description.accounting:
         return []
     lines = [
         "AccountingStorageType=accounting_storage/slurmdbd",
-        "AccountingStorageHost=127.0.0.1",
+        f"AccountingStorageHost={machine.address}",
         f"AccountingStoragePort={ports.database}",
         f"AccountingStoragePass={layout.munge_socket}",
         f"AccountingStorageTRES={','.join(description.tres)}",
@@ -154,10 +170,11 @@ def _accounting(description: Description, layout: Layout, ports: Ports) -> list[
 
 
 def _node(group: NodeGroup, name: str, port: int, machine: Machine) -> str:
+    host, address = machine.place(group, name)
     words = [
         f"NodeName={name}",
-        f"NodeHostname={name if group.hidden else machine.host}",
-        "NodeAddr=127.0.0.1",
+        f"NodeHostname={host}",
+        f"NodeAddr={address}",
         f"Port={port}",
         f"CPUs={group.cpus}",
         f"RealMemory={group.memory}",
@@ -244,8 +261,8 @@ def slurmdbd_conf(layout: Layout, ports: Ports, machine: Machine) -> str:
     """Return the text of slurmdbd.conf. The database is reached by its socket alone and knows its user by the uid."""
     lines = [
         "DbdHost=localhost",
-        "DbdAddr=127.0.0.1",
-        "CommunicationParameters=NoInAddrAny",
+        f"DbdAddr={machine.address}",
+        *([] if machine.hosts else ["CommunicationParameters=NoInAddrAny"]),
         f"DbdPort={ports.database}",
         f"SlurmUser={machine.user}",
         "AuthType=auth/munge",

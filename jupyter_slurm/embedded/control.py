@@ -15,6 +15,7 @@ from typing import Any
 
 from jupyter_slurm.embedded.cgroups import CgroupTree
 from jupyter_slurm.embedded.daemons import Daemons
+from jupyter_slurm.embedded.hosts import Hosts
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
 from jupyter_slurm.embedded.processes import (
@@ -69,6 +70,7 @@ class ClusterControl:
     def __init__(self, directory: Path, installation: Installation | None = None) -> None:
         self.layout = Layout(directory.absolute())
         self._installation = installation
+        self._hosts: Hosts | None = None
 
     # What it is ------------------------------------------------------------------------------------------------
 
@@ -101,14 +103,14 @@ class ClusterControl:
     @property
     def daemons(self) -> Daemons:
         """Its daemons."""
-        return Daemons(self.layout, self.state, self.installation)
+        return Daemons(self.layout, self.state, self.installation, self._hosts)
 
     def status(self) -> ClusterStatus:
         """Look at daemons and nodes. Never raises because of what is not running."""
         state = State.load(self.layout)
         if state is None:
             return ClusterStatus("stopped", str(self.directory))
-        daemons = Daemons(self.layout, state, self.installation)
+        daemons = Daemons(self.layout, state, self.installation, self._hosts)
         running = {} if state.stale else daemons.running()
         missing = [role for role in state.roles if role not in running]
         nodes = {} if "slurmctld" in missing else daemons.node_states(ANSWERS_WITHIN)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jupyter_slurm.embedded.hosts import Hosts
 from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
 from jupyter_slurm.embedded.processes import MARK, Process, find_daemons, listens
@@ -43,6 +44,7 @@ class Daemons:
     layout: Layout
     state: State
     installation: Installation
+    hosts: Hosts | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -58,7 +60,12 @@ class Daemons:
     def spawn(self, role: str, *argv: str, env: Mapping[str, str] | None = None) -> None:
         """Start one daemon, with its standard output in the log directory."""
         log = self.layout.log / f"{role.replace('/', '-')}.out"
-        spawn_process(argv, role, self.state.mark, log=log, env={**self.environment, **(env or {})})
+        enter = self._enter(role)
+        spawn_process(argv, role, self.state.mark, log=log, env={**self.environment, **(env or {})}, enter=enter)
+
+    def _enter(self, role: str) -> tuple[str, ...]:
+        host = self.hosts.of(role) if self.hosts else None
+        return host.enter if host else ()
 
     def start_munged(self, wait: Wait) -> None:
         """Start munged with a key of its own."""
@@ -113,7 +120,7 @@ class Daemons:
         """Run one of Slurm's commands as the user who runs the cluster."""
         try:
             return subprocess.run(
-                [self.installation.program(program), *argv],
+                [*self._enter("slurmctld"), self.installation.program(program), *argv],
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **self.environment},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

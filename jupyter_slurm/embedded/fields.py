@@ -16,9 +16,12 @@ __all__ = ["Table"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
-GPU_TYPE = re.compile(r"\d{0,4}[A-Za-z][A-Za-z0-9_.-]{0,31}")  # "1g.10gb" of MIG; a number alone would be a count
+# "1g.10gb" of MIG, "2080_ti"; a number alone would be a count.
+GPU_TYPE = re.compile(r"\d{0,4}_?[A-Za-z][A-Za-z0-9_.-]{0,31}")
 # Numbers of at most four digits: a range can then never be expanded to more than 10,000 names.
-HOSTS = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}(\[\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?){0,31}\])?")
+HOSTS = re.compile(
+    r"[A-Za-z][A-Za-z0-9.-]{0,31}(\[\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?){0,31}\])?(\.[A-Za-z0-9.-]{1,63})?"
+)
 TIME = re.compile(r"(UNLIMITED|INFINITE|\d{1,6}|\d{1,6}:\d{1,2}(:\d{1,2})?|\d{1,4}-\d{1,2}(:\d{1,2}){0,2})")
 MEMORY = re.compile(r"(\d{1,6})([KMGT])B?", re.IGNORECASE)
 PHRASE = re.compile(r"[A-Za-z0-9 ._/()+-]{0,80}")

@@ -74,12 +74,13 @@ def look(pid: int) -> Process | None:
 def listens(process: Process, port: int) -> bool:
     """Tell whether this process, and no stranger, accepts TCP connections on that port of an IPv4 address."""
     sockets = set()
-    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-            sockets.add(f"socket:[{fields[9]}]")
     directory = f"/proc/{process.pid}/fd"
     try:
+        # Of its own network, which need not be ours.
+        for line in Path(f"/proc/{process.pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                sockets.add(f"socket:[{fields[9]}]")
         for name in os.listdir(directory) if sockets else ():
             with contextlib.suppress(FileNotFoundError):
                 if os.readlink(f"{directory}/{name}") in sockets:
@@ -156,10 +157,19 @@ def find_job_processes(slurm_conf: Path, nodes: Iterable[str]) -> list[Process]:
     return _find(wanted)
 
 
-def spawn(argv: Sequence[str], role: str, mark: str, *, log: Path, env: Mapping[str, str] | None = None) -> None:
+def spawn(
+    argv: Sequence[str],
+    role: str,
+    mark: str,
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    enter: Sequence[str] = (),
+) -> None:
     """Start a daemon in a session of its own, with init as its parent, in the mark's name.
 
     It starts in ``/`` with nothing on its standard input and a plain environment; its output is appended to ``log``.
+    ``enter`` is what leads to the host where it runs.
     """
     environment = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -172,7 +182,7 @@ def spawn(argv: Sequence[str], role: str, mark: str, *, log: Path, env: Mapping[
     try:
         # setsid --fork ends at once and leaves the daemon to init: no zombie waits for us, none needs us.
         subprocess.run(
-            [str(find_program("setsid")), "--fork", *argv],
+            [*enter, str(find_program("setsid")), "--fork", *argv],
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

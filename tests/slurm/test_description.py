@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.embedded import configuration, load_description
-from jupyter_slurm.embedded.accounting import setup_commands
+from jupyter_slurm.embedded.accounting import first_commands, setup_commands
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.description import parse_description
+from jupyter_slurm.embedded.hosts import Host, Hosts
 from jupyter_slurm.embedded.layout import Layout
 from jupyter_slurm.errors import ConfigError
 
@@ -68,6 +69,22 @@ def test_what_is_described_stands_in_slurm_conf(tmp_path):
     assert "NodeName=n1 NodeHostname=here NodeAddr=127.0.0.1 " in text
     assert re.search(r"^NodeName=n2 .*CPUs=4 RealMemory=8192 Feature=fast Gres=gpu:a100:2,gpu:h100:1 ", text, re.M)
     assert re.search(r"^PartitionName=main Nodes=n1,n2 Default=YES MaxTime=2-00:00:00 DefMemPerCPU=2048 ", text, re.M)
+
+
+def test_daemons_may_have_hosts_of_their_own(tmp_path):
+    """The addresses of those stand in the configuration, and everybody who is there reaches them."""
+    description = parse_description(tomllib.loads(SMALL))
+    nodes = {name: Host(name, f"10.0.0.{i}", ("enter", name)) for i, name in enumerate(description.node_names, 2)}
+    hosts = Hosts(Host("head", "10.0.0.1", ("enter", "head")), nodes)
+    ports, machine = Ports(1, 2, dict.fromkeys(nodes, 3)), Machine("head", "root", "", (22, 5), "", hosts)
+    text = configuration.slurm_conf(description, Layout(tmp_path), ports, machine)
+    assert "SlurmctldHost=head(10.0.0.1)" in text
+    assert "NodeName=n2 NodeHostname=n2 NodeAddr=10.0.0.3 Port=3 " in text
+    assert "127.0.0.1" not in text + configuration.slurmdbd_conf(Layout(tmp_path), ports, machine)
+    assert "InAddrAny" not in text
+    assert hosts.of("slurmd/n1") is nodes["n1"]
+    assert hosts.of("slurmdbd") is hosts.controller
+    assert hosts.of("munged") is None
 
 
 def test_each_gpu_has_a_device_of_its_own(tmp_path):
@@ -232,8 +249,10 @@ accounts = [{ name = "child", parent = "group" }, { name = "group", fairshare = 
 users = [{ name = "u", accounts = ["child"], qos = ["normal", "high"], default_qos = "high" }]
 qos = [{ name = "high", preempt = ["low"], limits = { MaxWall = "1:00:00" } }, { name = "low" }]""",
     )
-    commands = [" ".join(argv) for argv in setup_commands(parse_description(tomllib.loads(text)))]
+    described = parse_description(tomllib.loads(text))
+    commands = [" ".join(argv) for argv in (*first_commands(described), *setup_commands(described))]
     assert commands == [
+        "add cluster small",
         "add qos high",
         "add qos low",
         "modify qos high set Preempt=low MaxWall=1:00:00",
