@@ -22,6 +22,7 @@ import hypothesis
 import pytest
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
 from registry import *  # noqa: F403 - fixtures: what images come from
+from replicas.fixtures import *  # noqa: F403 - replicas of real clusters
 from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd
 from ssh_hosts.laptop import *  # noqa: F403 - a laptop in front of them
 from ssh_hosts.watch import *  # noqa: F403 - who looks for secrets on all of them

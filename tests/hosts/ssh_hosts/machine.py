@@ -18,10 +18,32 @@ _INIT = """
 set -e
 hostname "$1"
 [ "$2" = here ] || ip link set lo up
-mount -t tmpfs -o mode=755 none /run
-mkdir -p /run/sshd /run/lock
-shift 2
-while [ $# -gt 0 ]; do mount --rbind "$1" "$2"; shift 2; done
+root=$3 own=$4
+shift 4
+while [ "$1" != -- ]; do mount --rbind "$1" "$2"; shift 2; done
+shift
+if [ -n "$root" ]; then
+  mount -t tmpfs -o mode=755 none "$root"
+  for entry in /*; do
+    if [ -L "$entry" ]; then cp -P "$entry" "$root"
+    elif [ -d "$entry" ]; then
+      mkdir "$root$entry"
+      case " $own /tmp /run " in *" $entry "*) ;; *) mount --rbind "$entry" "$root$entry" ;; esac
+    fi
+  done
+fi
+mount -t tmpfs -o mode=755 none "$root/run"
+mkdir -p "$root/run/sshd" "$root/run/lock"
+while [ $# -gt 0 ]; do
+  [ -z "$root" ] || [ -e "$root$2" ] || mkdir -p "$root$2"
+  mount --rbind "$1" "$root$2"
+  shift 2
+done
+if [ -n "$root" ]; then
+  cd "$root"
+  pivot_root . .
+  umount -l .
+fi
 echo ready
 read -r _
 """
@@ -49,9 +71,13 @@ class Machine:
     directory : Path
         Where its files lie: ``tmp`` is its /tmp, ``log`` its /var/log.
     mounts : mapping, optional
-        What it has of its own: path on the machine to path here (file or directory; both exist).
+        What it has of its own: path on the machine to path here (file or directory; both exist). A directory of ``own``,
+        or below one, need not exist.
     shared : sequence of Path, optional
         Directories below this machine's /tmp that the host has, too, at the same path.
+    own : sequence of str
+        Directories below / that are the machine's own, whether this machine has them or not: nothing is in them but
+        what is mounted there.
     own_network : bool
         False: it stands on this machine's network.
 
@@ -68,27 +94,36 @@ class Machine:
         *,
         mounts: Mapping[str, Path] | None = None,
         shared: Sequence[Path] = (),
+        own: Sequence[str] = (),
         own_network: bool = True,
     ) -> None:
         self.name, self.directory = name, directory
         self._spaces = ["--uts", "--ipc", "--mount", "--pid", *(["--net"] if own_network else [])]
         directory.mkdir(mode=0o755, parents=True)
-        binds: list[tuple[Path, str | Path]] = []
-        for own, mode in (("tmp", 0o1777), ("log", 0o755)):
-            (directory / own).mkdir()
-            (directory / own).chmod(mode)
+        before: list[tuple[Path, Path]] = []
+        for part, mode in (("tmp", 0o1777), ("log", 0o755)):
+            (directory / part).mkdir()
+            (directory / part).chmod(mode)
         for path in shared:
             inside = directory / "tmp" / path.relative_to("/tmp")
             inside.mkdir(parents=True)
-            binds.append((path, inside))
-        binds += [(source, target) for target, source in (mounts or {}).items()]
-        binds.append((directory / "log", "/var/log"))
+            before.append((path, inside))
+        binds = [*((source, target) for target, source in (mounts or {}).items()), (directory / "log", "/var/log")]
         # The last one: it hides this machine's /tmp, where the others come from.
         binds.append((directory / "tmp", "/tmp"))
         unshare = ["unshare", *self._spaces, "--fork", "--kill-child", "--mount-proc"]
-        init = ["bash", "-c", _INIT, "init", name, "own" if own_network else "here"]
+        root = ""
+        if own:
+            (directory / "root").mkdir()
+            root = str(directory / "root")
+        init = ["bash", "-c", _INIT, "init", name, "own" if own_network else "here", root, " ".join(own)]
+        pairs = [
+            *(str(path) for pair in before for path in pair),
+            "--",
+            *(str(path) for pair in binds for path in pair),
+        ]
         self._process = subprocess.Popen(
-            [*unshare, *init, *(str(path) for pair in binds for path in pair)],
+            [*unshare, *init, *pairs],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -20,7 +20,13 @@ class People:
     def __init__(self) -> None:
         self._names: list[str] = []
 
-    def add(self, shell: str = "bash", files: Mapping[str, str] | None = None, password: str | None = None) -> str:
+    def add(
+        self,
+        shell: str = "bash",
+        files: Mapping[str, str] | None = None,
+        password: str | None = None,
+        home: str | None = None,
+    ) -> str:
         """Make an account and return its login name.
 
         Parameters
@@ -31,13 +37,16 @@ class People:
             Files in its home, by relative path: start-up files that print noise, sleep or read standard input.
         password : str, optional
             None: no password opens the account, keys do (it is not locked).
+        home : str, optional
+            A place that hosts have and this machine need not: nothing is made there. ``{name}`` is the login name.
         """
         program = shutil.which(shell)
         if program is None:
             raise FileNotFoundError(f"{shell} is not installed")
         name = f"jsl{os.getpid()}p{len(self._names)}"
         self._names.append(name)
-        run("useradd", "--create-home", "--shell", program, name)
+        place = ["--create-home"] if home is None else ["--no-create-home", "--home-dir", home.format(name=name)]
+        run("useradd", *place, "--shell", program, name)
         if password is None:
             # An account without a password is locked for sshd; one with an impossible password is not.
             run("usermod", "--password", "*", name)

@@ -81,6 +81,7 @@ class SshHost(Machine):
         files: Mapping[str, str] | None = None,
         mounts: Mapping[str, Path] | None = None,
         shared: Sequence[Path] = (),
+        own: Sequence[str] = (),
     ) -> None:
         self.etc = directory / "ssh"
         self.etc.mkdir(parents=True)
@@ -89,6 +90,7 @@ class SshHost(Machine):
             directory / "machine",
             mounts={"/etc/ssh": self.etc, **(mounts or {})},
             shared=shared,
+            own=own,
             own_network=attach is not None,
         )
         self.link: Link | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from replicas.fixtures import parametrize_replica
 
 from ssh_hosts.sshd import SshHost
 
@@ -106,6 +107,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     if "remote_carrier" in metafunc.fixturenames:
         metafunc.parametrize("remote_carrier", remote)
+    parametrize_replica(metafunc)
     if "way" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker("here_only")
         metafunc.parametrize("way", ["local", *(remote if not marked else ())], indirect=True)

@@ -1,0 +1,114 @@
+"""What a replica is made of: the file ``tests/sites/NAME.toml``, checked key by key.
+
+[way]
+login = "sky1.example.org"       # as the profile calls it
+gateway = "gate.example.org"     # in front of it, where the site has one
+in = "key"                       # what the first host asks for: key, password, or password+code
+login_in = "password"            # what the login node asks for behind a gateway (key)
+
+[storage]                        # $USER is the person, in the whole file
+home = "/home/$USER"
+home_on_nodes = false            # whether the nodes see it (true)
+shared = ["/scratch/$USER"]      # folders of the person that the login node and all nodes see
+local = ["/output/$USER"]        # folders of the person on each node, another one on each
+variables = { SCRATCH = "/scratch/$USER" }   # what the start-up files of a login shell set
+
+[software]
+modules = ["gcc/7.4"]            # what `module load` finds there
+runtime = "docker"               # or singularity, charliecloud
+nodes = ["dgx01"]                # where Docker runs: a daemon on each (all)
+gpu_variable = "NV_GPU"          # what tells a job its GPUs by UUID
+images = { "nvcr.io/nvidia/pytorch:22.11-py3" = "python" }   # name or folder: python, or jupyter (with notebook 6)
+
+[cluster]                        # as `jupyter slurm embedded start --config` takes it
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jupyter_slurm.embedded.description import Description, parse_description
+
+__all__ = ["SITES", "Site", "Software", "Storage", "Way"]
+
+_FOLDER = Path(__file__).parents[2] / "sites"
+
+SITES = sorted(file.stem for file in _FOLDER.glob("*.toml"))
+"""Names of all sites that have a replica."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way in."""
+
+    login: str
+    gateway: str = ""
+    asks: str = "key"
+    login_asks: str = "key"
+
+    @property
+    def at_login(self) -> str:
+        """What the login node asks for."""
+        return self.login_asks if self.gateway else self.asks
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Folders of the person."""
+
+    home: str
+    home_on_nodes: bool = True
+    shared: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Software:
+    """What nodes have besides this machine's programs."""
+
+    modules: tuple[str, ...] = ()
+    runtime: str = ""
+    nodes: tuple[str, ...] = ()
+    gpu_variable: str = "CUDA_VISIBLE_DEVICES"
+    images: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site."""
+
+    name: str
+    way: Way
+    storage: Storage
+    software: Software
+    cluster: Description
+
+    @staticmethod
+    def home_of(name: str) -> str:
+        """Return the home of a person there, whose login name is ``{name}``."""
+        data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+        return str(data["storage"]["home"]).replace("$USER", "{name}")
+
+    @classmethod
+    def read(cls, name: str, user: str) -> Site:
+        """Read the file of a site, for a person with that login name there."""
+        text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8").replace("$USER", user)
+        data = tomllib.loads(text)
+        way = {{"in": "asks", "login_in": "login_asks"}.get(key, key): value for key, value in data.pop("way").items()}
+        site = cls(
+            name,
+            Way(**way),
+            Storage(**_tuples(data.pop("storage"))),
+            Software(**_tuples(data.pop("software", {}))),
+            parse_description(data.pop("cluster")),
+        )
+        assert not data, f"{name}.toml: no such table: {', '.join(data)}"
+        return site
+
+
+def _tuples(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}

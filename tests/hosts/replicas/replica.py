@@ -1,0 +1,251 @@
+"""A replica of a site: its hosts, its storage, its Slurm, its containers, and a laptop in front of it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from ssh_hosts.machine import Machine, run
+from ssh_hosts.network import Lan, Link, Wire
+from ssh_hosts.second_factor import WAYS_IN, Codes
+from ssh_hosts.sshd import Options, SshHost, new_key
+
+from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.embedded.hosts import Host, Hosts
+from replicas.described import Site
+from replicas.laptop import Laptop
+from replicas.runtimes import NodeDocker, put_stand_ins, unpack
+
+__all__ = ["Replica"]
+
+_LOGIN_OPTIONS: dict[str, dict[str, str | int]] = {
+    "key": {},
+    "password": {"PasswordAuthentication": "yes", "AuthenticationMethods": "password"},
+}
+_PROFILE_FOLDER = "/etc/profile.d"
+
+
+class Replica:
+    """One site. The test process has the laptop's place, and reaches the first host of the site alone.
+
+    Attributes
+    ----------
+    name, site : str, Site
+        The site, and what is said of it.
+    user, password : str
+        Who has an account there.
+    laptop : Laptop
+        The person's own machine: profile, settings, notebooks.
+    gateway, login, nodes : SshHost or None, SshHost, dict of SshHost
+    controller : Machine
+        Where slurmctld runs; ``controller.run("sdiag")`` asks it.
+    dockers : dict of NodeDocker
+        By node.
+    disk : Path
+        What hosts share, as seen from here: ``disk / "home"`` is their /home.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        directory: Path,
+        *,
+        user: str,
+        password: str,
+        key: Path,
+        tars: Callable[[str], Path],
+        path: Sequence[Path] = (),
+        shared: Sequence[Path] = (),
+    ) -> None:
+        self.site, self.name, self.directory = site, site.name, directory
+        self.user, self.password, self.key = user, password, key
+        self.disk, self._inside, self._path = directory / "disk", directory / "inside", tuple(path)
+        self._open = ExitStack()
+        self._shared = (self._inside, *shared)
+        try:
+            self._make_folders()
+            self._make_hosts()
+            self._trust_inside()
+            self._start_slurm()
+            self._start_containers(tars)
+            self.laptop = Laptop(self, directory / "laptop")
+            self._open.callback(self.laptop.close)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End all of it; nothing is left but files."""
+        self._open.close()
+
+    @property
+    def home(self) -> Path:
+        """The person's home there, as seen from here."""
+        return self.on_disk(self.site.storage.home)
+
+    def on_disk(self, path: str) -> Path:
+        """Return where a path that hosts share lies here."""
+        return self.disk / path.lstrip("/")
+
+    @property
+    def machines(self) -> list[Machine]:
+        """All hosts of the site."""
+        first = [self.gateway] if self.gateway else []
+        return [*first, self.login, *self.nodes.values(), self.controller]
+
+    def containers(self) -> list[str]:
+        """Return the containers that Docker has on any node."""
+        return [f"{name}: {one}" for name, docker in self.dockers.items() for one in docker.containers()]
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _make_folders(self) -> None:
+        storage = self.site.storage
+        self._inside.mkdir()
+        (self._inside / "slurm").mkdir()
+        for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
+            (self._inside / "slurm" / name).symlink_to(self._inside / "c" / "etc" / name)
+        for path in (storage.home, *storage.shared):
+            self._own(self.on_disk(path))
+        self.home.chmod(0o700)
+        self._hosts_file = self.directory / "hosts"
+        self._hosts_file.touch()
+        self._prolog = put_stand_ins(self._inside / "toolkit", self.site.software.gpu_variable)
+        self._start_up = self._inside / "profile.d"
+        self._start_up.mkdir()
+        lines = [f"export {name}={value}" for name, value in storage.variables.items()]
+        if self._path:
+            lines.append(f"PATH={':'.join(map(str, self._path))}:$PATH")
+        if self.site.software.modules:
+            lines += [". /usr/share/modules/init/sh", f"module use {self._inside}/modules"]
+        (self._start_up / "site.sh").write_text("\n".join([*lines, ""]))
+        for name in self.site.software.modules:
+            file = self._inside / "modules" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("#%Module1.0\n")
+
+    def _own(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        account = pwd.getpwnam(self.user)
+        os.chown(folder, account.pw_uid, account.pw_gid)
+
+    def _mounts(self, node: str = "") -> tuple[dict[str, Path], list[str]]:
+        """Return what a host has of its own, and the directories below / that are so."""
+        storage = self.site.storage
+        paths = [*storage.shared, *([storage.home] if storage.home_on_nodes or not node else [])]
+        mounts = {f"/{Path(path).parts[1]}": self.disk / Path(path).parts[1] for path in paths}
+        for path in storage.local if node else ():
+            self._own(self.directory / "local" / node / path.lstrip("/"))
+            mounts[f"/{Path(path).parts[1]}"] = self.directory / "local" / node / Path(path).parts[1]
+        own = [*mounts, *(["/home"] if "/home" not in mounts else [])]
+        files = {"/etc/hosts": self._hosts_file, "/etc/slurm": self._inside / "slurm", _PROFILE_FOLDER: self._start_up}
+        return {**mounts, **files}, own
+
+    def _make_hosts(self) -> None:
+        way, wires = self.site.way, list[Wire]()
+
+        def attach(machine: Machine) -> Link:
+            wires.append(Wire(machine))
+            return wires[0]
+
+        self.gateway: SshHost | None = None
+        if way.gateway:
+            pam = self.directory / "pam"
+            pam.write_text(WAYS_IN[way.asks].pam)
+            mounts = {"/etc/hosts": self._hosts_file, "/etc/pam.d/sshd": pam}
+            self.gateway = self._host("gateway", WAYS_IN[way.asks].options(), attach, mounts, [])
+            self.codes = Codes(self.gateway.etc, self.user)
+        else:
+            self.login = self._host("login", _LOGIN_OPTIONS[way.at_login], attach, *self._mounts())
+        behind = wires[0].behind
+        # Without this, packets to addresses behind the first host would leave by this machine's default route.
+        run("ip", "route", "add", str(behind), "dev", wires[0].device)
+        self._lan = Lan(behind, self.directory / "switch")
+        self._open.callback(self._lan.close)
+        if self.gateway:
+            self._lan.plug(self.gateway)
+            self.login = self._host("login", _LOGIN_OPTIONS[way.at_login], self._lan.plug, *self._mounts())
+            self._login_address = self.login.address
+        else:
+            self._login_address = self._lan.plug(self.login).address
+        self.nodes = {
+            name: self._host(name, {}, self._lan.plug, *self._mounts(name)) for name in self.site.cluster.node_names
+        }
+        mounts, own = self._mounts()
+        self.controller = Machine(
+            "controller", self.directory / "controller", mounts=mounts, own=own, shared=self._shared
+        )
+        self._open.callback(self.controller.close)
+        self._controller_address = self._lan.plug(self.controller).address
+        names = {name: host.address for name, host in self.nodes.items()}
+        names |= {"controller": self._controller_address, self.login.name: self._login_address}
+        self._hosts_file.write_text("127.0.0.1 localhost\n" + "".join(f"{a} {n}\n" for n, a in names.items()))
+
+    def _host(
+        self,
+        name: str,
+        options: Options,
+        attach: Callable[[Machine], Link],
+        mounts: Mapping[str, Path],
+        own: Sequence[str],
+    ) -> SshHost:
+        called = {"login": self.site.way.login.partition(".")[0], "gateway": self.site.way.gateway.partition(".")[0]}
+        path = ":".join([*map(str, self._path), "/usr/local/bin", "/usr/bin", "/bin"])
+        host = SshHost(
+            called.get(name, name),
+            self.directory / name,
+            users=[self.user],
+            key=self.key,
+            options={"SetEnv": f"PATH={path}", **options},
+            attach=attach,
+            mounts=mounts,
+            own=own,
+            shared=self._shared if name != "gateway" else (),
+        )
+        self._open.callback(host.close)
+        return host
+
+    def _trust_inside(self) -> None:
+        """Let the person go from the login node to the nodes with a key that lies in the home, as sites do."""
+        account = pwd.getpwnam(self.user)
+        (self.home / ".ssh").mkdir(mode=0o700)
+        key = new_key(self.home / ".ssh" / "id_ed25519")
+        for path in (key, key.with_suffix(".pub"), key.parent):
+            os.chown(path, account.pw_uid, account.pw_gid)
+        known = "".join(host.known_hosts_lines(name) for name, host in self.nodes.items())
+        for host in (self.login, *self.nodes.values()):
+            (host.etc / "ssh_known_hosts").write_text(known)
+            host.authorize(self.user, key.with_suffix(".pub").read_text())
+
+    def _start_slurm(self) -> None:
+        def host(machine: Machine, address: str) -> Host:
+            return Host(machine.name, address, tuple(machine.command()))
+
+        nodes = {name: host(node, node.address) for name, node in self.nodes.items()}
+        hosts = Hosts(host(self.controller, self._controller_address), nodes)
+        described = self.site.cluster
+        if self.site.software.gpu_variable != "CUDA_VISIBLE_DEVICES":
+            described = replace(described, extra=(*described.extra, f"TaskProlog={self._prolog}"))
+        self.cluster = EmbeddedCluster(described, directory=self._inside / "c", hosts=hosts)
+        self._open.callback(self.cluster.stop)
+        self.cluster.start(90, until=os.getpid())
+
+    def _start_containers(self, tars: Callable[[str], Path]) -> None:
+        software = self.site.software
+        self.dockers: dict[str, NodeDocker] = {}
+        if software.runtime != "docker":
+            for path, kind in software.images.items():
+                unpack(tars(kind), self.on_disk(path), self.user)
+            return
+        (self._inside / "docker").mkdir(mode=0o711)
+        for name in software.nodes or self.nodes:
+            place = self._inside / "docker" / name
+            self.dockers[name] = NodeDocker(self.nodes[name], place, self.user, self._inside / "toolkit")
+        for docker in self.dockers.values():
+            docker.wait()
+            for image, kind in software.images.items():
+                docker.load(tars(kind), image)

@@ -1,0 +1,103 @@
+"""Container runtimes on the nodes of a replica: real ones, each where the site has it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import time
+from pathlib import Path
+
+from ssh_hosts.machine import Machine
+
+__all__ = ["NodeDocker", "put_stand_ins", "unpack", "uuid_of"]
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# GPUs of a replica are no devices. What NVIDIA's toolkit does for them, when Docker starts a container with --gpus, this
+# does: it gives the container /dev/nvidiaN of those that it was told, and of no others.
+_TOOLKIT = """#!/usr/bin/python3
+import json, subprocess, sys
+
+state = json.load(sys.stdin)
+with open(state["bundle"] + "/config.json") as file:
+    config = json.load(file)
+told = dict(word.partition("=")[::2] for word in config["process"]["env"]).get("NVIDIA_VISIBLE_DEVICES", "")
+for word in told.split(","):
+    number = int(word) if word.isdigit() else int(word[4:12], 16)
+    place = config["root"]["path"] + "/dev/nvidia%d" % number
+    make = ["mknod", "-m", "666", place, "c", "1", "3"]
+    subprocess.run(["nsenter", "--target", str(state["pid"]), "--mount", *make], check=True)
+"""
+
+# What Slurm runs before each task, as its person; `export` lines of its output are set for the task.
+_PROLOG = """#!/bin/sh
+told=
+for gpu in $(printf %s "$CUDA_VISIBLE_DEVICES" | tr , ' '); do told="$told,$(printf 'GPU-%08x-{rest}' "$gpu")"; done
+[ -z "$told" ] || echo "export {variable}=${told#,}"
+"""
+_REST = "0000-0000-0000-000000000000"
+
+
+def uuid_of(gpu: int) -> str:
+    """Return the UUID of a GPU of a node, as a site's prolog tells it."""
+    return f"GPU-{gpu:08x}-{_REST}"
+
+
+def put_stand_ins(folder: Path, gpu_variable: str) -> Path:
+    """Write what stands in for the parts that GPUs bring with them; return the program for ``TaskProlog=``."""
+    folder.mkdir(mode=0o755)
+    prolog = _PROLOG.replace("{rest}", _REST).replace("{variable}", gpu_variable)
+    for name, text in (("nvidia-container-runtime-hook", _TOOLKIT), ("prolog", prolog)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder / "prolog"
+
+
+class NodeDocker:
+    """The Docker of one node: its daemon is on that host, sees what the node sees, and ends with it."""
+
+    def __init__(self, node: Machine, folder: Path, user: str, toolkit: Path) -> None:
+        self.node = node
+        folder.mkdir(mode=0o711)
+        argv = ["dockerd", f"--data-root={folder}", f"--group={pwd.getpwnam(user).pw_gid}", "--bridge=none"]
+        argv += ["--userland-proxy=false", "--iptables=false", "--ip6tables=false", "--ip-forward=false"]
+        with (node.directory / "log" / "dockerd.out").open("ab") as log:
+            subprocess.run(
+                node.command("setsid", "--fork", *argv),
+                env={"PATH": f"{toolkit}:{_PATH}"},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+            )
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+        deadline = time.monotonic() + 60
+        while self.node.run("docker", "version", check=False).returncode != 0:
+            if time.monotonic() > deadline:
+                said = (self.node.directory / "log" / "dockerd.out").read_text(errors="replace")
+                raise AssertionError(f"{self.node.name}: dockerd did not start\n{said[-3000:]}")
+            time.sleep(0.1)
+
+    def load(self, tar: Path, name: str) -> None:
+        """Make an image of a root file system."""
+        with tar.open("rb") as file:
+            self.node.run("docker", "import", "-", name, stdin=file, timeout=300)
+
+    def containers(self) -> list[str]:
+        """Return the names of the containers that there are, also of those that have ended."""
+        return self.node.run("docker", "ps", "--all", "--format", "{{.Names}}").stdout.split()
+
+
+def unpack(tar: Path, folder: Path, user: str) -> None:
+    """Unpack a root file system as that person, with what Charliecloud and Apptainer want to find in it."""
+    folder.mkdir(mode=0o755, parents=True)
+    account = pwd.getpwnam(user)
+    os.chown(folder, account.pw_uid, account.pw_gid)
+    argv = ["tar", "-C", str(folder), "--no-same-owner", "-xf", str(tar)]
+    subprocess.run(argv, check=True, user=user, group=account.pw_gid, extra_groups=[])
+    for name in ("dev", "etc/passwd", "etc/group"):
+        (folder / name).touch() if "/" in name else (folder / name).mkdir(exist_ok=True)
