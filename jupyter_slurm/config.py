@@ -88,6 +88,9 @@ class Settings(Configurable):
     launch = Dict(
         help="What stands first in the form that launches a session on this machine's Slurm, as [launch] of a profile."
     ).tag(config=True)
+    storage = Dict(
+        help="Where files of jobs go on this machine's Slurm (stage=), as [storage] of a profile: shared, local …"
+    ).tag(config=True)
     allocation_lease = Float(
         1800.0,
         min=60.0,

@@ -61,6 +61,8 @@ class Where:
         What the site takes for an hour.
     launch : mapping
         What stands first in a form that launches a session.
+    storage : mapping
+        Where the files of jobs go.
     """
 
     id: str
@@ -79,6 +81,7 @@ class Where:
     cost: Mapping[str, Any] = field(default_factory=dict)
     advice: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
+    storage: Mapping[str, Any] = field(default_factory=dict)
 
 
 def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
@@ -106,6 +109,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
         cost=check_table("cost", settings.cost, "c.Settings.cost"),
         advice=check_table("advice", settings.advice, "c.Settings.advice"),
         launch=check_table("launch", settings.launch, "c.Settings.launch"),
+        storage=check_table("storage", settings.storage, "c.Settings.storage"),
         node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
     )
 
@@ -134,6 +138,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         cost=profile.cost,
         advice=profile.advice,
         launch=profile.launch,
+        storage=profile.storage,
     )
 
 

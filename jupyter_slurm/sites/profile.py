@@ -38,6 +38,7 @@ _LARGEST = 1_000_000
 _CONTAINER = 'The README, "Containers", shows what one may have.'
 _FREE = 'The README, "What is free", shows what one may have.'
 _LAUNCH = 'The README, "A Jupyter on a GPU node", shows what one may have.'
+_STORAGE = 'The README, "Files that travel with a job", shows what one may have.'
 _ENVIRONMENT = 'The README, "Environments", shows what one may have.'
 
 
@@ -97,6 +98,8 @@ class Profile:
     launch : mapping
         What stands first in a form that launches a session: ``partition``, ``gpus``, ``gpu_type``, ``cpus``,
         ``memory``, ``time``, ``account``, ``qos``, ``env``, ``dir``.
+    storage : mapping
+        Where the files of jobs go: ``shared``, ``local``, ``home_on_nodes``, ``expires``.
     """
 
     name: str
@@ -124,6 +127,7 @@ class Profile:
     cost: Mapping[str, Any] = field(default_factory=dict)
     advice: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
+    storage: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -269,6 +273,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str, text: str) -> Profil
         "cost": data.get("cost", {}),
         "advice": data.get("advice", {}),
         "launch": data.get("launch", {}),
+        "storage": data.get("storage", {}),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
     }
@@ -318,7 +323,7 @@ def check_container(told: Mapping[str, Any], path: str, text: str = "") -> Mappi
 
 
 def check_table(name: str, told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return ``[advice]``, ``[cost]`` or ``[launch]``; ``path`` is for what is told when that is wrong.
+    """Return ``[advice]``, ``[cost]``, ``[launch]`` or ``[storage]``; ``path`` is for what is told when that is wrong.
 
     Raises
     ------
@@ -326,7 +331,8 @@ def check_table(name: str, told: Mapping[str, Any], path: str) -> Mapping[str, A
         It cannot be.
     """
     if told:
-        _check({"login": {"host": "any"}, name: dict(told)}, path, _LAUNCH if name == "launch" else _FREE)
+        hints = {"launch": _LAUNCH, "storage": _STORAGE}
+        _check({"login": {"host": "any"}, name: dict(told)}, path, hints.get(name, _FREE))
     return told
 
 

@@ -43,6 +43,11 @@ gpu_hour = 4
 [launch]
 partition = "gpu"
 gpus = 2
+[storage]
+shared = "$SCRATCH/me"
+local = "/output/$USER"
+home_on_nodes = false
+expires = "60 days"
 """
 
 
@@ -67,6 +72,7 @@ def test_every_key_arrives():
         python="/sw/python/bin/python3",
         cost={"unit": "credits", "gpu_hour": 4},
         launch={"partition": "gpu", "gpus": 2},
+        storage={"shared": "$SCRATCH/me", "local": "/output/$USER", "home_on_nodes": False, "expires": "60 days"},
     )
 
 
