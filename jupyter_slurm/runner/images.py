@@ -23,6 +23,7 @@ from typing import Any, Callable, Iterator
 
 beside = runpy.run_path(__file__[: -len("images.py")] + "beside.py")["beside"]
 lease: Any = beside("lease")
+notes: Any = beside("notes")
 runtimes: Any = beside("runtimes")
 dying_with_us: Any = beside("program").dying_with_us
 Refused: Any = runtimes.Refused
@@ -145,47 +146,114 @@ def _in_store(program: str, image: str, described: dict[str, Any], say: Callable
     with contextlib.ExitStack() as held:
         is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
         with contextlib.suppress(Refused, OSError):
-            lock = os.path.join(make_folder(described), f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
-            is_ours = held.enter_context(lease.held(lock, is_there, _waiting(say)))
+            lock = store_lock(program, image, described)
+            is_ours = held.enter_context(lease.held(lock, is_there, waiting(say)))
         if is_ours:
             _fetch(program, image, [program, "pull", image], say)
+            note_store(program, image, described)
     return image
 
 
-def _waiting(say: Callable[[str], None]) -> Callable[[str], None]:
+def note_store(program: str, image: str, described: dict[str, Any], source: str = "docker://") -> None:
+    """Leave word, in the folder of images, that the store of this node has one."""
+    size = ask(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
+    with contextlib.suppress(Refused):
+        path = notes.of_store(make_folder(described), program, file_name(image))
+        node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        more = {"size": int(size)} if size.isdigit() else {}
+        notes.write(path, image=image, runtime=program, node=node, source=source, **more)
+
+
+def store_lock(program: str, image: str, described: dict[str, Any]) -> str:
+    """Return the path of the lock of an image in the store of this node."""
+    return os.path.join(make_folder(described), f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
+
+
+def waiting(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what tells who is waited for."""
     return lambda who: say(f"waiting for {who}, which gets it")
 
 
 def _in_folder(runtime: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+    def fetch(draft: str) -> str:
+        return (_charliecloud if runtime == "charliecloud" else _apptainer)(runtime, image, draft, say)
+
+    return keep(runtime, image, described, fetch, say)[0]
+
+
+def kept(runtime: str, image: str, described: dict[str, Any]) -> str:
+    """Return where the folder has an image for this runtime; empty: it has none."""
+    path = os.path.join(folder_of(described), file_name(image))
+    return next((path + kind for kind in _KINDS[runtime] if os.path.exists(path + kind)), "")
+
+
+def keep(
+    runtime: str,
+    image: str,
+    described: dict[str, Any],
+    make: Callable[[str], str],
+    say: Callable[[str], None],
+    *,
+    is_anew: bool = False,
+    source: str = "docker://",
+) -> tuple[str, bool]:
+    """Have an image in the folder; return where it is, and whether it was made here, and not by another job.
+
+    Parameters
+    ----------
+    make : callable
+        Makes it in the folder whose name it is given, which is not there yet; returns where. Of several jobs that want
+        one, one calls it.
+    is_anew : bool
+        It takes the place of the one that is there.
+    source : str
+        What it comes from, for the note beside it.
+    """
     folder = make_folder(described)
     path = os.path.join(folder, file_name(image))
-    kinds = [path + kind for kind in _KINDS[runtime]]
 
-    def found() -> str:
-        return next((one for one in kinds if os.path.exists(one)), "")
+    def is_there() -> bool:
+        return not is_anew and bool(kept(runtime, image, described))
 
-    if found():
-        return found()
+    if is_there():
+        return kept(runtime, image, described), False
     try:
-        lock = f"{path}{_KINDS[runtime][0]}.lock"
-        with lease.held(lock, lambda: bool(found()), _waiting(say)) as is_ours:
+        with lease.held(f"{path}{_KINDS[runtime][0]}.lock", is_there, waiting(say)) as is_ours:
             if is_ours:
-                _remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
+                remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
                 draft = f"{path}.{os.urandom(4).hex()}.part"
                 try:
-                    made = (_charliecloud if runtime == "charliecloud" else _apptainer)(runtime, image, draft, say)
-                    _place(made, path + ("." + made.rpartition("/")[2].rpartition(".")[2]))
+                    made = make(draft)
+                    final = path + "." + made.rpartition("/")[2].rpartition(".")[2]
+                    size = notes.size_of(made)
+                    _set_aside([path + kind for kind in _KINDS[runtime]] if is_anew else [], draft)
+                    _place(made, final)
+                    notes.write(notes.of_file(final), image=image, runtime=runtime, size=size, source=source)
                 finally:
-                    _remove(draft)
+                    remove(draft)
     except OSError as error:
         raise Refused(f"the image {image} cannot be kept in {folder}: {error.strerror or error}") from None
-    return found()
+    return kept(runtime, image, described), is_ours
+
+
+def _set_aside(paths: list[str], draft: str) -> None:
+    """Move what is replaced into the draft, with which it is removed: a folder cannot be renamed over another one."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, os.path.join(draft, "before" + os.path.splitext(path)[1]))
+        with contextlib.suppress(OSError):
+            os.unlink(notes.of_file(path))
 
 
 def _apptainer(program: str, image: str, draft: str, say: Callable[[str], None]) -> str:
     os.mkdir(draft, 0o700)
     made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
     _fetch(program, image, [program, "pull", "--disable-cache", made, f"docker://{image}"], say)
+    return runnable(program, image, made, tree, say)
+
+
+def runnable(program: str, image: str, made: str, tree: str, say: Callable[[str], None]) -> str:
+    """Return what this node can run of a SIF file: itself, or what it was unpacked to."""
     code, _, said = ask(program, "exec", made, "/bin/sh", "-c", ":")
     if "temporary sandbox" not in said and (code == 0 or "mount" not in said):
         return made
@@ -212,9 +280,13 @@ def _place(made: str, final: str) -> None:
             raise
 
 
-def _remove(*paths: str) -> None:
+def remove(*paths: str) -> None:
+    """Remove trees, also those with folders that nobody may write to."""
     for path in paths:
         with contextlib.suppress(OSError):
+            if not os.path.isdir(path) or os.path.islink(path):
+                os.unlink(path)
+                continue
             for top, names, _ in os.walk(path):  # an image may have folders that nobody can write to
                 for one in [top, *(os.path.join(top, name) for name in names)]:
                     with contextlib.suppress(OSError):
@@ -256,7 +328,11 @@ def _fetch(
 
 
 def run(
-    argv: list[str], read: Callable[[str], str], say: Callable[[str], None], env: dict[str, str] | None = None
+    argv: list[str],
+    read: Callable[[str], str],
+    say: Callable[[str], None],
+    env: dict[str, str] | None = None,
+    cwd: str | None = None,
 ) -> tuple[int, list[str]]:
     """Run a program that ends with this process, and tell how far it is; return its exit code and its last lines.
 
@@ -270,6 +346,7 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=env,
+        cwd=cwd,
         preexec_fn=dying_with_us(signal.SIGKILL),
     )
     output: Any = process.stdout

@@ -158,7 +158,8 @@ class Entry:
     @property
     def gives_signs(self) -> bool:
         """Whether a runner of ours tells its start and its end."""
-        return self.is_step or self.kind in ("python", "allocation", "session") or "run" in (self.record or {})
+        is_ours = bool({"run", "image"} & (self.record or {}).keys())
+        return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
 
     @property
     def script_path(self) -> str | None:

@@ -288,13 +288,19 @@ class Node:
         return place
 
     def start(
-        self, place: Path, *args: str, groups: tuple[int, ...] = (), under: tuple[str, ...] = (), **env: str
+        self,
+        place: Path,
+        *args: str,
+        groups: tuple[int, ...] = (),
+        under: tuple[str, ...] = (),
+        program: str = "contain.py",
+        **env: str,
     ) -> subprocess.Popen[str]:
         account = pwd.getpwnam(self.user)
         base = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": account.pw_dir, "USER": self.user,
                 "DOCKER_HOST": self.docker.host, "SLURM_JOB_ID": "7", "LD_PRELOAD": ""}  # fmt: skip
         process = subprocess.Popen(
-            [*under, "/usr/bin/python3", "-u", str(self.folder / "runner-x-contain.py"), str(place), *args],
+            [*under, "/usr/bin/python3", "-u", str(self.folder / f"runner-x-{program}"), str(place), *args],
             user=self.user, group=account.pw_gid, extra_groups=list(groups), umask=0o027,
             env={**base, **env}, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

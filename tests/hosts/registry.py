@@ -45,6 +45,11 @@ def _small(base: Path) -> bytes:
     return small.getvalue()
 
 
+def _packed(plain: bytes, level: int) -> tuple[str, bytes]:
+    """Return what a layer is known by, and the layer."""
+    return hashlib.sha256(plain).hexdigest(), gzip.compress(plain, level, mtime=0)
+
+
 class Registry:
     """It has what a test has put into it; names that begin with ``private/`` want a password.
 
@@ -59,8 +64,7 @@ class Registry:
     """
 
     def __init__(self, base: Path, folder: Path) -> None:
-        plain = _small(base)
-        self._base = (hashlib.sha256(plain).hexdigest(), gzip.compress(plain, 1, mtime=0))
+        self._root, self._base = base, _packed(_small(base), 1)
         self._manifests: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
         self._gates: dict[str, threading.Event] = {}
@@ -93,12 +97,16 @@ class Registry:
         path = str(self.certificate)
         return {"SSL_CERT_FILE": path, "REQUESTS_CA_BUNDLE": path}
 
-    def add(self, name: str, *, is_held: bool = False) -> tuple[str, Callable[[], None]]:
+    def add(
+        self, name: str, *, is_held: bool = False, files: dict[str, bytes] | None = None
+    ) -> tuple[str, Callable[[], None]]:
         """Put an image of three layers in; return its name, and what lets its last layer go, where that is held.
 
-        It has a shell, and its name in /etc/image.
+        It has a shell, and its name in /etc/image. With ``files``, it has these and Python, too.
         """
-        layers = [self._base, self._layer({"etc/passwd": "", "etc/group": ""}), self._layer({"etc/image": name})]
+        base = self._base if files is None else _packed(self._root.read_bytes(), 1)
+        own = {"etc/passwd": b"", "etc/group": b"", **(files or {})}
+        layers = [base, self._layer(own), self._layer({"etc/image": name.encode()})]
         config = json.dumps({
             "architecture": "amd64", "os": "linux", "config": {}, "history": [],
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{plain}" for plain, _ in layers]},
@@ -122,14 +130,14 @@ class Registry:
         return self.asked.count(f"/v2/{name}/blobs/{last}")
 
     @staticmethod
-    def _layer(files: dict[str, str]) -> tuple[str, bytes]:
+    def _layer(files: dict[str, bytes]) -> tuple[str, bytes]:
         plain = io.BytesIO()
         with tarfile.open(fileobj=plain, mode="w") as layer:
-            for path, text in files.items():
+            for path, data in files.items():
                 member = tarfile.TarInfo(path)
-                member.size, member.mode = len(text), 0o644
-                layer.addfile(member, io.BytesIO(text.encode()))
-        return hashlib.sha256(plain.getvalue()).hexdigest(), gzip.compress(plain.getvalue(), mtime=0)
+                member.size, member.mode = len(data), 0o644
+                layer.addfile(member, io.BytesIO(data))
+        return _packed(plain.getvalue(), 9)
 
     def find(self, path: str) -> tuple[int, str, bytes]:
         """Return the answer to a request."""

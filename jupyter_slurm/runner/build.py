@@ -1,0 +1,321 @@
+"""Get or make the image of a container, as a job: ``python -u build.py JOBDIR``.
+
+What is wanted is ``image`` of job.json: an image of a registry, or of Docker on this node, or one made from a
+Dockerfile, a definition file of Apptainer, or a list of the packages of a Python. It ends in Docker's own store of this
+node, or in the folder of images that nodes share, under its name: ``env=docker://NAME`` finds it there. It appears
+whole, and one job at a time makes it (``images.py``).
+
+Sources: docker-build(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import runpy
+import shutil
+import sys
+import time
+from typing import Any
+
+beside = runpy.run_path(__file__[: -len("build.py")] + "beside.py")["beside"]
+contain: Any = beside("contain")
+images: Any = contain.images
+Refused: Any = images.Refused
+
+_FAILED = 1
+_STORES = ("docker", "podman")
+_OF_DEFINITIONS = ("apptainer", "singularity")
+_OF_DOCKERFILES = (*_STORES, "charliecloud")
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
+_DOCKERFILE = "Dockerfile"
+_DEFINITION = "image.def"
+_PACKAGES = "requirements.txt"
+_CONDA = "environment.yml"
+_INSTALL = f"python3 -m pip install --no-cache-dir --disable-pip-version-check -r /{_PACKAGES}"
+_INSTALL_CONDA = f"conda env update --name base --file /{_CONDA} && conda clean --all --yes"
+_BASE_CONDA = "docker.io/continuumio/miniconda3"
+
+
+class Build:
+    """One image that is wanted.
+
+    Attributes
+    ----------
+    name : str
+        Of the image, without ``docker://``.
+    runtime : str
+        What is to run it; that, or what comes with it, makes it, too.
+    """
+
+    def __init__(self, wish: dict[str, Any], folder: str) -> None:
+        self._wish, self._folder = wish, folder
+        self.name: str = wish["name"]
+        self.runtime = _runtime(wish)
+        self._is_anew = bool(wish.get("replace"))
+        self.place = ""
+
+    def have(self) -> str:
+        """Have the image; return where it is.
+
+        Raises
+        ------
+        Refused
+            It cannot be had; says why.
+        """
+        self._prepare()
+        with images.told_to_end():
+            if self._wish["act"] == "pull" and not self._wish.get("from") and not self._is_anew:
+                return str(images.provide(self.runtime, self.name, self._wish, say))
+            if self.runtime in _STORES:
+                return self._in_store()
+            return self._in_folder()
+
+    def _prepare(self) -> None:
+        """Have what is unpacked meanwhile where the site has room for it: no home is large enough."""
+        if place := self._wish.get("build_dir"):
+            place = os.path.expanduser(os.path.expandvars(place))
+            try:
+                os.makedirs(place, mode=0o700, exist_ok=True)
+            except OSError as error:
+                more = "build_dir in [container] of the cluster's profile names another place"
+                raise Refused(f"{place} cannot be made: {error.strerror}; {more}") from None
+            for name in ("TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"):
+                os.environ[name] = place
+            self.place = place
+
+    # -- Docker's store
+
+    def _in_store(self) -> str:
+        """Make it in the store of this node, one job at a time."""
+        program = self.runtime
+        if said := images.unwell(program):
+            raise Refused(said)
+
+        def is_there() -> bool:
+            return not self._is_anew and images.ask(program, "image", "inspect", self.name)[0] == 0
+
+        lock = images.store_lock(program, self.name, self._wish)
+        with images.lease.held(lock, is_there, images.waiting(say)) as is_ours:
+            if not is_ours:
+                raise Refused(self._is_known("this node"))
+            with self._files(_DOCKERFILE) as (file, context):
+                if self._wish["act"] == "pull":
+                    self._run([program, "pull", self.name])
+                else:
+                    self._run([program, "build", *self._limits(), f"--tag={self.name}", f"--file={file}", context])
+            images.note_store(program, self.name, self._wish, self._source())
+        return self.name
+
+    def _limits(self) -> list[str]:
+        """Return what holds a build within the job, whose processes Docker's daemon starts elsewhere."""
+        words = ["--network=host", "--force-rm"]
+        # Without a value it is taken from the environment: a proxy's may hold a password.
+        words += [f"--build-arg={name}" for name in sorted(os.environ) if name.lower() in _PROXIES]
+        if self.runtime == "docker":
+            words.append(f"--cpuset-cpus={images.runtimes.ranges(sorted(os.sched_getaffinity(0)))}")
+            if memory := images.runtimes.memory_of(dict(os.environ)):
+                words.append(f"--memory={memory}")
+        return words
+
+    # -- the folder of images
+
+    def _in_folder(self) -> str:
+        """Make it in the folder, one job at a time."""
+        if not self._is_anew and (path := images.kept(self.runtime, self.name, self._wish)):
+            raise Refused(self._is_known(path))
+        make = self._charliecloud if self.runtime == "charliecloud" else self._apptainer
+        more = {"is_anew": self._is_anew, "source": self._source()}
+        path, is_ours = images.keep(self.runtime, self.name, self._wish, make, say, **more)
+        if not is_ours:
+            raise Refused(self._is_known(path))
+        return str(path)
+
+    def _is_known(self, place: str) -> str:
+        return f"there is an image {self.name} already: {place}; `replace` makes it anew"
+
+    def _source(self) -> str:
+        """Return in a word what it comes from."""
+        if self._wish["act"] == "pull":
+            return f"{self._wish['from']} of a node" if self._wish.get("from") else "docker://"
+        return str(self._wish["file"]["name"]) if self._wish.get("file") else "environment"
+
+    def _apptainer(self, draft: str) -> str:
+        os.mkdir(draft, 0o700)
+        made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
+        build = [self.runtime, "build", "--disable-cache"]
+        if self._wish["act"] == "pull":
+            self._run([*build, *self._daemon(), made, self._origin()])
+        else:
+            with self._files(_DEFINITION) as (file, context):
+                self._run([*build, "--fakeroot", made, file], cwd=context)
+        return str(images.runnable(self.runtime, self.name, made, tree, say))
+
+    def _origin(self) -> str:
+        """Return where Apptainer gets an image from."""
+        return f"docker-daemon:{self.name}" if self._wish.get("from") else f"docker://{self.name}"
+
+    def _daemon(self) -> list[str]:
+        """Return which daemon is asked, where it is not the usual one."""
+        host = os.environ.get("DOCKER_HOST") if self._wish.get("from") else None
+        return [f"--docker-host={host}"] if host else []
+
+    def _charliecloud(self, draft: str) -> str:
+        os.mkdir(draft, 0o700)
+        made = os.path.join(draft, "image.charliecloud")
+        if origin := self._wish.get("from"):
+            self._run(["ch-convert", "-i", origin, "-o", "dir", self.name, made])
+            return made
+        store = os.path.join(self.place or draft, f"store.{os.urandom(4).hex()}")
+        env = {**os.environ, "CH_IMAGE_STORAGE": store}
+        try:
+            if self._wish["act"] == "pull":
+                self._run(["ch-image", "--no-cache", "pull", self.name], env=env)
+            else:
+                with self._files(_DOCKERFILE) as (file, context):
+                    words = ["build", "--force", f"--tag={self.name}", f"--file={file}", context]
+                    self._run(["ch-image", "--no-cache", *words], env=env)
+            say("unpacking")
+            self._run(["ch-convert", "-i", "ch-image", "-o", "dir", self.name, made], env=env)
+        finally:
+            images.remove(store)
+        return made
+
+    # -- what it is made of
+
+    @contextlib.contextmanager
+    def _files(self, kind: str) -> Any:
+        """Give the file that says how it is made, and the folder that it may take files from."""
+        place = os.path.join(self._folder, "build")
+        shutil.rmtree(place, ignore_errors=True)  # of a run before a requeue
+        os.mkdir(place, 0o700)
+        try:
+            for name, text in self._texts(kind).items():
+                with open(os.path.join(place, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            context = place
+            if told := (self._wish.get("file") or {}).get("folder"):
+                context = os.path.expanduser(told)
+                if not os.path.isdir(context):
+                    raise Refused(f"there is no folder {context} on this node, from which the image takes files")
+            yield os.path.join(place, kind), context
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _texts(self, kind: str) -> dict[str, str]:
+        """Return the files of the build: what was sent, or what makes an image of the packages of a Python."""
+        if file := self._wish.get("file"):
+            return {kind: file["text"]}
+        told = self._wish.get("environment")
+        return of_packages(told, kind, self._wish.get("base")) if told else {}
+
+    # -- running what makes it
+
+    def _run(self, argv: list[str], *, env: dict[str, str] | None = None, cwd: str | None = None) -> None:
+        """Run a program, with its output in that of the job.
+
+        Raises
+        ------
+        Refused
+            It fails.
+        """
+        code, lines = images.run(argv, self._shown, say, env, cwd)
+        if code == 0:
+            return
+        if self._wish["act"] == "pull":
+            raise Refused(images.why_not(self.runtime, self.name, lines))
+        last = (lines or ["it said nothing"])[-1]
+        raise Refused(f"{argv[0]} has not made {self.name} ({last[:300]}); the lines before say at which step")
+
+    @staticmethod
+    def _shown(line: str) -> str:
+        """Return a line of what makes the image without colours, and of a bar what it ends with."""
+        return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
+
+
+def _runtime(wish: dict[str, Any]) -> str:
+    """Return what makes and runs the image: what was said, else the first that is on this node and can.
+
+    Raises
+    ------
+    Refused
+        Nothing here can, or not from such a file.
+    """
+    kind, said = (wish.get("file") or {}).get("kind"), wish.get("runtime")
+    fit = _OF_DEFINITIONS if kind == "definition" else _OF_DOCKERFILES if kind else (*_OF_DOCKERFILES, *_OF_DEFINITIONS)
+    if wish.get("from"):
+        fit = ("charliecloud", *_OF_DEFINITIONS)  # what is in Docker's store is there
+    if said and said not in fit:
+        raise Refused(f"{said} makes no image from this; {' and '.join(fit)} do")
+    if not said and not kind:
+        return str(contain.choose(wish["name"], None))
+    needed = {"charliecloud": ["ch-run", "ch-image", "ch-convert"]}
+    tried = [said] if said else list(fit)
+    here = [one for one in tried if all(map(shutil.which, needed.get(one, [one])))]
+    if not here:
+        raise Refused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
+    return str(contain.choose(wish["name"], here[0]))
+
+
+def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, str]:
+    """Return the files that make an image with the packages of a Python.
+
+    Parameters
+    ----------
+    told : dict
+        ``python``, its version; ``pip``, lines of requirements; with ``conda``, ``channels`` and ``packages``.
+    kind : str
+        Which of the two files is wanted.
+    base : str or None
+        The image that it begins with.
+    """
+    if conda := told.get("conda"):
+        base = base or _BASE_CONDA
+        packages = [*conda["packages"], *([{"pip": told["pip"]}] if told["pip"] else [])]
+        name, install = _CONDA, _INSTALL_CONDA
+        text = json.dumps({"name": "base", "channels": conda["channels"], "dependencies": packages}, indent=1) + "\n"
+    else:
+        base = base or f"python:{told['python']}-slim"
+        name, install, text = _PACKAGES, _INSTALL, "".join(f"{line}\n" for line in told["pip"])
+    if kind == _DEFINITION:
+        made = f"Bootstrap: docker\nFrom: {base}\n\n%files\n    {name} /{name}\n\n%post\n    {install}\n"
+    else:
+        made = f"FROM {base}\nCOPY {name} /{name}\nRUN {install}\n"
+    return {kind: made, name: text}
+
+
+def say(text: str) -> None:
+    """Say how far it is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Have the image that the job directory asks for; tell the end."""
+    folder, begun = sys.argv[1], time.monotonic()
+    place = beside("cell").Place(folder)
+    if not place.is_ours("makes this image"):
+        return 0
+    code, wish = _FAILED, place.job["image"]
+    place.tell("started")
+    try:
+        build = Build(wish, folder)
+        where = build.have()
+        node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        there = f"in {build.runtime}'s store of {node}" if build.runtime in _STORES else where
+        took = time.monotonic() - begun
+        say(f"{build.name} is {there}, after {took:.0f} s. env=docker://{build.name} runs in it.")
+        code = 0
+    except Refused as error:
+        sys.stderr.write(f"image: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
+    except SystemExit as stop:  # told to end: what was half made is gone
+        sys.stderr.write(f"image: ended before {wish['name']} was there\n")
+        code = stop.code if isinstance(stop.code, int) else _FAILED
+    place.end(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
