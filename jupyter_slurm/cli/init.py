@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.asking import asked, yes
 from jupyter_slurm.cli.known_names import host_names
-from jupyter_slurm.cli.ready import as_toml, is_name, personal, ready_made, without_place, write_profile
+from jupyter_slurm.cli.ready import as_toml, is_name, personal, ready_made, tell_notes, without_place, write_profile
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 
@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     profile, text = _Interview(args, name, path).text() if ready is None else _made_personal(args, name, path, ready)
     write_profile(path, text)
     print(f"Written: {path}")
+    tell_notes(profile)
     _end_old(name, settings)
     wish = args.key or ("yes" if args.yes else None)
     bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)

@@ -16,7 +16,7 @@ from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names
 
-__all__ = ["as_toml", "is_name", "personal", "ready_made", "without_place", "write_profile"]
+__all__ = ["as_toml", "is_name", "personal", "ready_made", "tell_notes", "without_place", "write_profile"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # of a file, too
 _LARGEST = 1_000_000
@@ -135,6 +135,14 @@ def _indented(text: str) -> str:
     from jupyter_slurm.handles.terminal import printable
 
     return "".join(f"    {line}\n" for line in printable(text).strip().splitlines()).rstrip("\n")
+
+
+def tell_notes(profile: Profile) -> None:
+    """Print what users of a cluster should know, as its profile says it."""
+    from jupyter_slurm.handles.terminal import printable
+
+    for note in profile.notes:
+        print(printable(f"  - {note}"))
 
 
 def write_profile(path: str, text: str) -> None:

@@ -84,7 +84,7 @@ def _show(args: argparse.Namespace, folders: list[str]) -> int:
 
 
 def _add(args: argparse.Namespace, folders: list[str]) -> int:
-    from jupyter_slurm.cli.ready import is_name, personal, ready_made, write_profile
+    from jupyter_slurm.cli.ready import is_name, personal, ready_made, tell_notes, write_profile
 
     if not folders:
         raise ConfigError("Settings.sites names no folder for profiles.", hint="See jupyter_slurm_config.py.")
@@ -96,9 +96,11 @@ def _add(args: argparse.Namespace, folders: list[str]) -> int:
     path = os.path.join(folders[0], f"{name}.toml")
     if os.path.exists(path) and not args.overwrite:
         raise UsageError(f"{path} is there.", hint="Say --overwrite, or another name after the profile.")
-    _, text = personal(ready_made(args.profile), name, path, args.profile, args.user, is_quick=args.yes)
+    profile, text = personal(ready_made(args.profile), name, path, args.profile, args.user, is_quick=args.yes)
     write_profile(path, text)
-    print(f"Written: {path}\n`jupyter slurm doctor {name}` looks the way over.")
+    print(f"Written: {path}")
+    tell_notes(profile)
+    print(f"`jupyter slurm doctor {name}` looks the way over.")
     return 0
 
 

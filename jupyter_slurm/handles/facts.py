@@ -33,7 +33,7 @@ class _Known:
 
     names: list[Named] = field(default_factory=list)
     due: float = 0.0
-    asking: Future[list[Named] | None] | None = None
+    asking: Future[tuple[list[Named], bool]] | None = None
 
 
 _lock = threading.Lock()
@@ -75,28 +75,28 @@ def _names(kind: str, partition: str = "") -> list[Named]:
     if asking is None:
         return known.names
     try:
-        found = asking.result(patience)
+        found, is_known = asking.result(patience)
     except Exception:  # noqa: BLE001  no Slurm, no agent, nobody logged in: then there is nothing new to offer
         if not asking.done():
             return known.names
-        found = None
+        found, is_known = [], False
     with _lock:
-        known.asking, known.due = None, time.monotonic() + (_AGAIN if found is None else _FRESH)
-        known.names = known.names if found is None else found
+        known.asking, known.due = None, time.monotonic() + (_FRESH if is_known else _AGAIN)
+        known.names = found if is_known else known.names or found
     return known.names
 
 
-def _ask(kind: str, partition: str) -> list[Named] | None:
-    """Ask the agent; None when it does not know yet. In a thread: a log-in or an agent may be slow."""
+def _ask(kind: str, partition: str) -> tuple[list[Named], bool]:
+    """Ask the agent; False: the profile says so, the cluster has not yet. In a thread: an agent may be slow."""
     cluster = current(log_in=False)  # the Tab key asks for no code
     if kind == _CLUSTERS:
-        return _clusters(cluster)
+        return _clusters(cluster), True
     if kind.startswith(_OPTIONS):
-        return named_options(option_table(cluster, kind.removeprefix(_OPTIONS)))
+        return named_options(option_table(cluster, kind.removeprefix(_OPTIONS))), True
     asked = {"wait": f"{_LONGEST / 2}", "partition": partition}
     answer = cluster.client.get(cluster.path("names", kind), params=asked, timeout=_LONGEST)
     found = [Named(str(one["name"]), str(one["about"])) for one in answer["names"]]
-    return found if answer["taken"] is not None else None
+    return found, answer["taken"] is not None
 
 
 def _clusters(cluster: Cluster) -> list[Named]:

@@ -96,7 +96,8 @@ class Cluster:
         self.acts = Acts(*known, find=functools.partial(self.entry, is_shown=False), cancel=self.cancel)
         self.signs = Signs(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
         self._facts = FactsKeeper(self.client, where.user, clock, where.advice)
-        self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, where.environments)
+        known_names = (where.environments, where.known)
+        self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, *known_names)
         self.resources = ResourcesKeeper(
             self.client, self._facts, where.user, interval=where.poll_shortest, cost=where.cost, clock=clock
         )

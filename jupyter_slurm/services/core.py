@@ -25,6 +25,7 @@ from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import Housekeeping
+from jupyter_slurm.services.names import told_by_site
 from jupyter_slurm.services.sessions import Sessions
 from jupyter_slurm.services.site import Site, unusable
 from jupyter_slurm.services.store import Store
@@ -298,7 +299,9 @@ class Core:
         return await self._cluster(cluster).options(command)
 
     async def names(self, cluster: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
-        """See :meth:`Names.told`."""
+        """See :meth:`Names.told`; where nobody is logged in, the profile tells what it knows."""
+        if (site := self._sites.get(cluster)) is not None and not site.is_connected:
+            return told_by_site({**site.profile.known, "cost": site.profile.cost}, kind)
         return await self._cluster(cluster).names.told(kind, wait, partitions)
 
     async def resources(self, cluster: str, *, wait: float, is_newer: bool, has_nodes: bool) -> dict[str, Any]:

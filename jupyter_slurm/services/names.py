@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
+from jupyter_slurm.domain.described import beside, named_in
 from jupyter_slurm.domain.facts import NAMED, Named
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.entry import Entry
@@ -16,7 +17,7 @@ from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.watcher import Watcher
 
-__all__ = ["Names"]
+__all__ = ["Names", "told_by_site"]
 
 _OWN: Final = ("job", "finished", "step", "allocation")
 
@@ -37,6 +38,8 @@ class Names:
         Asks what the jobs are called that others than we submitted, where that is not known.
     environments : mapping
         Those of the profile, by name.
+    site : mapping
+        What the profile says of names: see :mod:`jupyter_slurm.domain.described`.
     """
 
     def __init__(
@@ -46,9 +49,10 @@ class Names:
         watcher: Watcher,
         learn_names: Callable[[], Awaitable[None]],
         environments: Mapping[str, Mapping[str, Any]],
+        site: Mapping[str, Any],
     ) -> None:
         self._keeper, self._tracker, self._watcher = keeper, tracker, watcher
-        self._learn_names, self._environments = learn_names, environments
+        self._learn_names, self._environments, self._site = learn_names, environments, site
         self._looking: asyncio.Task[None] | None = None
 
     async def told(self, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
@@ -65,7 +69,9 @@ class Names:
         """
         if kind in NAMED:
             facts = await self._keeper.get(wait)
-            return _told(facts.taken, facts.named(kind, partitions.split(","))) if facts else _told(None, ())
+            if facts is None:
+                return told_by_site(self._site, kind)
+            return _told(facts.taken, beside(self._site, kind, facts.named(kind, partitions.split(","))))
         if kind in _OWN:
             await self._look(wait)
             return _told(self._tracker.clock(), self._own(kind))
@@ -116,6 +122,11 @@ def _names_of(entry: Entry, kind: str) -> Iterator[Named]:
         called = number if is_allocation else label or record.get("name") or (latest.name if latest else None)
         nodes = (latest.nodes if latest else None) or entry.told_nodes
         yield Named(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
+
+
+def told_by_site(site: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return what the profile tells of names of a kind, where the cluster has told nothing yet."""
+    return _told(None, named_in(site, kind))
 
 
 def _told(taken: float | None, names: Any) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class Where:
         What stands first in a form that launches a session.
     storage : mapping
         Where the files of jobs go.
+    known : mapping
+        What its profile says of partitions, accounts, QOS and types of GPU, and what an hour costs.
     """
 
     id: str
@@ -82,6 +84,7 @@ class Where:
     advice: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
     storage: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
@@ -139,6 +142,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
         advice=profile.advice,
         launch=profile.launch,
         storage=profile.storage,
+        known={**profile.known, "cost": profile.cost},
     )
 
 

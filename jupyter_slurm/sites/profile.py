@@ -18,6 +18,7 @@ import fastjsonschema
 
 from jupyter_slurm.domain.containers import check_bind, check_described
 from jupyter_slurm.errors import ConfigError, UsageError
+from jupyter_slurm.sites.known import known_in
 from jupyter_slurm.sites.places import line_of
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
@@ -100,6 +101,10 @@ class Profile:
         ``memory``, ``time``, ``account``, ``qos``, ``env``, ``dir``.
     storage : mapping
         Where the files of jobs go: ``shared``, ``local``, ``home_on_nodes``, ``expires``.
+    known : mapping
+        What stands in for the cluster's own word until it has told: ``partitions``, ``accounts``, ``qos``, ``gpus``.
+    notes : tuple of str
+        What its users should know.
     """
 
     name: str
@@ -128,6 +133,8 @@ class Profile:
     advice: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
     storage: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -274,6 +281,8 @@ def _profile(name: str, data: Mapping[str, Any], path: str, text: str) -> Profil
         "advice": data.get("advice", {}),
         "launch": data.get("launch", {}),
         "storage": data.get("storage", {}),
+        "known": known_in(data, lambda keys: _at(path, text, keys)),
+        "notes": tuple(data.get("notes", ())),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
     }

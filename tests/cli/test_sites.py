@@ -45,6 +45,7 @@ def test_one_that_ships_becomes_ones_own_and_is_overridden(sites: Run, tmp_path:
     assert done.returncode == 0, done.stderr
     path = tmp_path / "own" / "aau.toml"
     assert f"Written: {path}" in done.stdout
+    assert "--mem=64G" in done.stdout, "what its users should know"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert tomllib.loads(path.read_text()) == {
         "extends": "aau-aicloud",

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_slurm.config import Settings
+from jupyter_slurm.domain.described import beside, named_in
+from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.errors import ConfigError, TransportError
+from jupyter_slurm.services.core import Core
 from jupyter_slurm.services.where import look
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
@@ -133,6 +137,12 @@ def test_environments_of_jobs_are_what_the_readme_shows():
         ("[container]\nruntime = 'lxc'", "container.runtime"),
         ("[launch]\npartition = '--wrap=x'", "launch.partition"),
         ("[launch]\nidle = 60", "launch.idle"),
+        ("[partitions]\na = { max_time = '4 hours' }", "c.toml:4: partitions.a.max_time: Not a time limit: '4 hours'"),
+        ("[partitions]\na = { gpus = 2 }", "c.toml:4: partitions.a.gpus must be object"),
+        ("[partitions.'-a']\nabout = 'x'", "partitions"),
+        ("[gpus.a40]\nhow = '--gpus a40:1'", "c.toml:4: gpus.a40.how: there is no such key"),
+        ("[qos.normal]\nabout = ''", "c.toml:4: qos.normal.about"),
+        ("[accounts]\nlab = 'ours'", "c.toml:4: accounts.lab must be object"),
         ("[cost]\ngpu_hour = 4", "cost"),
         ("[cost]\nunit = 'R$'\ngpu_hour = { a100 = -1 }", "cost.gpu_hour"),
         ("[cost]\nunit = 'R$'\ncpu_hour = inf", "cost.cpu_hour"),
@@ -279,6 +289,44 @@ def test_those_that_ship_can_be_used_as_they_are(name):
     assert profile.title
     assert profile.user is None, "nobody's name stands there"
     assert "@" not in "".join((profile.host, *(profile.jump or ())))
+
+
+def test_what_a_profile_knows_stands_in_for_the_cluster_and_then_beside_its_word():
+    """Live facts win: of the profile only what Slurm does not know is left."""
+    profile = parse_profile("sdumont", shipped_text("sdumont").encode(), "x")
+    known = {**profile.known, "cost": profile.cost}
+    offered = dict(named_in(known, "partition"))
+    assert offered["gdl"] == "8 v100 a node, at most 48:00:00, for very deep models, an hour counts 2 times"
+    live = [Named("gdl", "3 nodes, at most 2-00:00:00"), Named("new", "1 node")]
+    assert beside(known, "partition", live) == [
+        Named("gdl", "3 nodes, at most 2-00:00:00, for very deep models, an hour counts 2 times"),
+        Named("new", "1 node"),
+    ]
+    skynet = parse_profile("skynet", shipped_text("skynet").encode(), "x").known
+    assert dict(named_in(skynet, "gpu"))["a40"].startswith("--gpus a40:1, ")
+    assert named_in(skynet, "feature") == [], "no type is said to be a feature before the cluster has"
+    assert beside(skynet, "feature", [Named("a40", "9 nodes")])[0].about.startswith("9 nodes, --gpus a40:1")
+    assert named_in(skynet, "node") == []
+    assert beside(skynet, "node", [Named("sky", "idle")]) == [Named("sky", "idle")]
+
+
+async def test_before_the_log_in_names_are_those_of_the_profile(tmp_path):
+    """Who types `-p` before the first code is asked for, or fills in a form, has more than an empty list."""
+    (tmp_path / "sky.toml").write_text('extends = "skynet"\n[partitions]\nours = { max_time = "1-0" }\n')
+    core = Core(
+        Settings(**{name: str(tmp_path) for name in ("job_root", "state_dir", "runtime_dir")}, sites=[str(tmp_path)])
+    )
+    await core.start()
+    try:
+        assert (await core.register_cluster(None, None, "sky"))["connection"]["state"] == "disconnected"
+        told = await core.names("sky", "partition", 0.0)
+        assert told["taken"] is None, "the cluster has said nothing"
+        names = {one["name"]: one["about"] for one in told["names"]}
+        assert names.keys() == {"debug", "short", "long", "user-overcap", "overcap", "ours"}
+        assert names["ours"] == "at most 1-0"
+        assert (await core.names("sky", "job", 0.0))["names"] == []
+    finally:
+        await core.stop()
 
 
 @pytest.mark.parametrize(
