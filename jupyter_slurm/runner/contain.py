@@ -4,8 +4,9 @@ Which image, is ``environment`` of job.json. The command line of the runtime is 
 which GPUs, CPUs and ids there are; :func:`start` does it for any command.
 
 Apptainer, Singularity and Charliecloud become this process: what Slurm does to the job, it does to the container.
-Docker's daemon starts a container outside of the job. It hangs by the job's end of a pipe: its first process reads
-from there, and ends the container when that is closed, by whatever has ended the job.
+Docker's daemon starts a container outside of the job. It hangs by the job's end of two pipes: its first process reads
+from there, and ends the container when one is closed, by whatever has ended the job. One goes through the daemon, and
+is there in any case; the other lies in the job directory, and ends the container of a daemon that hangs, too.
 
 Python 3.8+, standard library only.
 """
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Iterator
 
 # The files of the runner are no package: each is read by its path.
 beside = runpy.run_path(__file__[: -len("contain.py")] + "beside.py")["beside"]
@@ -122,7 +123,9 @@ def is_podman(path: str) -> bool:
     return False
 
 
-def start(described: dict[str, Any], argv: list[str], folders: list[str], say: Any, *, is_python: bool = False) -> int:
+def start(
+    described: dict[str, Any], argv: list[str], folders: list[str], say: Any, *, is_python: bool = False, hold: str = ""
+) -> int:
     """Run a command in a container; return its exit code, or do not return at all.
 
     Parameters
@@ -138,6 +141,8 @@ def start(described: dict[str, Any], argv: list[str], folders: list[str], say: A
         Is told in words how far an image is that has to be fetched.
     is_python : bool
         The command has to be a Python.
+    hold : str
+        Where a pipe may lie, in one of the folders.
 
     Raises
     ------
@@ -151,17 +156,38 @@ def start(described: dict[str, Any], argv: list[str], folders: list[str], say: A
     if not image.startswith("/"):
         image = images.provide(runtime, image, described, say)
     wish = runtimes.Wish(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
+    if runtime in ("docker", "podman") and hold:
+        wish.hold = f"{hold}.{node.name}"
     for source, _, _ in runtimes.mounts(wish, node):
         if not os.path.exists(source):
             raise Refused(f"there is no {source} on this node")
     made, env = runtimes.MAKERS[runtime](wish, node)
     if runtime in ("docker", "podman"):
         sweep(runtime, node.uid)
-        return follow(made, {**os.environ, **env}, node.name, wish.image)
+        with held(wish.hold):
+            return follow(made, {**os.environ, **env}, node.name, wish.image)
     if runtime == "charliecloud":
         make_places(wish.image, [word.rpartition(":")[2] for word in made if word.startswith("--bind=")])
     sys.stdout.flush()
     return os.execvpe(made[0], made, env)  # noqa: S606 - an argument list, as everywhere
+
+
+@contextlib.contextmanager
+def held(path: str) -> Iterator[None]:
+    """Hold the end of a pipe that has a name; where a file system has no such pipes, the other one has to do."""
+    end = -1
+    with contextlib.suppress(OSError):
+        if path:
+            os.mkfifo(path, 0o600)
+            end = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # to write alone would wait for the reader
+    try:
+        yield
+    finally:
+        if end >= 0:
+            os.close(end)
+        with contextlib.suppress(OSError):
+            if path:
+                os.unlink(path)
 
 
 def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
@@ -277,7 +303,9 @@ def main() -> int:
         argv = command(place.job, folder, args)
         why_not = f"There was no container, or no {argv[0]} in it: the end of the log says which."
         shared = folders(place.job, folder)
-        code = start(place.job["environment"], argv, shared, say, is_python="run" not in place.job)
+        code = start(
+            place.job["environment"], argv, shared, say, is_python="run" not in place.job, hold=f"{folder}/held"
+        )
     except Refused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")

@@ -21,8 +21,8 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")  # noqa: S108
 
 # What begins in the container. Words: umask, what the image is called, what a Python tells its version by (empty: it
-# need be none), the command. What is no Python may end well whatever it is told to do: the cell would seem to have run.
-_ENTRY = """umask "$1"; image=$2; version=$3; shift 3
+# need be none), a pipe that is closed with the job (empty: there is none), the command. What is no Python may end well whatever it is told to do: the cell would seem to have run.
+_ENTRY = """umask "$1"; image=$2; version=$3; hold=$4; shift 4
 refuse() {
     hint="${version:+; python=PATH names another one in it}"
     printf 'container: the image %s has no %s%s\\n' "$image" "$1" "$hint" >&2
@@ -36,8 +36,10 @@ if [ "$version" ]; then
 fi
 """
 _VERSION = 'import sys; print("%d.%d" % sys.version_info[:2])'
-# With Docker stdin is the pipe. The reader is nobody's child, and no program: an image may have no cat.
+# With Docker stdin is the pipe; a daemon that hangs does not close it, so that there is another one, of the node's own.
+# The readers are nobody's children, and no programs: an image may have no cat.
 _HELD = """( { read -r _ <&3; kill -s KILL -- -1; } >/dev/null 2>&1 & ) 3<&0
+[ -p "$hold" ] && ( { exec 3<"$hold" && { read -r _ <&3; kill -s KILL -- -1; }; } >/dev/null 2>&1 & )
 exec </dev/null
 """
 
@@ -73,7 +75,7 @@ class Facts:
 class Wish:
     """What is to run: ``image`` is a path, or its name in Docker's store; ``folders`` are bound where they are.
 
-    ``is_python`` says that the command has to be one.
+    ``is_python`` says that the command has to be one; ``hold`` is the path of a pipe with whose end the container ends.
     """
 
     image: str
@@ -81,6 +83,7 @@ class Wish:
     folders: list[str]
     argv: list[str]
     is_python: bool = False
+    hold: str = ""
 
 
 def mounts(wish: Wish, facts: Facts) -> list[tuple[str, str, bool]]:
@@ -108,7 +111,7 @@ def _csv(*fields: str) -> str:
 
 
 def _entry(wish: Wish, facts: Facts, text: str = "") -> list[str]:
-    words = [f"{facts.umask:04o}", wish.image, _VERSION if wish.is_python else "", *wish.argv]
+    words = [f"{facts.umask:04o}", wish.image, _VERSION if wish.is_python else "", wish.hold, *wish.argv]
     return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, *words]
 
 

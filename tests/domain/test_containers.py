@@ -136,7 +136,7 @@ def test_docker_gets_ids_cpus_memory_and_no_value_of_a_variable():
     assert not any("hf_secret" in word for word in argv)
     assert env["HF_TOKEN"] == "hf_secret"
     assert argv[argv.index("ubuntu:22.04") + 1] == "-c"
-    assert argv[-5:] == ["0027", "ubuntu:22.04", "", "python3", "x y"]
+    assert argv[-6:] == ["0027", "ubuntu:22.04", "", "", "python3", "x y"]
 
 
 def test_docker_never_gets_a_gpu_that_is_not_the_jobs():

@@ -180,6 +180,29 @@ def test_the_daemon_may_die_in_the_middle(
         )
 
 
+def test_no_container_waits_for_a_daemon_that_hangs(
+    node: Node, new_docker: Callable[[str], Any], wait_for: Callable[..., Any]
+) -> None:
+    """The job is killed, and the daemon hears of nothing."""
+    with new_docker("frozen") as frozen:
+        place = node.job("import time\nprint('on', flush=True)\nwhile True: time.sleep(0.1)")
+        process = node.start(place, DOCKER_HOST=frozen.host)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        inside = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if "cell.py" in _text(path)]
+        inside = [path for path in inside if str(place) in _text(path / "cmdline") and path.name != str(process.pid)]
+        assert inside
+        os.kill(frozen.pid, signal.SIGSTOP)
+        try:
+            for pid in [process.pid, *_children(process.pid)]:
+                os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not any(str(place) in _text(path / "cmdline") for path in inside), str(inside), timeout=20)
+        finally:
+            os.kill(frozen.pid, signal.SIGCONT)
+        process.wait(30)
+        wait_for(lambda: not frozen.running(), "Docker removes it")
+
+
 @pytest.fixture
 def charliecloud(unavailable: Callable[[str], None]) -> None:
     if shutil.which("ch-run") is None:
