@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.handles.array import ArrayJob, Task
     from jupyter_slurm.handles.completion import as_completed, wait
     from jupyter_slurm.handles.finding import job, jobs
+    from jupyter_slurm.handles.images import images
     from jupyter_slurm.handles.job import Job
     from jupyter_slurm.handles.joblist import JobList
     from jupyter_slurm.handles.resources import Resources, resources
@@ -49,6 +50,7 @@ __all__ = [
     "as_completed",
     "cluster_view",
     "errors",
+    "images",
     "job",
     "jobs",
     "launcher",
@@ -81,6 +83,7 @@ _HOME = {
     "allocations": "jupyter_slurm.handles.allocation",
     "as_completed": "jupyter_slurm.handles.completion",
     "cluster_view": "jupyter_slurm.widgets.free",
+    "images": "jupyter_slurm.handles.images",
     "job": "jupyter_slurm.handles.finding",
     "jobs": "jupyter_slurm.handles.finding",
     "resources": "jupyter_slurm.handles.resources",

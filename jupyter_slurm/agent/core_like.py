@@ -30,6 +30,14 @@ class SessionsLike(Protocol):
     async def rename(self, name: str, reference: str, wanted: str) -> Json: ...
 
 
+class ImagesLike(Protocol):
+    """What the routes ask of images: :class:`jupyter_slurm.services.images.Images`."""
+
+    async def make(self, name: str, asked: Json) -> Json: ...
+    async def told(self, name: str) -> Json: ...
+    async def remove(self, name: str, image: str) -> Json: ...
+
+
 class CoreLike(Protocol):
     """What the routes call: :class:`jupyter_slurm.services.core.Core`, or what a test puts in its place."""
 
@@ -37,6 +45,8 @@ class CoreLike(Protocol):
     def bus(self) -> BusLike: ...  # noqa: D102
     @property
     def users(self) -> UsersLike: ...  # noqa: D102
+    @property
+    def images(self) -> ImagesLike: ...  # noqa: D102
     @property
     def sessions(self) -> SessionsLike: ...  # noqa: D102
     async def start(self) -> None: ...  # noqa: D102

@@ -41,6 +41,7 @@ CAPABILITIES = (
     "acts",
     "resources",
     "queue",
+    "images",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -127,6 +128,9 @@ class Routes:
             "listTunnels": self._list_tunnels,
             "openTunnel": self._open_tunnel,
             "closeTunnel": self._close_tunnel,
+            "listImages": self._list_images,
+            "makeImage": self._make_image,
+            "removeImage": self._remove_image,
             "listSessions": self._list_sessions,
             "launchSession": self._launch_session,
             "getSession": self._get_session,
@@ -332,6 +336,17 @@ class Routes:
 
     async def _close_tunnel(self, call: Call) -> Reply:
         return Reply(await self._core.close_tunnel(call.path["cluster"], call.path["tunnel"]))
+
+    async def _list_images(self, call: Call) -> Reply:
+        return Reply(await self._core.images.told(call.path["cluster"]))
+
+    async def _make_image(self, call: Call) -> Reply:
+        asked = {"options": [], "dry_run": False, "context": {}, **call.body}
+        answer = await self._core.images.make(call.path["cluster"], asked)
+        return Reply(answer, status=200 if asked["dry_run"] else 201)
+
+    async def _remove_image(self, call: Call) -> Reply:
+        return Reply(await self._core.images.remove(call.path["cluster"], call.body["image"]))
 
     async def _list_sessions(self, call: Call) -> Reply:
         return Reply(self._core.sessions.told(call.path["cluster"], active=call.query["state"] == "active"))

@@ -48,6 +48,8 @@ def check_repeatable(record: Mapping[str, Any]) -> None:
             "Only a script or a Python cell is submitted again.",
             hint="Ask for another allocation or session instead.",
         )
+    if record.get("image"):
+        raise UsageError("An image is not made again from here.", hint="`%slurm image build … replace` makes it anew.")
     if record.get("options") is None:
         raise JobError(
             "An older version of jupyter_slurm submitted this job, and did not record what it takes to do that again.",

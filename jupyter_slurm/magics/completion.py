@@ -13,6 +13,7 @@ from jupyter_slurm.domain.line import tokenize
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles import facts
+from jupyter_slurm.handles.images import WORDS as IMAGE_WORDS
 from jupyter_slurm.handles.options import known_table, named_options
 from jupyter_slurm.handles.session import WORDS as LAUNCH_WORDS
 from jupyter_slurm.magics import COMMANDS
@@ -39,12 +40,14 @@ _ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
     "%remote": PROCESS_WORDS,
     "%salloc": ALLOCATION_WORDS,
     "%slurm launch": LAUNCH_WORDS,
+    "%slurm image": IMAGE_WORDS,
 }
 _FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
 # What holds an allocation or a session is a batch job, a process is a step.
 _TABLES: Final = {
     "salloc": "sbatch",
     "slurm launch": "sbatch",
+    "slurm image": "sbatch",
     "remote": "srun",
 }
 
@@ -141,9 +144,11 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
     """Return what may stand there; nothing where files and Python's names are as good a guess."""
     magic, words, last = place.magic, place.words, place.text
     if magic == "%slurm":
-        if words[:1] != ["launch"]:
+        if words[:1] == ["image"] and len(words) < 3 + (words[1:2] == ["build"]):
+            return _of_image(words, last)
+        if words[:1] not in (["launch"], ["image"]):
             return _of_slurm(words, last)
-        magic, words = "%slurm launch", words[1:]
+        magic, words = f"%slurm {words[0]}", words[1:]
     command = magic.lstrip("%")
     if "--" in words:
         return None  # arguments of the script
@@ -163,6 +168,12 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
     if command in COMMANDS:
         return _chosen(choices_for_operand(command, _operands(table, words), last), last)
     return None
+
+
+def _of_image(words: Sequence[str], last: str) -> Offer | None:
+    """Return what may stand where an act, a name and a file do: behind a name, a file is as good a guess."""
+    acts = {"build": "from a file or a Python", "pull": "from a registry", "list": "what there is", "remove": ""}
+    return Offer(last, [Named(act, about) for act, about in acts.items()]) if len(words) == 1 else None
 
 
 def _of_slurm(words: Sequence[str], last: str) -> Offer | None:

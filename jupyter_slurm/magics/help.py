@@ -203,6 +203,7 @@ End a log-in, for everybody; jobs go on:  %slurm disconnect CLUSTER
 Clusters, log-ins, who uses them, tunnels:  %slurm list
 A Jupyter in a job, on a local port:  %slurm launch [CLUSTER] [options of sbatch] [words]
 Another server, in the same way:  %slurm launch [CLUSTER] [options of sbatch] [words] -- command with a {port}
+Images of containers:  %slurm image [CLUSTER] list|build|pull|remove
 
 CLUSTER is the name of a site profile (`jupyter slurm init` in a terminal writes one), or `local`: the cluster that the
 Slurm commands of this machine reach. What hosts ask during a log-in (a password, a code, whether an unknown key is
@@ -232,8 +233,21 @@ Words (of launch; ours have no dashes, Slurm's have):
     open          wait until it is ready, and open it in a browser, logged in
     noopen        as without `open` (a terminal opens it unless it is told not to)
 
+Images are got and made by jobs, on a node and with what the cluster has for it; what the job says is in its card, and
+the end of that is how a cell runs in the image: env=docker://NAME.
+    %slurm image build NAME FILE         from a Dockerfile (Docker, Charliecloud) or a definition file (Apptainer)
+    %slurm image build NAME environment  with the packages of this kernel's Python, from pip and conda
+    %slurm image pull NAME:TAG           from a registry
+    %slurm image list                    which there are: size, time, where
+    %slurm image remove NAME             from the folder of images
+Behind those come options of sbatch, and words: runtime=NAME (docker, podman, apptainer, singularity, charliecloud; by
+default that of the profile), replace (also where there is one of that name), base=NAME:TAG (of environment: what it
+begins with), context=FOLDER (of a file: which folder of the nodes it takes files from), from=docker (of pull: no
+registry, but Docker of the node), as=NAME, wait, show. The value is the Job.
+
 Examples:
     %slurm use arandu
+    %slurm image build me/train:1 Dockerfile --time 1:00:00
     %slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
     %slurm launch arandu -p arandu name=board -- tensorboard --logdir runs --port {port}
 

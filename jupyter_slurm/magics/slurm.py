@@ -16,7 +16,9 @@ from jupyter_slurm.handles.tunnel import tunnels
 from jupyter_slurm.handles.users import lines
 
 if TYPE_CHECKING:
+    from jupyter_slurm.handles.job import Job
     from jupyter_slurm.handles.session import Session
+    from jupyter_slurm.handles.submitting import Preview
     from jupyter_slurm.handles.table import Table
     from jupyter_slurm.handles.usage import Usage
 
@@ -28,16 +30,23 @@ USES = {
     "list": "%slurm list",
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
+    "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
 }
 """The words of ``%slurm``, and how each is used."""
 
 
-def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> CommandText | Session | Usage | Table | None:
-    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …`` or ``launch …``."""
+def run(
+    shell: Any, line: str, local_ns: Mapping[str, Any]
+) -> CommandText | Session | Usage | Table | Job | Preview | None:
+    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``launch …`` or ``image …``."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # few do
 
         return launch(shell, line[found.end() :], local_ns)
+    if (found := re.match(r"\s*image(?=\s|$)", line)) is not None:
+        from jupyter_slurm.magics.images import run as image
+
+        return image(shell, line[found.end() :].lstrip(), local_ns)
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
     if action == "usage":

@@ -177,6 +177,14 @@ class Cluster:
         self.releases.asked_for(asked)
         return told
 
+    async def prepare(self) -> None:
+        """Have the files of the runner there."""
+        await self._intake.prepare()
+
+    def runner(self, name: str) -> str:
+        """Return where a file of the runner lies there."""
+        return self._intake.runner_path(name)
+
     # -- jobs
 
     async def jobs(self, *, active: bool) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.housekeeping import Housekeeping
+from jupyter_slurm.services.images import Images
 from jupyter_slurm.services.names import told_by_site
 from jupyter_slurm.services.sessions import Sessions
 from jupyter_slurm.services.site import Site, unusable
@@ -77,6 +78,7 @@ class Core:
             lambda: [(cluster.tracker, cluster.watcher) for cluster in self._reached()], settings.retention_days, clock
         )
         self.tunnels = Tunnels(settings, self._cluster, self._ports, clock, os.path.join(private, "tunnels"))
+        self.images = Images(self._cluster)
         self.sessions = Sessions(self._cluster, self.tunnels, settings.on_this_machine("sessions"))
 
     async def start(self) -> None:

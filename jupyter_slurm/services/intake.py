@@ -122,7 +122,7 @@ class Intake:
             return job_dict(await self._growth.wait(known))
         if asked.get("again") and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
-        runner = self._runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
+        runner = self.runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
@@ -160,7 +160,7 @@ class Intake:
                 longest = self._settings.submit_timeout
                 told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
             return told
-        await self._prepare()
+        await self.prepare()
         if needs_jupyter and is_inside:
             warnings += await doubt_about_jupyter(self._transport, self._tracker.entries.values(), plan.record)
         elif needs_jupyter:
@@ -317,17 +317,17 @@ class Intake:
             raise UsageError(str(why), hint=str(hint))
         return []
 
-    async def _prepare(self) -> None:
+    async def prepare(self) -> None:
         """Put the cluster's folder and the runner in place, once."""
         if self._is_prepared:
             return
         await self._transport.make_dir(self._folder.events)
         for name in RUNNER[::-1]:  # the one that is started comes last
-            await self._transport.write(self._runner_path(name), shipped(name))
+            await self._transport.write(self.runner_path(name), shipped(name))
         await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._about()))
         self._is_prepared = True
 
-    def _runner_path(self, name: str) -> str:
+    def runner_path(self, name: str) -> str:
         """Return where a file of the runner lies."""
         return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name}")
 

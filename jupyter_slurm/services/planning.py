@@ -220,6 +220,8 @@ class _Start:
             record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
         names = ("launcher", "resume") if self.is_python else ("resume",) if is_watched or self.is_holder else ()
         record |= {name: asked[name] for name in names if asked.get(name)}
+        if asked.get("image"):
+            record["image"] = asked["image"]
         if self.prepared:
             record["environment"] = self.prepared.environment.as_dict()
         return record

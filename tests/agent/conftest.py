@@ -64,6 +64,27 @@ class PlumbingSessions:
         return {**(await self.one(name, reference)), "label": wanted}
 
 
+class PlumbingImages:
+    """Images that are there, and one that a job makes."""
+
+    def __init__(self, find: Callable[[str, str], dict[str, Any]]) -> None:
+        self.find = find
+
+    async def make(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["dry_run"]:
+            return {"argv": ["sbatch"], "script": "#!/bin/sh\n", "warnings": []}
+        return self.find(name, "1")
+
+    async def told(self, name: str) -> dict[str, Any]:
+        self.find(name, "1")
+        text = dict.fromkeys(("path", "node", "runtime", "size", "made", "source", "user", "job"))
+        return {"folder": "/images", "images": [{"image": "a:1", **text, "shared": False, "environments": ["a"]}]}
+
+    async def remove(self, name: str, image: str) -> dict[str, Any]:
+        self.find(name, "1")
+        return {"removed": ["/images/a.sif"], "nodes": []}
+
+
 class PlumbingCore:
     """Answers at once and remembers what it was asked: for tests of what lies between a client and a core."""
 
@@ -72,6 +93,7 @@ class PlumbingCore:
         self.users = Users(lambda cluster: self.bus.publish("cluster", self._cluster()))
         self.desk = Desk("local", self.bus, patience=5)
         self.sessions = PlumbingSessions(self._job)
+        self.images = PlumbingImages(self._job)
         self.held: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -241,6 +241,39 @@ def test_what_cannot_be_is_said_before_anything_is_queued(kernel: Any, line: str
     assert kernel.value("len(jupyter_slurm.jobs()) == before") == "True"
 
 
+@pytest.mark.here_only("what a node does is the same")
+def test_a_notebook_builds_an_image_and_runs_cells_in_it(kernel: Any, docker: Docker, home: Path) -> None:
+    made = home / "re cipe"
+    made.mkdir()
+    (made / "told").write_text("taken along")
+    (made / "Dockerfile").write_text(f"FROM {docker.image}\nCOPY told /told\n")
+    kernel.ok(f"import jupyter_slurm, os\nfile = '{made}/Dockerfile'\nshown = %slurm image build mine:1 {{file}} show")
+    assert "-build.py" in kernel.value("shown.script")
+    kernel.ok("%slurm image build mine:1 {file} -p devwork as=built wait")
+    assert "env=docker://mine:1 runs in it" in kernel.value("built.stdout")
+    assert kernel.value("built.record['image']['file']['kind'], built.state") == "dockerfile COMPLETED"
+    kernel.ok("%%sbatch env=docker://mine:1 as=ran wait out=told\ntold = open('/told').read()")
+    assert kernel.value("told") == "taken along"
+    kernel.ok("table = %slurm image list\nrow = next(row for row in table if row['IMAGE'] == 'mine:1')")
+    assert "docker on " in kernel.value("row['WHERE']")
+    assert kernel.value("row['FROM'], jupyter_slurm.images() == table") == "Dockerfile True"
+    assert kernel.run("built.resubmit()").status == "error"
+    said = kernel.ok("import jupyter_slurm.cli.main as cli\ncli.main(['image', 'remove', 'mine:1'])").stdout
+    assert "docker image rm mine:1" in said
+    for line, why in (
+        ("build mine:1 {file} wait", "`replace` makes it anew"),
+        ("build two:1 {file} runtime=apptainer", "which is a Dockerfile"),
+        ("build Two:1 {file}", "docker://two:1"),
+        ("build two:1", "what it is built from"),
+        ("build two:1 /no/such", "cannot be read"),
+        ("build two:1 environment context=/tmp", "says nothing here"),
+        ("pull two:1 --array=1-2", "one job makes an image"),
+        ("remove two:1", "There is no image two:1"),
+    ):
+        ran = kernel.run(f"%slurm image {line}")
+        assert (ran.status, why in ran.traceback) == ("error", True), ran.traceback
+
+
 def test_an_image_that_is_not_there_is_the_reason_of_the_end(kernel: Any) -> None:
     ran = kernel.run("%%sbatch env=lost wait\n1")
     assert ran.status == "error"

@@ -1,0 +1,96 @@
+"""The packages of this Python, as another one can have them: by pip, and by conda where it is conda's.
+
+Sources: PEP 610 (direct_url.json), PEP 627 (INSTALLER), the files of conda-meta.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jupyter_slurm.domain.images import REQUIREMENT
+
+__all__ = ["own_packages"]
+
+_TOOLS = frozenset({"pip", "setuptools", "wheel", "distribute"})  # a base has its own
+_SHOWN = 8
+
+
+def own_packages() -> tuple[dict[str, Any], list[str]]:
+    """Return the packages of this process's Python, as the API takes them, and what cannot be had of them."""
+    pip, left, others = list[str](), list[str](), list[str]()
+    conda = _of_conda(Path(sys.prefix))
+    for name, version, told, installer in sorted(_distributions()):
+        if name in _TOOLS or (conda and installer == "conda"):
+            continue
+        line, is_left = _line(name, version, told)
+        if is_left or not re.fullmatch(REQUIREMENT, line):
+            left.append(name)
+            continue
+        if "+" in version and not told:
+            others.append(f"{name} {version}")
+        pip.append(line)
+    said = []
+    if left:
+        said.append(f"Not in the image, since they lie in folders of this machine: {_listed(left)}.")
+    if others:
+        said.append(f"Of an index of their own, and in the image as PyPI has them: {_listed(others)}.")
+    own = {"python": "{}.{}".format(*sys.version_info[:2]), "pip": pip}
+    return {**own, **({"conda": conda} if conda else {})}, said
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _distributions() -> Iterator[tuple[str, str, str, str]]:
+    """Return name, version, direct_url.json and installer of each package, once; those of the system are its own."""
+    paths = sysconfig.get_paths()
+    seen = set[str]()
+    for found in importlib.metadata.distributions(path=list(dict.fromkeys([paths["purelib"], paths["platlib"]]))):
+        name = re.sub(r"[-_.]+", "-", found.metadata["Name"] or "").lower()
+        if name and name not in seen:
+            seen.add(name)
+            told, installer = (found.read_text(file) or "" for file in ("direct_url.json", "INSTALLER"))
+            yield name, found.version, told, installer.strip()
+
+
+def _line(name: str, version: str, told: str) -> tuple[str, bool]:
+    """Return the line of requirements for a package, and whether nobody else can have it."""
+    try:
+        url = json.loads(told) if told else {}
+        place = str(url.get("url", ""))
+        if vcs := url.get("vcs_info"):
+            return f"{name} @ {vcs['vcs']}+{place}@{vcs['commit_id']}", place.startswith("file:")
+        if url:
+            return f"{name} @ {place}", not place.startswith("https://")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return name, True
+    return f"{name}=={version.partition('+')[0]}", False
+
+
+def _of_conda(prefix: Path) -> dict[str, list[str]] | None:
+    """Return channels and packages of an environment of conda; None: it is none."""
+    channels, packages = list[str](), list[str]()
+    for path in sorted((prefix / "conda-meta").glob("*.json")):
+        try:
+            told = json.loads(path.read_text("utf-8"))
+            channel = str(told.get("channel", "")).rstrip("/")
+            packages.append(f"{told['name']}={told['version']}")
+        except (OSError, ValueError, KeyError, AttributeError):
+            continue
+        parts = channel.split("/")
+        name = parts[-2] if len(parts) > 1 and re.fullmatch(r"noarch|(?:linux|osx|win)-\w+", parts[-1]) else parts[-1]
+        if name and name not in channels:
+            channels.append(name)
+    if not packages:
+        return None
+    kept = [name for name in packages if re.fullmatch(REQUIREMENT, name)]
+    return {"channels": [name for name in channels if re.fullmatch(REQUIREMENT, name)], "packages": kept}

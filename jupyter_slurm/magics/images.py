@@ -1,0 +1,54 @@
+"""``%slurm image``: images of containers, and jobs that get or make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+from jupyter_slurm.handles import view
+from jupyter_slurm.handles.images import USE, addressed, images, make, remove, wanted
+from jupyter_slurm.handles.job import Job
+from jupyter_slurm.handles.submitting import Preview
+from jupyter_slurm.handles.table import CommandText, Table
+from jupyter_slurm.magics.cells import check_name, mention
+from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.pointing import add_blame, pointing_at
+
+__all__ = ["run"]
+
+
+def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | Table | CommandText:
+    """Run what stands behind ``%slurm image``."""
+    typed, lookup = line, lookup_in(shell, local_ns)
+    cluster, line = addressed(typed)
+    words = [token.text for token in tokenize(line, lookup, variables(line, cluster))]
+    act = words[0] if words else "list"
+    if act == "list" and len(words) < 2:
+        return images(cluster)
+    if act == "remove" and len(words) == 2:
+        return CommandText(remove(words[1], cluster) + "\n")
+    if act not in ("build", "pull"):
+        raise UsageError(f"%slurm image has no {' '.join(words)!r}.", hint=USE)
+    prefix = f"%slurm image {typed.removesuffix(line)}"
+    with pointing_at(prefix, line):
+        asked = wanted(cluster, line, lookup, variables(line, cluster))
+        check_name(asked.parsed)
+    try:
+        made = make(cluster, asked)
+    except (SubmitRefused, OptionError) as error:
+        add_blame(error, prefix + line[: asked.start], line[asked.start :], asked.parsed, "")
+        raise
+    if isinstance(made, Preview):
+        return made
+    if name := asked.parsed.words.get("as"):
+        shell.push({name: made})
+    if "wait" in asked.parsed.words:
+        notebook = view.notebook()
+        if notebook is not None:
+            made._show(notebook)
+        made._wait(None, check=True, echo=notebook is None)
+    else:
+        mention(shell, made)
+    return made
