@@ -21,7 +21,8 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")  # noqa: S108
 
 # What begins in the container. Words: umask, what the image is called, what a Python tells its version by (empty: it
-# need be none), a pipe that is closed with the job (empty: there is none), the command. What is no Python may end well whatever it is told to do: the cell would seem to have run.
+# need be none), a pipe that is closed with the job (empty: there is none), the command. What is no Python may end well
+# whatever it is told to do: the cell would seem to have run.
 _ENTRY = """umask "$1"; image=$2; version=$3; hold=$4; shift 4
 refuse() {
     hint="${version:+; python=PATH names another one in it}"
