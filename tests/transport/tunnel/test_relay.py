@@ -55,6 +55,8 @@ def test_the_tables_of_the_system_are_read() -> None:
         for server, address in ((four, "127.0.0.1"), (six, "::1")):
             port = server.getsockname()[1]
             assert relay.listeners(*relay.tables(), port) == [(address, os.geteuid())]
+            inode = os.readlink(f"/proc/self/fd/{server.fileno()}")[len("socket:[") : -1]
+            assert relay.ask_kernel(port) == [(address, os.geteuid(), inode)]
     assert relay.listeners("head\n  0: 0100007F:1F90 00000000:0000 01", "", 8080) == []
 
 
