@@ -26,8 +26,8 @@ const haystacks = new WeakMap<IJob, string>();
 function haystack(job: IJob): string {
   let known = haystacks.get(job);
   if (known === undefined) {
-    const { id, label, name, state, reason, reason_text, partition, nodes, cluster } = job;
-    known = [id, label, name, state, reason, reason_text, partition, nodes, cluster]
+    const { id, label, name, state, reason, reason_text, partition, nodes, cluster, user } = job;
+    known = [id, label, name, state, reason, reason_text, partition, nodes, cluster, user]
       .join("\n")
       .toLowerCase();
     haystacks.set(job, known);
@@ -42,6 +42,9 @@ export class Rows {
   private _shown: readonly IJob[] = [];
   private _from: readonly IJob[] | null = null;
   private _criteria: ICriteria | null = null;
+  /** When each was last there. */
+  private _turns = new Map<IJob, number>();
+  private _turn = 0;
 
   /** The jobs that are shown, in their order; the same array as long as nothing has changed. */
   shown(jobs: readonly IJob[], criteria: ICriteria, now: number): readonly IJob[] {
@@ -67,18 +70,42 @@ export class Rows {
       this._sort = null;
       return jobs;
     }
-    if (sort !== this._sort || jobs !== this._jobs) {
-      const compare = comparing(sort, now);
-      const before = sort === this._sort ? new Set(this._sorted) : null;
-      const changed = before === null ? jobs : jobs.filter((job) => !before.has(job));
-      this._sorted =
-        before === null || changed.length > MANY
-          ? sortAll(jobs, sort, now)
-          : insert(this._sorted, jobs, changed, compare);
+    if (sort !== this._sort) {
+      this._turns = new Map();
+      this._sorted = [];
       this._sort = sort;
+      this._jobs = [];
+    }
+    if (jobs !== this._jobs) {
+      const changed = this._changed(jobs);
+      const isMuch = changed.length > MANY;
+      this._sorted = isMuch
+        ? sortAll(jobs, sort, now)
+        : insert(this._kept(), changed, comparing(sort, now));
+      this._turns = isMuch ? new Map(jobs.map((job) => [job, this._turn])) : this._turns;
       this._jobs = jobs;
     }
     return this._sorted;
+  }
+
+  /** Those that were not there the last time. */
+  private _changed(jobs: readonly IJob[]): IJob[] {
+    const changed: IJob[] = [];
+    this._turn += 1;
+    for (const job of jobs) {
+      if (this._turns.get(job) !== this._turn - 1) {
+        changed.push(job);
+      }
+      this._turns.set(job, this._turn);
+    }
+    return changed;
+  }
+
+  /** Those that were there and still are, in their order. */
+  private _kept(): IJob[] {
+    return this._sorted.filter(
+      (job) => this._turns.get(job) === this._turn || !this._turns.delete(job),
+    );
   }
 }
 
@@ -105,15 +132,8 @@ function sortAll(
     .map(({ job }) => job);
 }
 
-/** Put a few jobs among those that are sorted, less those that are there no more. */
-function insert(
-  sorted: readonly IJob[],
-  jobs: readonly IJob[],
-  changed: readonly IJob[],
-  compare: Compare,
-): readonly IJob[] {
-  const present = new Set(jobs);
-  const result = sorted.filter((job) => present.has(job));
+/** Put a few jobs among those that are sorted. */
+function insert(result: IJob[], changed: readonly IJob[], compare: Compare): readonly IJob[] {
   for (const job of changed) {
     let [from, to] = [0, result.length];
     while (from < to) {

@@ -33,6 +33,7 @@ function job(id: number, state: string, more: Partial<IJob> = {}): IJob {
 class Model {
   readonly changed = new Signal<this, void>(this);
   readonly store = new JobStore();
+  private _jobs: readonly IJob[] | null = null;
   now = 1000;
   parts = vi.fn((of: IJob) => Promise.resolve([job(77, "RUNNING", { id: `${of.id ?? ""}_1` })]));
 
@@ -42,7 +43,12 @@ class Model {
   }
 
   get jobs(): readonly IJob[] {
-    return this.store.jobs;
+    return this._jobs ?? this.store.jobs;
+  }
+
+  jobsAre(jobs: readonly IJob[]): void {
+    this._jobs = jobs;
+    this.changed.emit();
   }
 
   put(...jobs: IJob[]): void {
@@ -127,6 +133,12 @@ describe("a table of jobs", () => {
     expect(shown(table)).toEqual(["3", "2", "1", "4"]);
     table.sortBy("id");
     model.put(job(10, "RUNNING"));
+    expect(shown(table)).toEqual(["1", "2", "3", "4", "10"]);
+    const before = model.jobs;
+    const many = Array.from({ length: 200 }, (_, id) => job(id + 100, "RUNNING"));
+    model.jobsAre(many);
+    expect(shown(table)).toHaveLength(200);
+    model.jobsAre(before); // the very same ones come back
     expect(shown(table)).toEqual(["1", "2", "3", "4", "10"]);
   });
 
@@ -253,7 +265,7 @@ describe("a table of jobs", () => {
   it("is copied as CSV that no spreadsheet takes for formulas", () => {
     const odd = job(1, "RUNNING", { name: '=1+1,"x"', nodes: "n[1-2]", start_time: 0 });
     expect(asCsv([odd]).split("\r\n")[1]).toBe(
-      'local,1,"\'=1+1,""x""",RUNNING,,arandu,n[1-2],,,1970-01-01T00:00:01.000Z,1970-01-01T00:00:00.000Z,,,',
+      'local,1,"\'=1+1,""x""",RUNNING,,arandu,n[1-2],,,1970-01-01T00:00:01.000Z,1970-01-01T00:00:00.000Z,,,,',
     );
   });
 
