@@ -24,7 +24,8 @@ export const COLUMNS = [
   "ended",
   "limit",
 ] as const;
-export type ColumnId = (typeof COLUMNS)[number];
+/** Beside those that a person chooses: whose a job is, where jobs of others are shown, too. */
+export type ColumnId = (typeof COLUMNS)[number] | "user";
 
 /** Pixels that a column has at least, and its share of what is left. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
@@ -42,6 +43,7 @@ export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
   started: [150, 0],
   ended: [150, 0],
   limit: [92, 0],
+  user: [80, 1],
 };
 
 export function isColumn(word: unknown): word is ColumnId {
@@ -79,6 +81,8 @@ export function columnName(trans: TranslationBundle, column: ColumnId): string {
       return trans.__("Ended");
     case "limit":
       return trans.__("Time limit");
+    case "user":
+      return trans.__("User");
   }
 }
 
@@ -150,7 +154,7 @@ export function asCsv(jobs: readonly IJob[]): string {
   const time = (seconds: number | null): string =>
     seconds === null ? "" : new Date(seconds * 1000).toISOString();
   const heads =
-    "cluster,id,name,state,reason,partition,nodes,account,qos,submitted,started,ended,time_limit,exit_code";
+    "cluster,id,name,state,reason,partition,nodes,account,qos,submitted,started,ended,time_limit,exit_code,user";
   const rows = jobs.map((job) =>
     [
       job.cluster,
@@ -167,6 +171,7 @@ export function asCsv(jobs: readonly IJob[]): string {
       time(ended(job)),
       String(job.time_limit ?? ""),
       String(job.exit_code ?? ""),
+      job.user ?? "",
     ]
       .map(field)
       .join(","),

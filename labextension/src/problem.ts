@@ -9,7 +9,7 @@ export class RequestError extends Error {
   }
 }
 
-/** What a browser throws for any broken connection has words that differ from one to the other. */
+/** What a browser throws for any broken connection, or after too long, has words that differ from one to the other. */
 const NO_ANSWER = "The Jupyter server does not answer: has it ended, or the network?";
 /** Problems in our own words, which can be translated. */
 const OURS = new WeakSet<IProblem>();
@@ -28,7 +28,7 @@ export function toProblem(error: unknown, hint: string): IProblem {
   if (error instanceof RequestError) {
     return error.problem;
   }
-  if (error instanceof TypeError) {
+  if (error instanceof TypeError || error instanceof DOMException) {
     const problem = { detail: NO_ANSWER, hint };
     OURS.add(problem);
     return problem;

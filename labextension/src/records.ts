@@ -30,8 +30,8 @@ export function newestFirst(a: IJob, b: IJob): number {
 }
 
 /** Whether a job has parts of its own: an array has tasks, an allocation has steps. */
-export function hasParts({ id, tasks, kind }: IJob): boolean {
-  return id !== null && (tasks !== null || kind === "allocation");
+export function hasParts({ id, tasks, kind, isForeign }: IJob): boolean {
+  return id !== null && !isForeign && (tasks !== null || kind === "allocation");
 }
 
 /** The tasks of an array as jobs of their own. */

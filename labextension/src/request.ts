@@ -2,6 +2,7 @@
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 
+import type { IQueue, IQueueApi } from "./everybody";
 import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job-api";
 import type { Read } from "./log";
 import { RequestError } from "./problem";
@@ -22,6 +23,8 @@ import type {
 const API = "jupyter-slurm/api/v1";
 /** Bytes of a log that are asked for: its end. */
 const LOG = 16_384;
+/** The agent answers within a quarter of this, in milliseconds; what is asked for by a click may not be waited for for ever. */
+const LONGEST = 60_000;
 
 async function problemOf(response: Response): Promise<IProblem> {
   const fallback = { status: response.status, title: `${response.status} ${response.statusText}` };
@@ -51,7 +54,7 @@ async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string
 }
 
 /** The agent's API as this server extension exposes it. */
-export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi {
+export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi {
   private _offset = 0;
 
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -147,7 +150,13 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
 
   async resources(cluster: string, { newer, nodes }: ILook): Promise<IResources> {
     const query = `?newer=${newer === true}&nodes=${nodes === true}`;
-    return (await this._json(["clusters", cluster, "resources"], query)) as IResources;
+    const signal = AbortSignal.timeout(LONGEST);
+    return (await this._json(["clusters", cluster, "resources"], query, { signal })) as IResources;
+  }
+
+  async queue(cluster: string): Promise<IQueue> {
+    const signal = AbortSignal.timeout(LONGEST);
+    return (await this._json(["clusters", cluster, "queue"], "", { signal })) as IQueue;
   }
 
   address(path: string): string | null {

@@ -6,6 +6,7 @@ import type { ISignal } from "@lumino/signaling";
 import { Model } from "./base";
 import type { IForm } from "./form";
 import { parseTimeLimit } from "./format";
+import { patiently } from "./patience";
 import { toProblem } from "./problem";
 import type { IProblem } from "./tokens";
 
@@ -126,6 +127,8 @@ const NOTHING: IKnown = { resources: null, problem: null, isAsking: false };
 
 export class ResourcesModel extends Model implements IResourcesModel {
   private readonly _known = new Map<string, IKnown>();
+  /** Of which each node is wanted. */
+  private readonly _withNodes = new Set<string>();
 
   constructor(private readonly _api: IResourcesApi) {
     super();
@@ -136,17 +139,28 @@ export class ResourcesModel extends Model implements IResourcesModel {
   }
 
   async look(cluster: string, { newer = false, nodes = false }: ILook = {}): Promise<void> {
+    if (nodes) {
+      this._withNodes.add(cluster);
+    }
     const before = this.known(cluster);
-    const hasNodes = (before.resources?.nodes.length ?? 0) > 0;
     if (before.isAsking) {
       return;
     }
+    const asked = { newer, nodes: this._withNodes.has(cluster) };
     this._set(cluster, { ...before, isAsking: true });
     try {
-      const resources = await this._api.resources(cluster, { newer, nodes: nodes || hasNodes });
+      const resources = await patiently(
+        () => this._api.resources(cluster, asked),
+        (problem) => {
+          this._set(cluster, { ...before, problem, isAsking: true });
+        },
+      );
       this._set(cluster, { resources, problem: null, isAsking: false });
     } catch (error) {
-      this._set(cluster, { ...before, problem: toProblem(error, ""), isAsking: false });
+      this._set(cluster, { ...before, problem: toProblem(error, "Look again."), isAsking: false });
+    }
+    if (this._withNodes.has(cluster) && !asked.nodes) {
+      await this.look(cluster); // they were wanted by somebody who came meanwhile
     }
   }
 

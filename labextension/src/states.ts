@@ -58,6 +58,9 @@ export function stateKind(state: string): StateKind {
  * Whether something can be done with a job in this state, by its person: what belongs to an administrator is not offered.
  */
 export function isAllowed(act: Act, job: IJob): boolean {
+  if (job.isForeign) {
+    return false;
+  }
   const kind = stateKind(job.state);
   const isStep = Boolean(job.allocation);
   const isQueued = kind === "pending" && job.id !== null && !isStep;

@@ -1,8 +1,9 @@
 /** A table of jobs as a person has it before them: what is shown, chosen, marked and unfolded. No DOM. */
 import { Model } from "./base";
 import { COLUMNS, isColumn, type ColumnId } from "./columns";
+import type { Everybody } from "./everybody";
 import { toProblem } from "./problem";
-import { hasParts, identity } from "./records";
+import { hasParts, identity, isReached } from "./records";
 import { Rows, type ICriteria, type ISort } from "./rows";
 import { isKind, stateKind, type StateKind } from "./states";
 import type { IJob, IJobsModel, IProblem } from "./tokens";
@@ -39,6 +40,7 @@ export class JobsTable extends Model {
   private readonly _rows = new Rows();
   private _criteria: ICriteria = { text: "", kinds: new Set(), sort: null };
   private _columns: readonly ColumnId[];
+  private _isEverybodys = false;
   private _marked = new Set<string>();
   private _unfolded = new Map<string, IUnfolded>();
   /** Whose parts are asked for now. */
@@ -57,29 +59,65 @@ export class JobsTable extends Model {
     readonly model: IJobsModel,
     columns: readonly ColumnId[] = COLUMNS.slice(0, 7),
     private readonly _memory: ITableMemory | null = null,
+    readonly everybody: Everybody | null = null,
   ) {
     super();
     this._columns = columns;
     model.changed.connect(this._follow);
+    everybody?.changed.connect(this._follow);
     void this._memory?.load().then(this._recall, () => undefined);
   }
 
   override dispose(): void {
     super.dispose();
     this.model.changed.disconnect(this._follow);
+    this.everybody?.changed.disconnect(this._follow);
   }
 
   get criteria(): ICriteria {
     return this._criteria;
   }
 
+  /** Those that are shown. */
   get columns(): readonly ColumnId[] {
+    const [first, ...others] = this._columns;
+    return this._isEverybodys && first ? [first, "user", ...others] : this._columns;
+  }
+
+  /** Those that a person has chosen, in their order. */
+  get chosen(): readonly ColumnId[] {
     return this._columns;
+  }
+
+  /** Whether those of others are shown, too. */
+  get isEverybodys(): boolean {
+    return this._isEverybodys;
+  }
+
+  get jobs(): readonly IJob[] {
+    const { jobs } = this.model;
+    return this._isEverybodys ? (this.everybody?.with(jobs) ?? jobs) : jobs;
+  }
+
+  showEverybodys(isEverybodys: boolean): void {
+    this._isEverybodys = isEverybodys;
+    if (this._criteria.sort?.column === "user" && !isEverybodys) {
+      this._criteria = { ...this._criteria, sort: null };
+    }
+    this.look();
+    this._changed.emit();
+  }
+
+  /** Ask for the jobs of others, where they are shown. */
+  look(): void {
+    if (this._isEverybodys) {
+      void this.everybody?.look(this.model.clusters.filter(isReached).map(({ id }) => id));
+    }
   }
 
   /** How many jobs there are of each kind of state. */
   get counts(): ReadonlyMap<StateKind, number> {
-    const { jobs } = this.model;
+    const { jobs } = this;
     if (jobs !== this._counted) {
       this._counted = jobs;
       this._counts = new Map();
@@ -93,7 +131,7 @@ export class JobsTable extends Model {
 
   /** The lines that are shown; the same array as long as nothing has changed. */
   get lines(): readonly IRow[] {
-    const shown = this._rows.shown(this.model.jobs, this._criteria, this.model.now);
+    const shown = this._rows.shown(this.jobs, this._criteria, this.model.now);
     if (shown !== this._shown) {
       this._shown = shown;
       const lines: IRow[] = [];
@@ -257,7 +295,7 @@ export class JobsTable extends Model {
   // -- beneath
 
   private readonly _follow = (): void => {
-    for (const job of this._unfolded.size > 0 ? this.model.jobs : []) {
+    for (const job of this._unfolded.size > 0 ? this.jobs : []) {
       const unfolded = this._unfolded.get(identity(job));
       if (unfolded?.of && unfolded.of !== job) {
         void this._load(job);

@@ -15,6 +15,10 @@ export interface IProblem {
   readonly status?: number;
   readonly detail?: string;
   readonly hint?: string;
+  readonly details?: {
+    /** Seconds after which it is worth asking again. */
+    readonly retry_after?: number;
+  };
 }
 
 /** A job as the agent tells it. Times are seconds since the epoch, on the clock of the cluster. */
@@ -60,6 +64,10 @@ export interface IJob {
   readonly account?: string | null;
   readonly qos?: string | null;
   readonly exit_code?: number | null;
+  /** Whose it is, where jobs of others stand beside it. */
+  readonly user?: string;
+  /** It is somebody else's: nothing can be done with it. */
+  readonly isForeign?: boolean;
 }
 
 /** What can be done with jobs in the queue. */

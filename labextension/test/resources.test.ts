@@ -8,8 +8,15 @@ import { JobsPanel } from "../src/components/panel";
 import { TemplatePanel } from "../src/components/template";
 import { doubtsByField, firstForm } from "../src/form";
 import { parseTimeLimit } from "../src/format";
+import { RequestError } from "../src/problem";
 import { costText, limitAmount, limitName, waitText } from "../src/resource-words";
-import { costOf, ResourcesModel, type ILimit, type IResources } from "../src/resources";
+import {
+  costOf,
+  ResourcesModel,
+  type ILimit,
+  type IResources,
+  type IResourcesApi,
+} from "../src/resources";
 import { JobsTable } from "../src/table";
 import { clusterOf, readTemplate, templateText } from "../src/templates";
 import { CLUSTER, here, RESOURCES, type IHere } from "./session-fixtures";
@@ -51,6 +58,23 @@ describe("the model of what is free", () => {
     await model.look("local", { nodes: true });
     await model.look("local"); // the panel goes on showing them
     expect(resources).toHaveBeenLastCalledWith("local", { newer: false, nodes: true });
+  });
+
+  it("waits for what Slurm has not said yet, and asks for the nodes that were wanted meanwhile", async () => {
+    const waits = new RequestError({ detail: "not yet", details: { retry_after: 0.01 } });
+    const resources = vi
+      .fn<IResourcesApi["resources"]>()
+      .mockRejectedValueOnce(waits)
+      .mockResolvedValue(RESOURCES);
+    const model = new ResourcesModel({ resources });
+    const said: unknown[] = [];
+    model.changed.connect(() => said.push(model.known("local").problem?.detail));
+    const form = model.look("local");
+    await model.look("local", { nodes: true }); // the panel is opened beside it
+    await form;
+    expect(said.slice(0, 3)).toEqual([undefined, "not yet", undefined]);
+    expect(model.known("local")).toEqual({ resources: RESOURCES, problem: null, isAsking: false });
+    expect(resources.mock.calls.map(([, { nodes }]) => nodes)).toEqual([false, false, true]);
   });
 });
 

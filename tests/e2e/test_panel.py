@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import secrets
 import signal
@@ -26,13 +27,14 @@ HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
 
 @pytest.fixture
 def sbatch(cluster: Any, lab: Any) -> Iterator[Callable[..., str]]:
-    """``sbatch(*options)``: a job from a terminal, which sleeps; its id. Cancelled at the end of the test."""
+    """``sbatch(*options, user=None)``: a job from a terminal, which sleeps; its id. Cancelled at the end of the test."""
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
     ids: list[str] = []
 
-    def submit(*options: str) -> str:
-        command = ["sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=sleep 600"]
-        done = subprocess.run(command, env=env, cwd=lab.home, capture_output=True, text=True, check=True)
+    def submit(*options: str, user: str | None = None) -> str:
+        command = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/", *options, "--wrap=sleep 600"]
+        who = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
+        done = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, check=True, **who)
         ids.append(done.stdout.strip())
         return ids[-1]
 
@@ -72,8 +74,32 @@ SAVED_TABLE = """async () => {
 }"""
 
 
+def _look_at_everybodys(
+    page: Page, other: str, job: str, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+) -> None:
+    """Those of others are there when they are asked for, with their user, and nothing can be done with them."""
+    panel, rows = page.locator("#jupyter-slurm-panel"), page.locator(ROWS)
+    panel.get_by_role("button", name="Everybody's").click()
+    expect(rows).to_have_count(3)
+    row = row_of(page, job)
+    expect(row.locator(".jp-Slurm-user")).to_have_text(other)
+    expect(row.locator(".jp-Slurm-name")).to_be_empty()
+    row.click()
+    expect(row).to_have_attribute("aria-selected", "true")
+    expect(panel.get_by_role("button", name=re.compile("^(Cancel|Hold) "))).to_have_count(2)  # one's own
+    expect(panel.locator(".jp-Slurm-others")).to_contain_text("The jobs of others as of")
+    screenshot(page, "panel-everybody")
+    axe(page, ".jp-Slurm-panel")
+    page.get_by_label("Filter jobs by").fill(other)
+    expect(rows).to_have_count(1)
+    page.get_by_label("Filter jobs by").fill("")
+    panel.get_by_role("button", name="Mine").click()
+    expect(rows).to_have_count(2)
+
+
 def test_jobs_are_seen_and_cancelled(
     page: Page,
+    request: pytest.FixtureRequest,
     wait_for: Callable[..., Any],
     sbatch: Callable[..., str],
     submit: Callable[..., str],
@@ -96,6 +122,9 @@ def test_jobs_are_seen_and_cancelled(
     screenshot(page, "panel")
     axe(page, ".jp-Slurm-panel")
     axe(page, ".jp-Slurm-status")
+    if os.geteuid() == 0:  # else nobody else can have jobs here
+        other = request.getfixturevalue("bob")
+        _look_at_everybodys(page, other, sbatch("-J", HOSTILE, "--hold", user=other), screenshot, axe)
 
     expect(row_of(page, running).locator(".jp-Slurm-nodes")).to_have_text("dgx01")
     cancel = row.get_by_role("button", name=f"Cancel job {waiting}")

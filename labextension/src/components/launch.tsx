@@ -177,8 +177,9 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
   const { model, trans, cluster, launched, save, first } = props;
   const [form, setForm] = React.useState(first);
   const node = React.useRef<HTMLFormElement>(null);
-  const choices = useChoices(model, cluster.id, form.partition);
+  // First: a browser has six connections to a server, and names may wait in all of them.
   const known = useKnown(model.resources, cluster.id);
+  const choices = useChoices(model, cluster.id, form.partition);
   const problems = formProblems(trans, form);
   const isWrong = Object.keys(problems).length > 0;
   const asked = { model, trans, id: cluster.id };

@@ -87,7 +87,9 @@ function Panel(props: IPanelProps): React.ReactElement {
   return (
     <>
       <div className="jp-Slurm-title">
-        <h2>{trans.__("My Slurm jobs")}</h2>
+        <h2>
+          {table.isEverybodys ? trans.__("Everybody's Slurm jobs") : trans.__("My Slurm jobs")}
+        </h2>
         <span>
           {acts.widen && (
             <button type="button" className="jp-mod-styled jp-mod-minimal" onClick={acts.widen}>
@@ -99,6 +101,7 @@ function Panel(props: IPanelProps): React.ReactElement {
             className="jp-mod-styled jp-mod-minimal"
             onClick={() => {
               model.refresh();
+              table.look();
             }}
           >
             {trans.__("Refresh")}
@@ -147,6 +150,7 @@ export class JobsPanel extends ReactWidget {
   protected override onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
     this.table.model.look();
+    this.table.look();
     this.update();
   }
 

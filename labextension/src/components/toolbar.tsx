@@ -7,6 +7,7 @@ import { asCsv, asJson, COLUMNS, columnName, type ColumnId } from "../columns";
 import { isAllowed, type StateKind } from "../states";
 import type { JobsTable } from "../table";
 import { ACTS, type Act, type IJob } from "../tokens";
+import { Whose } from "./whose";
 
 const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
 
@@ -72,14 +73,14 @@ interface IColumnProps extends Pick<IToolbarProps, "table" | "trans"> {
 
 function Column({ table, trans, column }: IColumnProps): React.ReactElement {
   const name = columnName(trans, column);
-  const at = table.columns.indexOf(column);
+  const at = table.chosen.indexOf(column);
   const moves = [
     { by: -1, sign: "↑", label: trans.__("Move column %1 to the left", name), isOff: at < 1 },
     {
       by: 1,
       sign: "↓",
       label: trans.__("Move column %1 to the right", name),
-      isOff: at < 0 || at === table.columns.length - 1,
+      isOff: at < 0 || at === table.chosen.length - 1,
     },
   ] as const;
   return (
@@ -88,7 +89,7 @@ function Column({ table, trans, column }: IColumnProps): React.ReactElement {
         <input
           type="checkbox"
           checked={at >= 0}
-          disabled={at >= 0 && table.columns.length === 1}
+          disabled={at >= 0 && table.chosen.length === 1}
           onChange={() => {
             table.toggleColumn(column);
           }}
@@ -114,7 +115,7 @@ function Column({ table, trans, column }: IColumnProps): React.ReactElement {
 
 /** Which columns there are, and in which order. */
 function Columns({ table, trans }: IToolbarProps): React.ReactElement {
-  const hidden = COLUMNS.filter((column) => !table.columns.includes(column));
+  const hidden = COLUMNS.filter((column) => !table.chosen.includes(column));
   return (
     <details
       className="jp-Slurm-columns"
@@ -127,7 +128,7 @@ function Columns({ table, trans }: IToolbarProps): React.ReactElement {
     >
       <summary>{trans.__("Columns")}</summary>
       <ul>
-        {[...table.columns, ...hidden].map((column) => (
+        {[...table.chosen, ...hidden].map((column) => (
           <Column key={column} {...{ table, trans, column }} />
         ))}
       </ul>
@@ -222,7 +223,7 @@ function Filter({ table, trans }: IToolbarProps): React.ReactElement {
       type="search"
       className="jp-Slurm-filter"
       placeholder={trans.__("Filter")}
-      aria-label={trans.__("Filter jobs by number, name, state, partition, nodes, reason")}
+      aria-label={trans.__("Filter jobs by number, name, user, state, partition, nodes, reason")}
       value={typed}
       onChange={(event) => {
         setTyped(event.target.value);
@@ -269,6 +270,7 @@ export function Toolbar(props: IToolbarProps): React.ReactElement {
           </button>
         ))}
       </span>
+      <Whose {...props} />
       <Marked {...props} />
       <Failures {...props} />
     </div>

@@ -13,9 +13,11 @@ import { listIcon } from "@jupyterlab/ui-components";
 import { actOn, CommandIDs, disconnect } from "../commands";
 import type { ColumnId } from "../columns";
 import { JobsPanel, SideBar, type IActs } from "../components/panel";
+import { Everybody } from "../everybody";
 import { stopSession } from "../launching";
 import { addPage, hasRoom } from "../place";
 import { referenceOf } from "../records";
+import { AgentApi } from "../request";
 import { addActing } from "../selected";
 import { ISessionsModel, type SessionJob } from "../sessions";
 import { JobsTable, type ITableMemory } from "../table";
@@ -50,7 +52,7 @@ function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsMode
   return {
     act: (act, jobs) => void actOn(trans, model, act, jobs),
     open: (job) => {
-      if (app.commands.hasCommand(CommandIDs.openJob)) {
+      if (!job.isForeign && app.commands.hasCommand(CommandIDs.openJob)) {
         const args = { cluster: job.cluster, job: referenceOf(job) };
         void app.commands.execute(CommandIDs.openJob, args);
       }
@@ -144,9 +146,12 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
           void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
       },
     };
+    const everybody = new Everybody(new AgentApi(app.serviceManager.serverSettings));
+    const tableOf = (place: string, columns?: readonly ColumnId[]): JobsTable =>
+      new JobsTable(model, columns, memoryOf(state, place), everybody);
     const tracker = new WidgetTracker<Wide>({ namespace: "jupyter-slurm" });
     const create = (): Wide => {
-      const table = new JobsTable(model, hasRoom(app) ? undefined : NARROW, memoryOf(state, MAIN));
+      const table = tableOf(MAIN, hasRoom(app) ? undefined : NARROW);
       const content = new JobsPanel(table, trans, acts, beside);
       const widget = new MainAreaWidget({ content });
       widget.id = MAIN;
@@ -166,8 +171,12 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       return widget;
     };
     const side = new SideBar(() => {
-      const table = new JobsTable(model, NARROW, memoryOf(state, SIDE));
-      return new JobsPanel(table, trans, { ...acts, widen: () => void open() }, beside);
+      return new JobsPanel(
+        tableOf(SIDE, NARROW),
+        trans,
+        { ...acts, widen: () => void open() },
+        beside,
+      );
     });
     side.id = SIDE;
     side.title.icon = listIcon;
