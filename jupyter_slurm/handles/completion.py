@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import queue
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -151,9 +152,14 @@ def _groups(jobs: Iterable[Job]) -> list[_Group]:
     return list(groups.values())
 
 
-def _when(job: Job) -> tuple[float, float]:
-    """Return when a job ended and started, as Slurm tells it: in whole seconds."""
-    return job._data.get("end_time") or math.inf, job._data.get("start_time") or math.inf
+def _when(job: Job) -> tuple[float, float, int]:
+    """Return when a job ended and started, as Slurm tells it: in whole seconds, within which numbers tell more.
+
+    What waits for another job is submitted after it.
+    """
+    number = re.match("[0-9]+", str(job._data.get("id") or ""))
+    ended, started = (job._data.get(name) or math.inf for name in ("end_time", "start_time"))
+    return ended, started, int(number[0]) if number else 0
 
 
 def _told(news: queue.SimpleQueue[_Group], seconds: float) -> list[_Group]:
