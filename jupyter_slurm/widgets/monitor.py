@@ -149,11 +149,11 @@ class _Row:
             return
         if identity(data) != (identity(self._data) if self._data else ""):
             self._cancel.reset()
+        self._data = data  # first: who sees what a button does may click it
         about = printable(title(data)).replace("\n", " ")
         word = "Release" if _is_held(data) else "Hold"
         self._log.tooltip, self._cancel.tooltip = f"Show what {about} prints", f"Cancel {about}"
         self._hold.description, self._hold.tooltip = word, f"{word} {about}"
-        self._data = data
         self._cells.value = row(data)
         self._hold.layout.visibility = None if JobState(str(data["state"])).is_pending else "hidden"
         self._cancel.layout.visibility = "hidden" if is_finished(data) else None
