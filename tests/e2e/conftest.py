@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -65,9 +66,17 @@ def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str]) -> Any:
     return start_jupyter("lab", "--config=lab.py", files=lab_files)
 
 
+def _close_all(lab: Any) -> None:
+    """Have JupyterLab forget what the tests before have left open."""
+    headers, address = {"Authorization": f"token {lab.token}"}, f"{lab.url}lab/api/workspaces"
+    for name in httpx.get(address, headers=headers, timeout=60).raise_for_status().json()["workspaces"]["ids"]:
+        httpx.delete(f"{address}/{name.lstrip('/')}", headers=headers, timeout=60).raise_for_status()
+
+
 @pytest.fixture
 def page(browser: Browser, lab: Any) -> Iterator[Page]:
     """A tab on that JupyterLab, logged in. What its console says is shown when the test fails."""
+    _close_all(lab)
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(60_000)
