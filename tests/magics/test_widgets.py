@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what widgets show comes 
 
 WaitFor = Callable[..., Any]
 VIEW = "application/vnd.jupyter.widget-view+json"
+STATE = "application/vnd.jupyter.widget-state+json"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -227,6 +228,22 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
     assert kernel.value("form.job.name, form.job.stdout.strip()") == "<b>two words from the form"
 
 
+def _programs_without_scripts_of_ours_show_it(models: dict[str, Any], bundles: list[dict[str, Any]]) -> None:
+    """VS Code brings the widgets of ipywidgets itself, and no others. Without their kernel it shows what comes next in its
+    order, which is text/html (``orderOfMimeTypes`` in microsoft/vscode, extensions/ipynb/src/deserializers.ts): in a page
+    that has no colours of Jupyter's."""
+    assert {model["model_module"] for model in models.values()} <= {
+        "@jupyter-widgets/base",
+        "@jupyter-widgets/controls",
+    }
+    assert {kind for bundle in bundles for kind in bundle} == {VIEW, "text/html", "text/plain"}
+    for bundle in bundles:
+        rich, plain = bundle["text/html"], bundle["text/plain"]
+        assert bool(rich) == bool(plain)
+        assert not re.search(r"<(script|link|style|iframe|img|svg)|<[^>]* on\w+=|javascript:|url\(", rich)
+        assert not re.search(r"var\(--[\w-]+\)", rich), "a colour without another one in its place"
+
+
 def test_a_file_keeps_what_was_known(environment: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -253,7 +270,8 @@ def test_a_file_keeps_what_was_known(environment: dict[str, str], home: Path, mo
     ]  # below the card of the job, what can be done with it
     assert HOSTILE in shown[1][0]["text/plain"]
     assert "a100" in shown[4][0]["text/plain"]
-    del made.metadata["widgets"]  # as JupyterLab saves it, unless told otherwise
+    widgets = made.metadata.pop("widgets")  # JupyterLab saves them only if told to
+    _programs_without_scripts_of_ours_show_it(widgets[STATE]["state"], [one for each in shown for one in each])
     exported, _ = HTMLExporter().from_notebook_node(made)
     assert HOSTILE not in exported
     assert exported.count("&lt;img src=x") >= 2  # in the table and on the card
