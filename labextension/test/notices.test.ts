@@ -8,7 +8,7 @@ import { toldOf } from "../src/notice-words";
 import schema from "../schema/notices.json" with { type: "json" };
 import { Notices, USUAL, type INotice } from "../src/notices";
 import { translatedSchema } from "../src/setting-words";
-import { claims } from "../src/tabs";
+import { claims, turns } from "../src/tabs";
 import type { IJob, IJobsModel, IPrompt } from "../src/tokens";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -252,6 +252,62 @@ describe("a notice of the browser", () => {
   });
 });
 
+type Hold = (lock: object | null) => unknown;
+
+/** Web Locks as tabs have them in common: one holds a name, the others wait, or are told that it is held. */
+class Locks {
+  private readonly _held = new Map<string, Promise<unknown>>();
+
+  async request(name: string, ...[first, last]: [Hold] | [LockOptions, Hold]): Promise<unknown> {
+    const [{ signal, ifAvailable }, hold] =
+      typeof first === "function" ? [{}, first] : [first, last as Hold];
+    const before = this._held.get(name);
+    if (ifAvailable && before) {
+      return hold(null);
+    }
+    const turn = (before ?? Promise.resolve()).then(() => (signal?.aborted ? null : hold({})));
+    this._held.set(name, turn);
+    const told = await turn;
+    if (this._held.get(name) === turn) {
+      this._held.delete(name);
+    }
+    return told;
+  }
+}
+
+describe("turns", () => {
+  it("are of one tab at a time, of the next one when it goes, and of each where there are no locks", async () => {
+    const heard: Record<string, boolean> = {};
+    const locks = new Locks() as unknown as LockManager;
+    const [one, two, three, alone] = ["one", "two", "three", "alone"].map((tab) =>
+      turns("hidden", tab === "alone" ? null : locks, (isOurs) => {
+        heard[tab] = isOurs;
+      }),
+    ) as [Tell, Tell, Tell, Tell];
+    for (const tab of [one, two, three, alone, one]) {
+      tab(true);
+    }
+    await vi.waitFor(() => {
+      expect(heard).toEqual({ one: true, alone: true });
+    });
+    two(false); // before it had its turn
+    one(false);
+    await vi.waitFor(() => {
+      expect(heard).toEqual({ one: false, two: false, three: true, alone: true });
+    });
+    const request = (): Promise<never> => Promise.reject(new DOMException("no", "SecurityError"));
+    turns("hidden", { request }, (isOurs) => {
+      heard["framed"] = isOurs;
+    })(true);
+    await vi.waitFor(() => {
+      expect(heard["framed"]).toBe(true);
+    });
+  });
+});
+
+type Claim = ReturnType<typeof claims>;
+type Tell = (isWanted: boolean) => void;
+
 describe("claims", () => {
   it("work where the browser keeps nothing", async () => {
     const storage = (): Storage => {
@@ -272,6 +328,25 @@ describe("claims", () => {
       expect(await claim(["b", "toString"])).toEqual(new Set(["b", "toString"]));
       expect(await claim(["b"])).toEqual(new Set());
     }
+  });
+
+  it("go to one tab also where it hears late of what another has written", async () => {
+    const locks = new Locks() as unknown as LockManager;
+    const sleeping: (() => void)[] = [];
+    const sleep = (): Promise<void> => new Promise((resolve) => sleeping.push(resolve));
+    const [one, two] = [new Shared(), new Shared()].map((storage) =>
+      claims("told", { storage: () => storage, locks, sleep }),
+    ) as [Claim, Claim];
+    expect(await Promise.all([one(["a", "b"]), two(["b", "c"])])).toEqual([
+      new Set(["a", "b"]),
+      new Set(["c"]),
+    ]);
+    expect(await two(["a"])).toEqual(new Set());
+    expect(await one(["a", "d"])).toEqual(new Set(["d"]));
+    sleeping.forEach((wake) => {
+      wake();
+    });
+    await Promise.resolve();
   });
 
   it("have settings whose words are translated, all of them, and in English are those of the schema", () => {

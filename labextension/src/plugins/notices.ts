@@ -10,7 +10,7 @@ import { openJob } from "../job-commands";
 import { toldOf, type ITold } from "../notice-words";
 import { Notices, USUAL, type IWishes } from "../notices";
 import { translatedSchema } from "../setting-words";
-import { claims } from "../tabs";
+import { claims, turns } from "../tabs";
 import { DOMAIN, IJobsModel } from "../tokens";
 
 const ID = "jupyter-slurm:notices";
@@ -40,13 +40,12 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     });
     const settings = (await registry?.load(ID).catch(() => null)) ?? null;
     const wishes = (): Wishes => ({ ...USUAL, browser: false, ...settings?.composite });
+    const name = `${ID}:${app.serviceManager.serverSettings.baseUrl}`;
+    const locks = window.isSecureContext ? navigator.locks : null;
     const notices = new Notices(model, {
       wishes,
       isHidden: () => document.hidden,
-      claim: claims(`${ID}:${app.serviceManager.serverSettings.baseUrl}`, {
-        storage: () => window.localStorage,
-        locks: window.isSecureContext ? navigator.locks : null,
-      }),
+      claim: claims(name, { storage: () => window.localStorage, locks }),
       tell: (changes) => {
         for (const told of toldOf(trans, changes, model.now)) {
           show(told, wishes(), trans, () => void openJob(app.commands, told.job));
@@ -54,7 +53,10 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
       },
     });
     setInterval(notices.tick, TICK);
-    addBrowserNotices(app.commands, model, trans, settings, wishes);
+    const keep = turns(`${name}:hidden`, locks, (isOurs) => {
+      model.setKept(isOurs);
+    });
+    addBrowserNotices(app.commands, keep, trans, settings, wishes);
     palette?.addItem({ command: CommandIDs.browserNotices, category: "Slurm" });
   },
 };
@@ -71,10 +73,14 @@ function show(told: ITold, wishes: Wishes, trans: TranslationBundle, open: () =>
   }
 }
 
-/** The command that switches notices of the browser on and off, and what follows from that setting. */
+/**
+ * The command that switches notices of the browser on and off, and what follows from that setting.
+ *
+ * @param keep - Is told whether changes are to be heard also while the page is hidden.
+ */
 function addBrowserNotices(
   commands: JupyterFrontEnd["commands"],
-  model: IJobsModel,
+  keep: (isWanted: boolean) => void,
   trans: TranslationBundle,
   settings: ISettingRegistry.ISettings | null,
   wishes: () => Wishes,
@@ -82,7 +88,7 @@ function addBrowserNotices(
   let wasWanted = false;
   const follow = (): void => {
     const isWanted = wishes().browser;
-    model.setKept(isWanted && browser.isAllowed());
+    keep(isWanted && browser.isAllowed());
     if (isWanted && !wasWanted && !browser.isAllowed()) {
       browser.offer(trans, follow);
     }
