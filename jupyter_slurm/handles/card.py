@@ -12,6 +12,7 @@ from jupyter_slurm.domain.ranks import explain_ranks
 from jupyter_slurm.handles.held import held_facts, held_notes, is_released
 from jupyter_slurm.handles.ranks import fold
 from jupyter_slurm.handles.serving import session_facts, session_notes, told_state
+from jupyter_slurm.handles.staged import stage_facts, stage_notes
 from jupyter_slurm.handles.table import escape
 from jupyter_slurm.handles.terminal import plain, printable, to_html
 
@@ -127,7 +128,7 @@ def facts(data: Mapping[str, Any]) -> list[str]:
         said.append(f"restarts: {data['restarts']}")
     if data.get("time_limit") and not (is_finished(data) or told_state(data)):
         said.append(f"limit {duration(data['time_limit'])}")
-    said += [*held_facts(data, duration), *session_facts(data, duration)]
+    said += [*held_facts(data, duration), *session_facts(data, duration), *stage_facts(data)]
     if data.get("tasks"):
         said.append("tasks: " + tally(data))
     return said
@@ -199,7 +200,7 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
         since = data.get("unknown_since")
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
         said.append(f"Slurm has not answered{when}; this is the last that was known.")
-    said += [*held_notes(data, duration), *session_notes(data, duration)]
+    said += [*held_notes(data, duration), *session_notes(data, duration), *stage_notes(data)]
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))
     return [text for text in said if text]

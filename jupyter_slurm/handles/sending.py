@@ -44,9 +44,10 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
     KeyboardInterrupt
         One came after that: it is not known whether sbatch has taken it.
     """
-    if not cluster.is_remote:
+    is_staged = bool(body.get("stage")) and not body.get("dry_run")
+    if not (cluster.is_remote or is_staged):
         return cluster.client.post(path, json=body, idempotent=True)
-    is_large = _is_large(body.get("values") or {})
+    is_large = is_staged or _is_large(body.get("values") or {})
     if logs_in and is_large:
         _log_in(cluster)
     elif logs_in:
@@ -55,7 +56,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
         return cluster.client.post(path, json=body, idempotent=True)
     asking = _Asking(cluster, path, body)
     try:
-        return _followed(cluster, body["key"], asking)
+        return _followed(cluster, body, asking)
     except KeyboardInterrupt:
         if (far := _given_up(cluster, body["key"], asking)) is None:
             raise
@@ -114,13 +115,14 @@ class _Asking:
         return self._answer
 
 
-def _followed(cluster: Cluster, key: str, asking: _Asking) -> Any:
+def _followed(cluster: Cluster, body: Mapping[str, Any], asking: _Asking) -> Any:
     """Wait for the answer, and say how far what travels is."""
-    line, is_whole = Line(f"values to {cluster.name}"), False
+    what = "folders" if body.get("stage") else "values"
+    line, is_whole = Line(f"{what} to {cluster.name}"), False
     try:
         while not asking.is_over.wait(_LOOKS_EVERY):
             with contextlib.suppress(SlurmError):  # what the request itself is answered counts
-                sending = cluster.client.get(cluster.path("jobs", key)).get("sending")
+                sending = cluster.client.get(cluster.path("jobs", body["key"])).get("sending")
                 if sending:
                     line.at(sending["done"], sending["total"])
         answer = asking.answer()

@@ -20,7 +20,9 @@ from jupyter_slurm.handles.failure import failure
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.joblist import JobList
 from jupyter_slurm.handles.restarts import restarts_of
+from jupyter_slurm.handles.sending import hand_over
 from jupyter_slurm.handles.serving import end_note, is_ready, path_here, server_prefix, session_history, session_state
+from jupyter_slurm.handles.staged import stage_of
 from jupyter_slurm.handles.submitting import Submission, python_named, say_doubts
 from jupyter_slurm.handles.table import Table
 from jupyter_slurm.handles.terminal import printable
@@ -40,10 +42,12 @@ WORDS: dict[str, bool | None] = {
     "port": True,
     "python": True,
     "resume": None,
+    "stage": True,
+    "sync": True,
 }
 """Our words of ``launch``, and whether each takes a value; None: it may."""
 
-_OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context", "resume")
+_OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context", "resume", "stage")
 _NOT_HERE = {
     "test-only": "`sbatch --test-only …` says when and where it could start.",
     "wait": "It waits until the session is ready, and the session goes on.",
@@ -308,6 +312,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, 
         python=None if is_open else python,
         default_python=python,
         resume=restarts_of(parsed),
+        stage=stage_of(words),
     )
     with submission.body(cluster) as body:
         asked: dict[str, Any] = {name: body[name] for name in _OF_A_LAUNCH if name in body}
@@ -315,7 +320,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, 
         asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
         asked["jupyter"] = words.get("jupyter")
         try:
-            data = cluster.client.post(cluster.path("sessions"), json=asked, idempotent=True)
+            data = hand_over(cluster, cluster.path("sessions"), asked) if submission.stage else _post(cluster, asked)
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 "Interrupted while sbatch was at work: the session may or may not be there. "
@@ -323,6 +328,10 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, 
             ) from None
     tell(data)
     return Session(cluster, data, from_start=True)
+
+
+def _post(cluster: Cluster, asked: Mapping[str, Any]) -> Any:
+    return cluster.client.post(cluster.path("sessions"), json=asked, idempotent=True)
 
 
 def sessions(*, active: bool = True) -> SessionList:

@@ -65,6 +65,8 @@ class Submission:
         How often a job begins anew at most after preemption, time limit or node failure; None: not at all.
     launcher : str or None
         What runs a Python cell once for each task of the job: ``srun``, ``torchrun``, ``mpi``; None: it runs once.
+    stage : mapping or None
+        Folders that travel with it, as of the API.
     """
 
     kind: str
@@ -82,6 +84,7 @@ class Submission:
     cwd: str | None = None
     resume: int | None = None
     launcher: str | None = None
+    stage: Mapping[str, Any] | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
@@ -102,6 +105,7 @@ class Submission:
             "again": self.again,
             "resume": self.resume,
             "launcher": self.launcher,
+            "stage": self.stage,
         }
         around = context(cluster)
         _check_lengths((*self.options, *self.args), around.get("env") or {})

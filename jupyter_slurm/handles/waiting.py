@@ -181,6 +181,8 @@ class _echo:  # noqa: N801  used like contextlib's own
 
 def interrupted(job: Awaited) -> WaitInterrupted:
     """Decide what becomes of the job, and say it."""
+    if is_finished(job.data):
+        return WaitInterrupted(f"Stopped waiting. {job.title} is over; what it left goes on coming back.")
     choice, why = settings().on_interrupt, "as the setting on_interrupt says"
     if choice == "ask":
         choice, why = _ask(job)

@@ -19,6 +19,7 @@ from jupyter_slurm.handles.cluster import Cluster, for_submission
 from jupyter_slurm.handles.job import Job
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.restarts import restarts_of
+from jupyter_slurm.handles.staged import stage_of
 from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
 from jupyter_slurm.magics.cells import (
     as_python,
@@ -50,7 +51,9 @@ FILE_WORDS = {
     "env": True,
     "resume": None,
     "show": False,
+    "stage": True,
     "sweep": True,
+    "sync": True,
     "wait": False,
     "zip": False,
 }
@@ -103,6 +106,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         parsed.args,
         **{**_pythons(parsed, cluster, kind), **_resumed(parsed, cluster, kind)},
         env=parsed.words.get("env"),
+        stage=stage_of(parsed.words),
         filename=cell_name(shell) if kind == "python" else None,
         values=parcel_of(parsed, namespace, _given(parsed, header, sweep)),
         sweep=sweep,
@@ -150,6 +154,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Pre
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     more: dict[str, Any] = {"sweep": _sweep(parsed, namespace), "env": parsed.words.get("env")}
+    more["stage"] = stage_of(parsed.words)
     more |= {**_pythons(parsed, cluster, "script"), **_resumed(parsed, cluster, "script")}
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:

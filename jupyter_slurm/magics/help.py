@@ -37,6 +37,11 @@ Words (ours have no dashes, Slurm's have):
                   sweep=NAME takes a list of dicts, a DataFrame, or a dict of lists. --array=0-9%2 runs only these rows
     after=a,b[3]  start when these jobs have ended well: variables, tasks of arrays, ids; also afterany= (ended in any
                   way), afternotok= (ended otherwise), aftercorr= (task by task). Not beside --dependency
+    stage=DIR     send this folder along, by rsync: the job runs in its copy where the nodes see it (stage=DIR:DEST,
+                  else below `shared` of the profile), and what is new or changed there comes back when it is over,
+                  however it ended. Several: stage=code,data:/scratch/me/data. .rsync-filter in it leaves files out
+    sync=checksum,delete
+                  of stage=: compare what is in files, not size and time; take away there what is gone here
 
 Tasks of an array (--array, sweep=): job[3], len(job), for task in job, job.table(), job.failed(),
 job.failed().resubmit(); task_index is the number of the task in a Python cell. Each task has its own output and

@@ -35,6 +35,7 @@ RUNNER = (
     "notes.py",
     "shell.py",
     "serve.py",
+    "stage.py",
     "sweep.py",
     "usage.py",
     "values.py",

@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 
 __all__ = ["asked_again"]
 
-_SAME = ("kind", "args", "python", "env", "default_python", "filename", "values", "resume", "launcher", "label")
+_SAME = (
+    "kind",
+    "args",
+    "python",
+    "env",
+    "default_python",
+    "filename",
+    "values",
+    "resume",
+    "launcher",
+    "label",
+    "stage",
+)
 
 
 async def asked_again(cluster: Cluster, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:

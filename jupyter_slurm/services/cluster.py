@@ -34,6 +34,7 @@ from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
 from jupyter_slurm.services.slurm import SlurmClient, cluster_name, printable
+from jupyter_slurm.services.staging import Staging
 from jupyter_slurm.services.steps import Steps
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.telling import job_dict
@@ -103,7 +104,8 @@ class Cluster:
         )
         self.others = OthersKeeper(self.client, where.user, interval=where.poll_shortest, clock=clock)
         self.usage = UsageReports(self.client, where.user, cost=where.cost, clock=clock)
-        pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts)
+        self.staging = Staging(self.tracker, where)
+        pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts, self.staging)
         self._intake = Intake(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
         self.reader = Reader(
@@ -119,6 +121,7 @@ class Cluster:
     async def start(self) -> None:
         """Know again what was known, and begin to watch."""
         await self.shelf.refresh()
+        self.staging.resume()
         self.watcher.start()
         self._watching = asyncio.create_task(self._watch_signs(), name="signs")
         if self.tracker.active():
@@ -126,8 +129,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """End the watching; jobs and executions of sbatch go on."""
-        asking = (self.names, self.resources, self.others, self._facts)
-        for part in (self._intake, *asking, self.settler, self.steps, self.watcher, self.reader, self.tracker):
+        asking = (self.staging, self._intake, self.names, self.resources, self.others, self._facts)
+        for part in (*asking, self.settler, self.steps, self.watcher, self.reader, self.tracker):
             await part.stop()
         for task in (self._watching, self._glancing):
             if task is not None:

@@ -110,6 +110,7 @@ class Core:
             "submissions": sum(cluster.settler.under_way for cluster in self._reached()),
             "connections": sum(site.is_connected for site in self._sites.values()),
             "tunnels": self.tunnels.held,
+            "folders": sum(cluster.staging.held for cluster in self._reached()),
         }
         return {kind: number for kind, number in held.items() if number}
 

@@ -71,6 +71,10 @@ class Entry:
         Of a step: ``12.0``, once it has begun.
     ranks : dict or None
         Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
+    bringing : (int, int) or None
+        While results come back (services/staging.py): how many bytes of how many.
+    is_staged_elsewhere : bool
+        Its folders are those of another machine, to which its results come back.
     served, stage : Served or None, str
         Of a session that runs: where its Jupyter listens, and what leads there; before, how far it is, in words.
     described : bool
@@ -109,6 +113,8 @@ class Entry:
     tasks_saved: float = 0.0
     hold: Hold | None = None
     sending: Sending | None = None
+    bringing: tuple[int, int] | None = None
+    is_staged_elsewhere: bool = False
     served: Served | None = None
     stage: str = ""
     is_growing: bool = False
@@ -160,6 +166,14 @@ class Entry:
         """Whether a runner of ours tells its start and its end."""
         is_ours = bool({"run", "image"} & (self.record or {}).keys())
         return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it is over and what is new in its folders is still to come back (services/staging.py)."""
+        stage = (self.record or {}).get("stage")
+        if not stage or not self.is_finished or self.state == NOT_SUBMITTED or self.is_staged_elsewhere:
+            return False
+        return (stage.get("back") or {}).get("restarts") != self.restarts and not (self.id and self.id.task is not None)
 
     @property
     def script_path(self) -> str | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -31,6 +32,7 @@ from jupyter_slurm.services.sending import may_run, on_its_way
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
+from jupyter_slurm.services.staging import Staging
 from jupyter_slurm.services.submission import Answer
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.services.tracking import Tracker
@@ -65,7 +67,7 @@ class Intake:
         The place of the cluster.
     settings : Settings
         What the person chose.
-    client, shelf, settler, tracker, facts
+    client, shelf, settler, tracker, facts, staging
         Of the cluster.
     """
 
@@ -79,9 +81,10 @@ class Intake:
         settler: Settler,
         tracker: Tracker,
         facts: FactsKeeper,
+        staging: Staging,
     ) -> None:
         self._about, self._where, self._settings, self._client = about, where, settings, client
-        self._facts = facts
+        self._facts, self._staging = facts, staging
         self._shelf, self._settler, self._tracker = shelf, settler, tracker
         self._folder, self._transport = tracker.folder, client.transport
         self._origins = Origins(tracker)
@@ -130,11 +133,12 @@ class Intake:
         if asked.get("env"):
             prepared = await self._environments.prepare(asked, context)
             context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
+        staged = await self._staging.prepare(asked)
         now = self._tracker.clock()
         preempting = (await self._client.known_configuration()).get("PreemptMode") if asked.get("resume") else None
 
         def make(part: Part | None) -> Plan:
-            plan = make_plan(self._folder, runner, table, asked, context, now, version, prepared, part)
+            plan = make_plan(self._folder, runner, table, asked, context, now, version, prepared, part, staged)
             plan.record["user"] = self._where.user
             if preempting == "OFF":
                 plan.record["preemptible"] = False
@@ -230,6 +234,8 @@ class Intake:
         self._tracker.add(entry)  # known before others can see its directory
         try:
             with on_its_way(entry) as sent:
+                async with self._aside():
+                    await self._staging.push(entry, sent)
                 once = await self._start(plan, context, sent)
         except BaseException as error:
             if not may_run(error):
@@ -245,6 +251,15 @@ class Intake:
                 f"another agent submits {plan.folder.key}", hint="It is found with jupyter_slurm.jobs() in a moment."
             )
         return found, None
+
+    @contextlib.asynccontextmanager
+    async def _aside(self) -> AsyncIterator[None]:
+        """Let other submissions go first while folders travel, which may take hours."""
+        self._gate.release()
+        try:
+            yield
+        finally:
+            await self._gate.acquire()
 
     async def _start(self, plan: Plan, context: Context, sent: Sent) -> Once | None:
         try:
@@ -349,7 +364,7 @@ class Intake:
 
     async def _doubt_about_folder(self, plan: Plan) -> list[str]:
         """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
-        path = plan.record["work_dir"] if "chdir" in plan.chosen else None
+        path = plan.record["work_dir"] if "chdir" in plan.chosen and not plan.record.get("stage") else None
         if not path or not posixpath.isabs(path):
             return []
         try:

@@ -15,10 +15,12 @@ __all__ = ["check_components", "check_contained", "ranks_of", "read_ranks", "run
 _MOST = 1_000_000
 
 
-def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False) -> str:
+def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False, is_local: bool = False) -> str:
     """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
     own = "serve.py" if asked["kind"] == "session" else "cell.py"
     plain = "contain.py" if is_contained else own
+    if is_local:
+        return cell.removesuffix(own) + "stage.py"
     chosen = "resume.py" if asked.get("resume") else "launch.py" if asked.get("launcher") else plain
     return cell.removesuffix(own) + chosen
 

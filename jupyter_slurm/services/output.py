@@ -114,7 +114,7 @@ async def follow(
             if now != told:
                 told = now
                 yield "job", now
-            if finished:
+            if finished and not entry.is_owed:
                 yield "end", {}
                 return
             with contextlib.suppress(TimeoutError):

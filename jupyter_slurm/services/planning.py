@@ -18,6 +18,7 @@ from jupyter_slurm.services.chosen import options_in_force
 from jupyter_slurm.services.environments import Prepared
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, script_name
 from jupyter_slurm.services.parts import Part
+from jupyter_slurm.services.staging import Staged
 from jupyter_slurm.transport.base import Context
 
 __all__ = ["Plan", "make_plan"]
@@ -55,6 +56,7 @@ def make_plan(
     version: tuple[int, int] | None = None,
     prepared: Prepared | None = None,
     part: Part | None = None,
+    staged: Staged | None = None,
 ) -> Plan:
     """Work out what a submission means.
 
@@ -78,6 +80,8 @@ def make_plan(
         The environment of the job, where one was asked for.
     part : Part, optional
         Which part of an array is meant, where that is submitted in parts.
+    staged : Staged, optional
+        The folders that travel with it; it runs in the first one, where nobody says otherwise.
 
     Raises
     ------
@@ -87,20 +91,26 @@ def make_plan(
     job = folder.job(part.key if part else asked["key"])
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
-    start = _Start(job, runner, asked, prepared)
-    name, script = start.script()
     requests = options_in_force(table, options, header_options(asked["text"]), context.env or {})
     chosen = dict(requests[0].chosen)
+    staged = staged.of(asked, chosen) if staged else None
+    start = _Start(job, runner, asked, prepared, is_local=bool(staged and staged.local))
+    name, script = start.script()
     if len(requests) > 1:
         launching.check_components(asked)
     watcher = start.watcher()
     sweep = sweeping.plan(asked, folder.job(asked["key"]), chosen, part, watcher, start.otherwise)
     defaults, outputs = _outputs(job, chosen)
     defaults += sweep.options
+    if staged and "chdir" not in chosen:
+        chosen["chdir"] = staged.work_dir
+        defaults.append(f"--chdir={staged.work_dir}")
     if prepared:
         prepared.check(chosen.get("export") or (context.env or {}).get("SBATCH_EXPORT"), asked["kind"])
         defaults += prepared.options(chosen)
     limit = _time_limit(chosen.get("time"))
+    if start.is_local and "signal" not in chosen:
+        defaults.append(f"--signal=B:USR1@{resuming.lead(limit)}")
     if asked.get("resume"):
         defaults += resuming.with_resume(chosen, limit, defaults)
     if start.is_holder:
@@ -116,7 +126,7 @@ def make_plan(
         "script": name,
         "argv": ["sbatch", "--parsable", *defaults, *options, *of_part, job.file(name), *args],
         "work_dir": _work_dir(context.cwd, chosen.get("chdir")),
-        "asked": {"options": options, "args": args, "cwd": context.cwd, **_environment_asked(asked)},
+        "asked": {"options": options, "args": args, "cwd": context.cwd, **_asked_beside(asked)},
         "slurm_version": list(version) if version else None,
         "array": "array" in chosen,
         "array_tasks": part.own_tasks() if part else chosen.get("array"),
@@ -125,6 +135,7 @@ def make_plan(
         "outputs": outputs,
         **start.record(is_watched=bool(watcher)),
         **sweep.record,
+        **({"stage": staged.record()} if staged else {}),
     }
     if len(requests) > 1:
         record["heterogeneous"] = True
@@ -148,6 +159,7 @@ class _Start:
     runner: str
     asked: Mapping[str, Any]
     prepared: Prepared | None
+    is_local: bool = False
 
     def __post_init__(self) -> None:
         if self.is_contained:
@@ -173,7 +185,11 @@ class _Start:
     @property
     def otherwise(self) -> str:
         """The Python where a node lacks the one that is named: only where it is there for the runner alone."""
-        is_any = self.is_contained or bool((self.asked.get("session") or {}).get("command"))
+        is_any = (
+            self.is_contained
+            or (self.is_local and self.is_script)
+            or bool((self.asked.get("session") or {}).get("command"))
+        )
         return _ANY_PYTHON if is_any else ""
 
     def script(self) -> tuple[str, str]:
@@ -191,8 +207,8 @@ class _Start:
         return name, job_script(words, header=asked["text"], environment=activation, otherwise=self.otherwise)
 
     def watcher(self) -> list[str]:
-        """Return what runs a script that is not simply Slurm's: one with ``resume``, or in a container."""
-        if not self.is_script or not (self.asked.get("resume") or self.is_contained):
+        """Return what runs a script that is not simply Slurm's: with ``resume``, in a container, on a node's disk."""
+        if not self.is_script or not (self.asked.get("resume") or self.is_contained or self.is_local):
             return []
         return self._words(self.asked.get("python") or _ANY_PYTHON, self._beside())
 
@@ -230,7 +246,7 @@ class _Start:
         return self.prepared.python if self.prepared else self.asked.get("python")
 
     def _beside(self) -> str:
-        return launching.runner(self.runner, self.asked, is_contained=self.is_contained)
+        return launching.runner(self.runner, self.asked, is_contained=self.is_contained, is_local=self.is_local)
 
     def _words(self, python: str, started: str) -> list[str]:
         """Return the command; where a container has the Python that is meant, the node's begins the container."""
@@ -238,9 +254,13 @@ class _Start:
         return [on_node, "-u", started, self.job.path]
 
 
-def _environment_asked(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was said of the environment, which is looked for anew when the job is submitted again."""
-    names = ("python", "env", "default_python") if asked.get("env") else ("python",)
+def _asked_beside(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said of environment and folders, which are looked for anew when the job is submitted again."""
+    names = [
+        "python",
+        *(("env", "default_python") if asked.get("env") else ()),
+        *(("stage",) if asked.get("stage") else ()),
+    ]
     return {name: asked.get(name) for name in names}
 
 

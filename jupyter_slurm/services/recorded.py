@@ -65,6 +65,7 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
         "python": asked.get("python", cell.get("python")),
         "default_python": asked.get("default_python"),
         "env": asked.get("env"),
+        "stage": asked.get("stage"),
         "cwd": asked.get("cwd"),
         "filename": cell.get("filename"),
         "versions": {

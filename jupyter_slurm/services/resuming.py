@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_slurm.errors import OptionError
 
-__all__ = ["with_resume"]
+__all__ = ["lead", "with_resume"]
 
 _WARNING = 120  # seconds before the time limit, at most; Slurm may send the signal a minute earlier
 _SHORTEST = 10
@@ -38,11 +38,11 @@ def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added:
     options = {
         "requeue": "--requeue",
         "open-mode": "--open-mode=append",
-        "signal": f"--signal=B:USR1@{_lead(time_limit)}",
+        "signal": f"--signal=B:USR1@{lead(time_limit)}",
     }
     return [word for name, word in options.items() if name not in chosen and word not in added]
 
 
-def _lead(time_limit: int | None) -> int:
+def lead(time_limit: int | None) -> int:
     """Return how long before the time limit the cell is told, in seconds: not most of the time it has."""
     return _WARNING if time_limit is None else max(_SHORTEST, min(_WARNING, time_limit // 4))

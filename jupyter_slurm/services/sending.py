@@ -72,7 +72,7 @@ def on_its_way(entry: Entry) -> Iterator[Sent]:
             raise
         task.uncancel()
         raise JobError(
-            f"{entry.key} was given up while its values were on the way: nothing was submitted.",
+            f"{entry.key} was given up while what it takes along was on the way: nothing was submitted.",
             hint="Run the cell again.",
         ) from None
     finally:

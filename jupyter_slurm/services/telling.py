@@ -83,6 +83,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "task": entry.id.task + entry.offset if entry.id and entry.id.task is not None else None,
         "parts": [_part(offset, part) for offset, part in entry.members] or None,
         "sweep": (record.get("sweep") or {}).get("names"),
+        "stage": _stage(entry),
         **entry.paths(),
         "folder": entry.folder.path if entry.folder else None,
         "script_path": entry.script_path,
@@ -100,6 +101,28 @@ def _tally(entry: Entry) -> dict[str, int] | None:
         if part is not None and not part.tasks and not part.rest:
             counts.update(((part.record or {}).get("end") or {}).get("tasks") or {})
     return dict(counts) if counts and (entry.id is None or entry.id.task is None) else None
+
+
+def _stage(entry: Entry) -> dict[str, Any] | None:
+    """Return where the folders of a job are, and what of them came back."""
+    stage = (entry.record or {}).get("stage")
+    if not stage or (entry.id is not None and entry.id.task is not None):
+        return None
+    back, is_over = stage.get("back") or {}, entry.is_finished
+    is_back = is_over and back.get("restarts") == entry.restarts
+    state = "back" if is_back else "elsewhere" if entry.is_staged_elsewhere else "coming" if entry.is_owed else "there"
+    done, total = entry.bringing or (0, 0)
+    return {
+        "folders": [{"source": folder["source"], "dest": folder["dest"]} for folder in stage["folders"]],
+        "local": stage.get("local"),
+        "state": state if is_over else "there",
+        "done": done,
+        "total": total,
+        "files": back.get("files") if is_back else None,
+        "bytes": back.get("bytes") if is_back else None,
+        "left": (back.get("left") or []) if is_back else [],
+        "error": back.get("error") if is_back else None,
+    }
 
 
 def _part(offset: int, part: Entry | None) -> dict[str, Any]:

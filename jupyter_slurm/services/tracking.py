@@ -68,6 +68,7 @@ class Tracker:
         self._saves: set[asyncio.Task[None]] = set()
         self._submitted = 0.0
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
+        self.on_end: list[Callable[[Entry], None]] = []
 
     # -- who is known
 
@@ -204,6 +205,8 @@ class Tracker:
                 await tasks.save(self.client.transport, entry)
             if await self.save(entry):
                 self.store.remember(self.name, entry.folder.key, entry.record)
+        for told in self.on_end:
+            told(entry)
         self.tell(entry)
 
     async def save(self, entry: Entry) -> bool:

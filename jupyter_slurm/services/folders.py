@@ -1,0 +1,137 @@
+"""A folder of this machine as rsync would see it: its files and links, none of which is followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from dataclasses import dataclass, field
+
+from jupyter_slurm.domain.staging import Sign, leads_out
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["Source", "Tree", "check_source", "room_here"]
+
+_NOT_READ = frozenset({".git", "__pycache__", ".ipynb_checkpoints", ".venv", ".rsync-partial"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A folder to be staged; ``inode`` tells it from one that is made later under its name."""
+
+    path: str
+    inode: int
+
+    def check_apart(self, dest: str) -> None:
+        """Refuse a destination within it, or around it: on one machine a folder cannot be copied into itself."""
+        ours, theirs = os.path.realpath(self.path), os.path.realpath(dest)
+        if os.path.commonpath([ours, theirs]) in (ours, theirs):
+            raise UsageError(
+                f"{self.path} and {dest} lie within one another: nothing can be synchronised.",
+                hint="Name a destination elsewhere, or leave stage= out where the nodes see the folder.",
+            )
+
+
+def check_source(path: str) -> Source:
+    """Return a folder that can be staged.
+
+    Raises
+    ------
+    UsageError
+        It is none of the person's.
+    """
+    path = os.path.normpath(path)
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        hint = "stage=DIR[:DEST]: DIR is a folder of this machine, DEST begins with /, ~/ or a variable of the cluster."
+        raise UsageError(f"{path} cannot be staged: {error.strerror}.", hint=hint) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path} is no folder.", hint=f"stage={os.path.dirname(path)} stages the one it lies in.")
+    if path == "/" or path == os.path.expanduser("~"):
+        raise UsageError(f"stage={path} would have all of your files travel.", hint="Name the folder of the project.")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise UsageError(f"You may not write in {path}: results could not come back.", hint="Stage one of your own.")
+    return Source(path, found.st_ino)
+
+
+def room_here(path: str, wanted: int) -> None:
+    """Refuse what would fill the disk of this machine.
+
+    Raises
+    ------
+    UsageError
+        It would.
+    """
+    free = shutil.disk_usage(path).free
+    if wanted > free:
+        raise UsageError(f"{wanted / 1e6:.1f} MB are to come to {path}, and {free / 1e6:.1f} MB are free there.")
+
+
+@dataclass
+class Tree:
+    """The files and links below a folder by their path, and those links that lead out of it."""
+
+    path: str
+    files: dict[str, Sign] = field(default_factory=dict)
+    leading_out: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: str) -> Tree:
+        """Look at all of it."""
+        tree = cls(path)
+        tree._read("")
+        return tree
+
+    def _read(self, below: str) -> None:
+        folders = [below]
+        while folders:
+            below = folders.pop()
+            with os.scandir(os.path.join(self.path, below)) as found:
+                for item in found:
+                    name = os.path.join(below, item.name)
+                    if item.is_dir(follow_symlinks=False):
+                        if item.name not in _NOT_READ:
+                            folders.append(name)
+                    elif item.is_symlink() or item.is_file(follow_symlinks=False):
+                        self._take(name, item)
+
+    def _take(self, name: str, item: os.DirEntry[str]) -> None:
+        try:
+            if item.is_symlink() and leads_out(name, os.readlink(item.path)):
+                self.leading_out.append(name)
+                return
+            self.files[name] = _sign(item.stat(follow_symlinks=False))
+        except FileNotFoundError:
+            pass  # it was taken away meanwhile
+
+    def sign_of(self, name: str) -> Sign | None:
+        """Return how a file is now; None: there is none.
+
+        Raises
+        ------
+        OSError
+            It lies behind a link, or something else is in its place.
+        """
+        path = self.path
+        *parents, last = name.split("/")
+        for parent in parents:
+            path = os.path.join(path, parent)
+            try:
+                if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    raise OSError(errno.ELOOP, "it lies behind a link", path)
+            except FileNotFoundError:
+                return None
+        try:
+            return _sign(os.lstat(os.path.join(path, last)))
+        except FileNotFoundError:
+            return None
+
+
+def _sign(found: os.stat_result) -> Sign:
+    if stat.S_ISLNK(found.st_mode):
+        return Sign(found.st_size, -1)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EEXIST, "it is no file")
+    return Sign(found.st_size, int(found.st_mtime))
