@@ -241,6 +241,16 @@ def test_what_cannot_be_is_said_before_anything_is_queued(kernel: Any, line: str
     assert kernel.value("len(jupyter_slurm.jobs()) == before") == "True"
 
 
+def test_images_are_listed_and_files_of_a_laptop_are_not_seen_by_its_nodes(kernel: Any, home: Path, way: Any) -> None:
+    """What would be submitted has the folder of the file on this machine; over SSH one there has to be named."""
+    (home / "Dockerfile").write_text("FROM a:1\nCOPY told /told\n")
+    kernel.ok(f"import jupyter_slurm\nfile = '{home}/Dockerfile'")
+    assert kernel.value("jupyter_slurm.images().columns[:2]") == "['IMAGE', 'SIZE']"
+    ran = kernel.run("shown = %slurm image build seen:1 {file} show")
+    assert (ran.status, "is not seen by far" in ran.traceback) == (("error", True) if way.is_remote else ("ok", False))
+    kernel.ok("shown = %slurm image build seen:1 {file} context=~/data show -p devwork\nassert '-p' in shown.argv")
+
+
 @pytest.mark.here_only("what a node does is the same")
 def test_a_notebook_builds_an_image_and_runs_cells_in_it(kernel: Any, docker: Docker, home: Path) -> None:
     made = home / "re cipe"
