@@ -11,6 +11,7 @@ Sources: docker-build(1), apptainer-build(1), ch-image(1), ch-convert(1). Python
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import runpy
 import shutil
 import sys
 import time
-from typing import Any
+from typing import Any, Iterator
 
 beside = runpy.run_path(__file__[: -len("build.py")] + "beside.py")["beside"]
 contain: Any = beside("contain")
@@ -55,7 +56,6 @@ class Build:
         self.name: str = wish["name"]
         self.runtime = _runtime(wish)
         self._is_anew = bool(wish.get("replace"))
-        self.place = ""
 
     def have(self) -> str:
         """Have the image; return where it is.
@@ -65,26 +65,12 @@ class Build:
         Refused
             It cannot be had; says why.
         """
-        self._prepare()
         with images.told_to_end():
-            if self._wish["act"] == "pull" and not self._wish.get("from") and not self._is_anew:
+            if self.runtime not in _STORES:
+                return self._in_folder()
+            if self._wish["act"] == "pull" and not self._is_anew:
                 return str(images.provide(self.runtime, self.name, self._wish, say))
-            if self.runtime in _STORES:
-                return self._in_store()
-            return self._in_folder()
-
-    def _prepare(self) -> None:
-        """Have what is unpacked meanwhile where the site has room for it: no home is large enough."""
-        if place := self._wish.get("build_dir"):
-            place = os.path.expanduser(os.path.expandvars(place))
-            try:
-                os.makedirs(place, mode=0o700, exist_ok=True)
-            except OSError as error:
-                more = "build_dir in [container] of the cluster's profile names another place"
-                raise Refused(f"{place} cannot be made: {error.strerror}; {more}") from None
-            for name in ("TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"):
-                os.environ[name] = place
-            self.place = place
+            return self._in_store()
 
     # -- Docker's store
 
@@ -124,14 +110,41 @@ class Build:
 
     def _in_folder(self) -> str:
         """Make it in the folder, one job at a time."""
-        if not self._is_anew and (path := images.kept(self.runtime, self.name, self._wish)):
-            raise Refused(self._is_known(path))
         make = self._charliecloud if self.runtime == "charliecloud" else self._apptainer
+
+        def make_it(draft: str) -> str:
+            os.mkdir(draft, 0o700)
+            with self._room(draft) as room:
+                return make(draft, room)
+
         more = {"is_anew": self._is_anew, "source": self._source()}
-        path, is_ours = images.keep(self.runtime, self.name, self._wish, make, say, **more)
-        if not is_ours:
+        path, is_ours = images.keep(self.runtime, self.name, self._wish, make_it, say, **more)
+        if not is_ours and self._wish["act"] == "build":
             raise Refused(self._is_known(path))
         return str(path)
+
+    @contextlib.contextmanager
+    def _room(self, draft: str) -> Iterator[str]:
+        """Give a folder for what is unpacked meanwhile, where the site has room for it; of it nothing stays."""
+        if not (told := self._wish.get("build_dir")):
+            yield draft
+            return
+        top = os.path.expanduser(os.path.expandvars(told))
+        stem = os.path.join(top, images.file_name(self.name))
+        room = f"{stem}.{os.urandom(4).hex()}.part"
+        try:
+            os.makedirs(top, mode=0o700, exist_ok=True)
+            images.remove(*glob.glob(f"{glob.escape(stem)}.{'[0-9a-f]' * 8}.part"))  # of one that was killed here
+            os.mkdir(room, 0o700)
+        except OSError as error:
+            more = "build_dir in [container] of the cluster's profile names another place"
+            raise Refused(f"{room} cannot be made: {error.strerror}; {more}") from None
+        for name in ("TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"):
+            os.environ[name] = room
+        try:
+            yield room
+        finally:
+            images.remove(room)
 
     def _is_known(self, place: str) -> str:
         return f"there is an image {self.name} already: {place}; `replace` makes it anew"
@@ -142,8 +155,7 @@ class Build:
             return f"{self._wish['from']} of a node" if self._wish.get("from") else "docker://"
         return str(self._wish["file"]["name"]) if self._wish.get("file") else "environment"
 
-    def _apptainer(self, draft: str) -> str:
-        os.mkdir(draft, 0o700)
+    def _apptainer(self, draft: str, _: str) -> str:
         made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
         build = [self.runtime, "build", "--disable-cache"]
         if self._wish["act"] == "pull":
@@ -162,31 +174,26 @@ class Build:
         host = os.environ.get("DOCKER_HOST") if self._wish.get("from") else None
         return [f"--docker-host={host}"] if host else []
 
-    def _charliecloud(self, draft: str) -> str:
-        os.mkdir(draft, 0o700)
+    def _charliecloud(self, draft: str, room: str) -> str:
         made = os.path.join(draft, "image.charliecloud")
         if origin := self._wish.get("from"):
             self._run(["ch-convert", "-i", origin, "-o", "dir", self.name, made])
             return made
-        store = os.path.join(self.place or draft, f"store.{os.urandom(4).hex()}")
-        env = {**os.environ, "CH_IMAGE_STORAGE": store}
-        try:
-            if self._wish["act"] == "pull":
-                self._run(["ch-image", "--no-cache", "pull", self.name], env=env)
-            else:
-                with self._files(_DOCKERFILE) as (file, context):
-                    words = ["build", "--force", f"--tag={self.name}", f"--file={file}", context]
-                    self._run(["ch-image", "--no-cache", *words], env=env)
-            say("unpacking")
-            self._run(["ch-convert", "-i", "ch-image", "-o", "dir", self.name, made], env=env)
-        finally:
-            images.remove(store)
+        env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(room, "store")}
+        if self._wish["act"] == "pull":
+            self._run(["ch-image", "--no-cache", "pull", self.name], env=env)
+        else:
+            with self._files(_DOCKERFILE) as (file, context):
+                words = ["build", "--force", f"--tag={self.name}", f"--file={file}", context]
+                self._run(["ch-image", "--no-cache", *words], env=env)
+        say("unpacking")
+        self._run(["ch-convert", "-i", "ch-image", "-o", "dir", self.name, made], env=env)
         return made
 
     # -- what it is made of
 
     @contextlib.contextmanager
-    def _files(self, kind: str) -> Any:
+    def _files(self, kind: str) -> Iterator[tuple[str, str]]:
         """Give the file that says how it is made, and the folder that it may take files from."""
         place = os.path.join(self._folder, "build")
         shutil.rmtree(place, ignore_errors=True)  # of a run before a requeue

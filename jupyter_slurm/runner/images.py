@@ -25,7 +25,7 @@ beside = runpy.run_path(__file__[: -len("images.py")] + "beside.py")["beside"]
 lease: Any = beside("lease")
 notes: Any = beside("notes")
 runtimes: Any = beside("runtimes")
-dying_with_us: Any = beside("program").dying_with_us
+programs: Any = beside("program")
 Refused: Any = runtimes.Refused
 
 _ANSWER = 60.0  # seconds that the daemon may take for a question
@@ -347,7 +347,7 @@ def run(
         stderr=subprocess.STDOUT,
         env=env,
         cwd=cwd,
-        preexec_fn=dying_with_us(signal.SIGKILL),
+        preexec_fn=programs.dying_with_us(signal.SIGKILL),
     )
     output: Any = process.stdout
     try:
@@ -360,8 +360,7 @@ def run(
                 say(told)
         return process.wait(), lines
     finally:
-        process.kill()
-        process.wait()
+        programs.end(process)  # with what it has started, which would go on writing where somebody clears up
 
 
 class Progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -18,6 +19,8 @@ from typing import Any
 import pytest
 from containers import Docker, Node
 from registry import Registry
+
+from jupyter_slurm.runner.program import family
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -137,6 +140,7 @@ def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_h
     wish = {
         "name": "mine/two:1",
         "runtime": name,
+        "build_dir": str(folder / "roo m"),
         "file": {"kind": "definition" if name == "apptainer" else "dockerfile", "name": "a file", "text": text},
     }
     builder = Builder(node, folder, {**registry.env, **env})
@@ -145,7 +149,9 @@ def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_h
     _hears(first, signs[name])
     second = builder.start(**wish, replace=True)
     _hears(second, "waiting for job 7")
-    os.kill(first.pid, signal.SIGKILL)
+    for pid in family(first.pid):  # as Slurm ends a job
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     _hears(second, signs[name])
     third = builder.start(**wish)
     _hears(third, "waiting for job 7")
@@ -159,6 +165,7 @@ def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_h
     out, err = fourth.communicate(timeout=60)
     assert (fourth.returncode, "`replace` makes it anew" in err) == (1, True), out + err
     assert not [one for one in _names(folder) if one.endswith((".part", ".lock"))]
+    assert name == "docker" or os.listdir(folder / "roo m") == []
     assert [one["image"] for one in builder.images()] == ["mine/two:1"]
     gone = builder.ask("remove", image="mine/two:1")
     if name == "docker":
@@ -166,7 +173,7 @@ def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_h
     else:
         assert [os.path.exists(path) for path in gone["removed"]] == [False]
         assert builder.images() == []
-        assert _names(folder) == []
+        assert _names(folder) == ["roo m"]
 
 
 def test_packages_of_a_python_become_an_image(
