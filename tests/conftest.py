@@ -21,6 +21,7 @@ from typing import Any
 import hypothesis
 import pytest
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
+from distributed import *  # noqa: F403 - fixtures: Ray and PyTorch
 from registry import *  # noqa: F403 - fixtures: what images come from
 from replicas.fixtures import *  # noqa: F403 - replicas of real clusters
 from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-__all__ = ["LAUNCHERS", "Labelled", "explain_ranks", "several_tasks"]
+__all__ = ["LAUNCHERS", "Labelled", "explain_ranks", "has_ranks", "several_tasks"]
 
-LAUNCHERS = ("srun", "torchrun", "mpi")
-"""What can run a Python cell once for each task of its job."""
+LAUNCHERS = ("srun", "torchrun", "mpi", "ray")
+"""What can run a Python cell on all nodes of its job: once for each task, or once, beside a cluster of Ray."""
 
 _PIECE = re.compile(rb"(?:\x1b\[K)?(?:\[(\d{1,7})\] )?([^\n\r]*[\n\r]|[^\n\r]+\Z)")
 _LONGEST = 1 << 20  # bytes without an end that are waited for
@@ -32,6 +32,11 @@ class Labelled:
         found = _PIECE.finditer(data, 0, end)
         for rank, pieces in groupby(found, lambda piece: piece[1]):
             yield None if rank is None else int(rank), b"".join(piece[2] for piece in pieces)
+
+
+def has_ranks(data: Mapping[str, Any]) -> bool:
+    """Tell whether a job, or its record, says that its cell runs in several tasks, whose output is labelled."""
+    return data.get("launcher") not in (None, "", "ray")
 
 
 def several_tasks(options: Mapping[str, str | None]) -> bool:

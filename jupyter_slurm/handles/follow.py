@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from jupyter_slurm.domain.ranks import has_ranks
 from jupyter_slurm.errors import (
     AgentError,
     AgentRefused,
@@ -61,7 +62,7 @@ class Follower:
         from_start: bool = False,
     ) -> None:
         self.data: dict[str, Any] = dict(data)
-        self.timeline = Timeline(limit, display_limit, has_ranks=bool(data.get("launcher")))
+        self.timeline = Timeline(limit, display_limit, has_ranks=has_ranks(data))
         self.error: SlurmError | None = None
         self.trouble = ""
         self.ended = threading.Event()

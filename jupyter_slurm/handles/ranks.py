@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.ranks import Labelled
+from jupyter_slurm.domain.ranks import Labelled, has_ranks
 from jupyter_slurm.handles.terminal import Screen, end_of
 
 __all__ = ["RankedScreen", "fold", "open_rank"]
@@ -78,7 +78,7 @@ class RankedScreen:
 
 def open_rank(data: Mapping[str, Any]) -> int | None:
     """Return which rank of a job is to be seen: the one that failed first, else 0; None where it has none."""
-    if not data.get("launcher"):
+    if not has_ranks(data):
         return None
     return int(data["ranks"]["first"]["rank"]) if data.get("ranks") else 0
 

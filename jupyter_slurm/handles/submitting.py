@@ -64,7 +64,8 @@ class Submission:
     resume : int or None
         How often a job begins anew at most after preemption, time limit or node failure; None: not at all.
     launcher : str or None
-        What runs a Python cell once for each task of the job: ``srun``, ``torchrun``, ``mpi``; None: it runs once.
+        What runs a Python cell once for each task of the job: ``srun``, ``torchrun``, ``mpi``; or once, beside a
+        cluster of Ray: ``ray``; None: it runs once.
     stage : mapping or None
         Folders that travel with it, as of the API.
     """

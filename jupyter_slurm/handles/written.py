@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.domain.ranks import Labelled
+from jupyter_slurm.domain.ranks import Labelled, has_ranks
 from jupyter_slurm.errors import JobOutputMissing, SlurmError
 from jupyter_slurm.handles.card import title
 from jupyter_slurm.handles.progress import told
@@ -40,7 +40,7 @@ class Written:
 
     def __init__(self, client: AgentClient, path: str, data: Mapping[str, Any], *, is_array: bool) -> None:
         self._client, self._path, self._title = client, path, title(data)
-        self._is_array, self._has_ranks = is_array, bool(data.get("launcher"))
+        self._is_array, self._has_ranks = is_array, has_ranks(data)
 
     def text(self, stream: str) -> str:
         """Return all of a stream so far."""

@@ -27,7 +27,8 @@ Words (ours have no dashes, Slurm's have):
                   where it has a trap for it, and has $JUPYTER_SLURM_CHECKPOINT_DIR, $JUPYTER_SLURM_INTERRUPTED
     launcher=srun run a Python cell once for each task (-N 2 --ntasks-per-node 4) with RANK, WORLD_SIZE, LOCAL_RANK,
                   MASTER_ADDR, MASTER_PORT … set; `[RANK] ` begins each line. launcher=torchrun: torchrun on each
-                  node, a process for each of its tasks, or GPUs. launcher=mpi: srun with the cluster's support of MPI
+                  node, a process for each of its tasks, or GPUs. launcher=mpi: srun with the cluster's support of MPI.
+                  launcher=ray: once, beside a Ray cluster on all nodes of the job, to which ray.init() connects
     python=PATH   the Python of the node that runs a Python cell
     env=NAME      the environment of the job: a name of the profile ([env.NAME]), the folder of a venv or of conda, or a
                   container: env=docker://NAME:TAG, a SIF file, the folder of an unpacked image

@@ -227,7 +227,9 @@ def prepare(argv: list[str]) -> types.ModuleType:
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
     sys.argv = argv
-    sys.path[0] = ""
+    if not getattr(sys.flags, "safe_path", False):  # with PYTHONSAFEPATH there is no entry for the runner's folder
+        del sys.path[0]
+    sys.path.insert(0, "")
     choose_backend()
     return main
 

@@ -273,7 +273,7 @@ def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
         return [*job["run"], *args]
     started, python = "cell.py", (job.get("cell") or {}).get("python")
     if job.get("launcher"):  # which has started this process, as one of several
-        started = "torchrun.py" if job["launcher"] == "torchrun" else "rank.py"
+        started = {"torchrun": "torchrun.py", "ray": "ray_node.py"}.get(job["launcher"], "rank.py")
     if "session" in job:
         started, python = "serve.py", (job.get("asked") or {}).get("python") or job["environment"].get("python")
     return [python or "python3", "-u", __file__[: -len("contain.py")] + started, folder, *args]

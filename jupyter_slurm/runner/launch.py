@@ -299,6 +299,8 @@ def main() -> int:
         return 0
     place.tell("started")
     beside("usage").watch(place)
+    if place.job["launcher"] == "ray":
+        return int(beside("ray_cluster").run(place, sys.argv[2:]))
     return run(place, sys.argv[2:])
 
 

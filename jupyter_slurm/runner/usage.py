@@ -104,7 +104,7 @@ def _told(place: Any, group: Group, points: list[Any]) -> dict[str, Any]:
         "source": "cgroup" if group.used() else "processes",
         "cpus": _number("SLURM_CPUS_ON_NODE"),
         "memory": _memory_given(),
-        "gpus": len(_visible()),
+        "gpus": len(visible(os.environ)),
         "points": points,
     }
 
@@ -187,20 +187,20 @@ def _family_used(first: int) -> tuple[float, int]:
     return cpu, sum(int(told[pid][21]) for pid in family) * page
 
 
-def _visible() -> list[str]:
+def visible(env: Any) -> list[str]:
     """Return the GPUs of this job, as nvidia-smi takes them."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES") or ""
+    given = env.get("CUDA_VISIBLE_DEVICES") or ""
     return [name for name in given.split(",") if re.fullmatch(r"\d+|(?:GPU|MIG)-[\w/-]+", name)]
 
 
 def _gpus() -> tuple[float | None, int | None]:
     """Return how busy the GPUs of this job are, 0 to 1, and the bytes of their memory; None: nobody tells."""
-    if not _visible():
+    if not visible(os.environ):
         return None, None
     import subprocess  # a cell that has no GPU does not wait for it
 
     try:
-        argv = [*_GPU_QUERY, "--id=" + ",".join(_visible())]
+        argv = [*_GPU_QUERY, "--id=" + ",".join(visible(os.environ))]
         done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_PATIENCE, check=True)
         rows = [line.split(",") for line in done.stdout.decode("ascii", "replace").splitlines()]
         busy, memory = [float(row[0]) / 100 for row in rows], sum(int(row[1]) for row in rows) << 20

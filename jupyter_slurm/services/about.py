@@ -19,6 +19,8 @@ RUNNER = (
     "step.py",
     "rank.py",
     "torchrun.py",
+    "ray_cluster.py",
+    "ray_node.py",
     "beside.py",
     "build.py",
     "display.py",

@@ -1,0 +1,163 @@
+"""Python cells beside a Ray cluster on the nodes of their job: real Ray, two nodes on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what runs in the job is the same over SSH")]
+
+WaitFor = Callable[..., Any]
+
+TWO = "-p devwork -N 2 -c 2 --mem 1G launcher=ray"
+PLAIN = "python=/usr/bin/python3"
+
+
+@pytest.fixture(scope="module")
+def environment(environment: dict[str, str], home: Path, image_tree: Path, ray_packages: Path) -> dict[str, str]:
+    """The environment of the kernel, with an image for Charliecloud, into which Ray is brought."""
+    folder = str(ray_packages)
+    settings = home / "config" / "jupyter_slurm_config.json"
+    chosen = json.loads(settings.read_text())
+    box = {"image": str(image_tree), "bind": [folder], "variables": {"PYTHONPATH": folder}}
+    chosen["Settings"] |= {"environments": {"box": box}}
+    settings.write_text(json.dumps(chosen))
+    return environment
+
+
+@pytest.fixture
+def packages(ray_packages: Path) -> str:
+    """What brings Ray into a job."""
+    return f"--export=ALL,PYTHONPATH={ray_packages}"
+
+
+def left(job: str) -> list[str]:
+    """Return the processes that have Ray's folder of a job in their command line, or a file in it open."""
+    found, folder = [], f"/tmp/ray-{job}-"
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            files = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+            if folder in words or any(file.startswith(folder) for file in files):
+                found.append(f"{pid} {words[:100]}")
+    return found
+
+
+# Slurm's share of two nodes; who has no token; and that a node's raylet may be gone while the cell goes on.
+CELL = """
+import json, os, signal, stat, subprocess, sys, time, ray
+ray.init(log_to_driver=False, logging_level="ERROR")
+
+@ray.remote(num_cpus=2)
+def where(step):
+    time.sleep(0.3)
+    return os.environ["SLURMD_NODENAME"], os.getppid()
+
+raylets = dict(ray.get([where.remote(step) for step in range(4)]))
+while len(raylets) < 2:
+    raylets.update(ray.get([where.remote(step) for step in range(4)]))
+told = {node["NodeName"]: node["Resources"]["CPU"] for node in ray.nodes()}
+folder = os.path.dirname(ray._private.worker._global_node.get_temp_dir_path())
+token = os.stat(os.environ["RAY_AUTH_TOKEN_PATH"])
+stranger = "import ray; ray.init()"
+env = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+refused = subprocess.Popen([sys.executable, "-c", stranger], env=env, stdout=-1, stderr=-2, text=True)
+is_refused = any("InvalidAuthToken" in line for line in refused.stdout)
+refused.kill()
+modes = [oct(stat.S_IMODE(found.st_mode)) for found in (os.stat(folder), token)]
+print(json.dumps([told, sorted(raylets), modes, is_refused]), flush=True)
+rate = rate * 2
+os.kill(raylets["c4aiscw2"], signal.SIGKILL)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+print("went on")
+"""
+
+
+def test_a_cell_has_all_its_nodes_and_hears_of_one_that_is_lost(
+    kernel: Any, packages: str, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    go = gate("go")
+    kernel.ok("rate = 0.5")
+    kernel.ok(f"%%sbatch {TWO} {PLAIN} {packages} in=rate out=rate as=grid -- {go}\n{CELL}")
+    lost = r"^launcher: Ray ended on c4aiscw2 \(exit code 1\)\. What it said last:\n    raylet: signal 9$"
+    wait_for(lambda: re.search(lost, kernel.value("grid.stderr"), re.MULTILINE), "word of the lost node")
+    go.touch()
+    kernel.ok("grid.wait()")
+    lines = kernel.value("grid.stdout").splitlines()
+    nodes, used, modes, is_refused = json.loads(lines[0])
+    assert nodes == {"c4aiscw1": 2.0, "c4aiscw2": 2.0}
+    assert used == ["c4aiscw1", "c4aiscw2"]
+    assert modes == ["0o700", "0o600"]
+    assert is_refused
+    assert "went on" in lines  # after which Ray itself tells of the node
+    assert kernel.value("rate") == "1.0"
+    job = kernel.value("grid.id")
+    wait_for(lambda: not left(job) and not list(Path("/tmp").glob(f"ray-{job}-*")), "nothing of it")
+
+
+def test_a_node_without_ray_is_named_and_the_cell_does_not_begin(kernel: Any, packages: str, tmp_path: Path) -> None:
+    """Also on one node, where there is none at all."""
+    tmp_path.chmod(0o755)
+    broken = "import os, sys\nif os.environ.get('SLURMD_NODENAME') == 'c4aiscw2': sys.path[:] = [p for p in sys.path if 'ray' not in p]\n"
+    (tmp_path / "sitecustomize.py").write_text(broken)
+    kernel.ok(f"%%sbatch {TWO} {PLAIN} {packages}:{tmp_path} as=half\nprint('begun')\n")
+    ran = kernel.run(f"%%sbatch -p devwork launcher=ray {PLAIN} wait as=none\nprint('begun')\n")
+    assert ran.error == "JobFailed"
+    assert "/usr/bin/python3 on c4aiscw" in ran.traceback
+    assert "has no ray; python=PATH or env=NAME chooses one that has it" in ran.traceback
+    ran = kernel.run("half.wait()")
+    assert ran.error == "JobFailed"
+    assert "launcher: /usr/bin/python3 on c4aiscw2 has no ray" in ran.traceback
+    assert kernel.value("half.stdout + none.stdout") == ""
+
+
+GPUS = """
+import json, os, time, ray
+ray.init(logging_level="ERROR")
+given = ray.remote(num_gpus=1)(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+print(json.dumps([os.environ["CUDA_VISIBLE_DEVICES"], ray.cluster_resources()["GPU"], ray.get(given.remote())]))
+print(os.environ["RAY_ADDRESS"], flush=True)
+time.sleep(600)
+"""
+
+
+def test_one_node_is_reached_from_there_only_and_ends_also_by_force(
+    kernel: Any, packages: str, wait_for: WaitFor
+) -> None:
+    kernel.ok(f"%%sbatch -p arandu --gpus 2 -c 2 --mem 1G launcher=ray {PLAIN} {packages} as=gpus\n{GPUS}")
+    wait_for(lambda: kernel.value("gpus.stdout.count(chr(10))") == "2", "two lines")
+    first, address = kernel.value("gpus.stdout").splitlines()
+    visible, count, given = json.loads(first)
+    assert (len(visible.split(",")), count) == (2, 2.0)
+    assert given in visible.split(",")
+    assert address.startswith("127.0.0.1:")
+    job = kernel.value("gpus.id")
+    assert len(left(job)) > 5
+    os.kill(next(int(line.split()[0]) for line in left(job) if "ray_node.py" in line), signal.SIGKILL)
+    wait_for(lambda: not left(job), f"nothing of it: {left(job)}")
+
+
+def test_the_nodes_are_containers_where_the_environment_is_an_image_and_end_with_the_job(
+    kernel: Any, wait_for: WaitFor, unavailable: Callable[[str], None]
+) -> None:
+    if shutil.which("ch-run") is None:
+        unavailable("charliecloud-runtime is not installed")
+    cell = CELL.partition("told =")[0] + (
+        "print(open('/etc/debian_version').read()[:3], *sorted(raylets), flush=True)\ntime.sleep(600)\n"
+    )
+    kernel.ok(f"%%sbatch {TWO} env=box as=boxes\n{cell}")
+    wait_for(lambda: kernel.value("boxes.stdout") == "12. c4aiscw1 c4aiscw2\n", "both nodes")
+    job = kernel.value("boxes.id")
+    assert len(left(job)) > 10
+    kernel.ok("boxes.cancel()")
+    wait_for(lambda: not left(job) and not list(Path("/tmp").glob(f"ray-{job}-*")), "nothing of it")
