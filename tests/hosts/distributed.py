@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,27 +12,64 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.embedded.roots import default_cache
+from jupyter_slurm.embedded.packages import find_program
+from jupyter_slurm.embedded.roots import debian_mirror, default_cache
 
-__all__ = ["ray_packages"]
+__all__ = ["ray_packages", "torch_variables"]
 
 RAY = "2.56.0"
+PYTHON = "3.11"
+
+
+def _check_python(unavailable: Callable[[str], None]) -> None:
+    told = "import sys; print('%d.%d' % sys.version_info[:2])"
+    found = subprocess.run(["/usr/bin/python3", "-c", told], capture_output=True, text=True, check=False).stdout.strip()
+    if found != PYTHON:
+        unavailable(f"/usr/bin/python3 is {found or 'missing'}, that of Debian 12 is {PYTHON}")
 
 
 @pytest.fixture(scope="session")
 def ray_packages(unavailable: Callable[[str], None]) -> Path:
-    """A folder for PYTHONPATH with Ray for this system's Python, which is that of the images; kept between runs."""
-    told = "import sys; print('%d.%d' % sys.version_info[:2])"
-    found = subprocess.run(["/usr/bin/python3", "-c", told], capture_output=True, text=True, check=False)
-    if (version := found.stdout.strip()) != "3.11":
-        unavailable(f"/usr/bin/python3 is {version or 'missing'}, and the images have 3.11")
-    folder = default_cache() / f"ray-{RAY}-{version}"
+    """A folder for PYTHONPATH with Ray for Debian's Python, which is that of the images; kept between runs."""
+    _check_python(unavailable)
+    folder = default_cache() / f"ray-{RAY}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             made = folder.with_suffix(f".{os.getpid()}")
             get = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--only-binary=:all:"]
-            subprocess.run([*get, f"--python-version={version}", "--target", made, f"ray=={RAY}"], check=True)
+            subprocess.run([*get, f"--python-version={PYTHON}", "--target", made, f"ray=={RAY}"], check=True)
             made.rename(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def torch_variables(unavailable: Callable[[str], None]) -> dict[str, str]:
+    """What brings Debian's PyTorch, which has no GPUs and takes a tenth of PyPI's room, into a job; kept between runs."""
+    _check_python(unavailable)
+    if find_program("mmdebstrap") is None:
+        unavailable("mmdebstrap is not installed")
+    root = default_cache() / "torch-bookworm"
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with root.with_suffix(".lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            _unpack_torch(root)
+    libraries = next(root.glob("usr/lib/*-linux-gnu"))
+    paths = [libraries.parent, libraries, *(libraries / name for name in ("blas", "lapack"))]
+    packages = root / "usr/lib/python3/dist-packages"
+    return {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": os.pathsep.join(map(str, paths))}
+
+
+def _unpack_torch(root: Path) -> None:
+    """Unpack it with all that it needs, which a machine may have or not."""
+    made = root.with_suffix(".new")
+    shutil.rmtree(made, ignore_errors=True)
+    argv = ["mmdebstrap", "--quiet", "--variant=extract", "--include=python3-torch", "bookworm", str(made)]
+    subprocess.run([*argv, f"deb {debian_mirror()} bookworm main"], check=True, capture_output=True)
+    # Python 3.11 no longer counts a flag that is nothing: torchrun of this PyTorch, of 2022, does not find its default.
+    module = made / "usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
+    module.write_text(module.read_text().replace("for s in Std:", "for s in (*Std, Std.NONE):"))
+    made.chmod(0o755)
+    made.rename(root)

@@ -136,45 +136,54 @@ def test_mpi_has_the_ranks_of_slurm(kernel: Any, unavailable: Callable[[str], No
     assert sorted(kernel.value("mpi.stdout").splitlines()) == [f"[{rank}] 3 of 3" for rank in range(3)]
 
 
-# What torchrun does with its options, as far as the command line and the variables go: torch itself takes gigabytes.
-TORCHRUN = """
-import argparse, os, subprocess, sys
-said = argparse.ArgumentParser()
-for name in ("nnodes", "node_rank", "nproc_per_node", "master_port"):
-    said.add_argument("--" + name, type=int)
-said.add_argument("--master_addr")
-said.add_argument("script", nargs=argparse.REMAINDER)
-said = said.parse_args()
-count, running = said.nproc_per_node, []
-for local in range(count):
-    env = {"RANK": said.node_rank * count + local, "LOCAL_RANK": local, "WORLD_SIZE": said.nnodes * count}
-    env |= {"LOCAL_WORLD_SIZE": count, "MASTER_ADDR": said.master_addr, "MASTER_PORT": said.master_port}
-    env = {**os.environ, **{name: str(value) for name, value in env.items()}}
-    running.append(subprocess.Popen([sys.executable, "-u", *said.script], env=env))
-sys.exit(max(process.wait() for process in running))
+def exported(variables: dict[str, str]) -> str:
+    """Return what brings PyTorch into a job, beside the Python that has it."""
+    return "--export=ALL," + ",".join(f"{name}={value}" for name, value in variables.items()) + f" {PLAIN}"
+
+
+TRAIN = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+rank, model = dist.get_rank(), torch.nn.Linear(1, 1)
+model = DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.tensor([[float(rank)]])
+for step in range(100):
+    optimizer.zero_grad()
+    loss = ((model(x) - 3 * x - 1) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+learned = [round(value.item(), 1) for value in model.parameters()]
+print(dist.get_world_size(), os.environ["SLURMD_NODENAME"], *learned)
+dist.destroy_process_group()
 """
 
 
 @pytest.mark.here_only("what runs in the job is the same over SSH")
-def test_torchrun_has_a_process_for_each_gpu_of_each_node(kernel: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "torch" / "distributed"
-    folder.mkdir(parents=True)
-    tmp_path.chmod(0o755)
-    for place in (folder.parent, folder):
-        (place / "__init__.py").touch()
-    (folder / "run.py").write_text(TORCHRUN)
-    found = f"launcher=torchrun --export=ALL,PYTHONPATH={tmp_path} {PLAIN}"
+def test_pytorch_trains_on_two_nodes_with_a_task_each(kernel: Any, torch_variables: dict[str, str]) -> None:
+    """Each rank has one of two points, and learns the line through both: the gradients meet."""
+    line = f"%%sbatch -p devwork -N 2 --ntasks-per-node 1 --mem 1G {exported(torch_variables)}"
+    kernel.ok(f"{line} launcher=srun wait as=trained out=learned\n{TRAIN}")
+    lines = sorted(kernel.value("trained.stdout").splitlines())
+    assert lines == [f"[{rank}] 2 c4aiscw{rank + 1} 3.0 1.0" for rank in range(2)]
+    assert kernel.value("learned") == "[3.0, 1.0]"
+
+
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_torchrun_has_a_process_for_each_gpu_of_each_node(kernel: Any, torch_variables: dict[str, str]) -> None:
+    found = f"launcher=torchrun {exported(torch_variables)}"
     names = "('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'CUDA_VISIBLE_DEVICES')"
     cell = f"import os\nprint(*(os.environ.get(name, '-') for name in {names}))\n"
-    kernel.ok(f"%%sbatch -p arandu --gpus 3 -c 2 as=gpus {found}\n{cell}")
-    kernel.ok(f"%%sbatch -p arandu -n 3 --gpus-per-task 1 --mem-per-cpu 100M as=own {found}\n{cell}")
-    kernel.ok(f"%%sbatch {GRID} as=tasks {found}\n{cell}")
+    kernel.ok(f"%%sbatch -p arandu -n 3 --gpus-per-task 1 --mem-per-cpu 500M as=gpus {found}\n{cell}")
+    kernel.ok(f"%%sbatch -p devwork -N 2 --ntasks-per-node 2 --mem-per-cpu 500M as=tasks {found}\n{cell}")
     missing = kernel.run(f"%%sbatch {GRID} launcher=torchrun wait python=/usr/bin/python3\nprint(1)\n")
     assert missing.error == "JobFailed"
     assert re.search("/usr/bin/python3 on .* has no torch, .* python=PATH or env=NAME chooses one", missing.traceback)
     assert "exit code 1" in missing.traceback
-    for job in ("gpus", "own"):  # all GPUs of the node, of which LOCAL_RANK names one
-        lines = sorted(kernel.value(f"{job}.wait().stdout").splitlines())
-        assert [re.sub(r"\d,\d,\d$", "three", line) for line in lines] == [f"[{r}] {r} 3 {r} three" for r in range(3)]
+    # All GPUs of the node, of which LOCAL_RANK names one.
+    lines = sorted(kernel.value("gpus.wait().stdout").splitlines())
+    assert [re.sub(r"\d,\d,\d$", "three", line) for line in lines] == [f"[{r}] {r} 3 {r} three" for r in range(3)]
     lines = sorted(kernel.value("tasks.wait().stdout").splitlines())
     assert lines == [f"[{rank}] {rank} 4 {rank % 2} -" for rank in range(4)]
