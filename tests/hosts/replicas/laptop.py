@@ -92,7 +92,10 @@ class Laptop:
     def connect(self) -> Said:
         """Log in by ``jupyter slurm connect``, at a terminal, and answer what the hosts ask."""
         replica, way = self.replica, self.replica.site.way
-        password = ("[Pp]assword", replica.password)
+        password = (
+            "[Pp]assword(?: for|:)",
+            replica.password,
+        )  # not the heading before: what is typed then is thrown away
         first: dict[str, Dialogue] = {
             "key": [],
             "password": [password],

@@ -1,0 +1,121 @@
+"""The notebook of each site, executed whole on its replica, by a laptop in front of it: all cells, and what they show."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from replicas import Replica
+
+from jupyter_slurm.sites.shipped import shipped_names
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def text_of(cell: Any) -> str:
+    """All that a person reads under a cell."""
+    parts = {
+        "stream": lambda output: output.text,
+        "error": lambda output: "\n".join(output.traceback),
+        "execute_result": lambda output: output.data.get("text/plain", ""),
+        "display_data": lambda output: output.data.get("text/plain", ""),
+    }
+    return "\n".join(parts[output.output_type](output) for output in cell.outputs)
+
+
+class Told:
+    """What stands under the cells of an executed notebook."""
+
+    def __init__(self, notebook: Any) -> None:
+        self._cells = [(cell.source, text_of(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+
+    def under(self, part: str) -> str:
+        """What stands under the one cell with this text in it."""
+        (text,) = [text for source, text in self._cells if part in source]
+        return text
+
+
+def of_sdumont(told: Told, replica: Replica) -> None:
+    assert "nvidia_dev" in told.under("resources()")
+    assert re.search(r"^sdumont300[12]$", told.under("%srun on=node"), re.MULTILINE)
+    assert "nvidia_dev Python 3" in told.under("import os")
+    assert "still here: True" in told.under("still here")
+    assert re.search(r"y is about 3\.0\d x", told.under("train.wait()"))
+    assert "accuracy 0.5" in told.under("as=evaluate")
+    assert re.search(rf"UA\n{replica.user} +nvidia_\w+ +\d", told.under("used.by")), "what the project pays"
+    assert "Cluster/Account/User Utilization" in told.under("%sreport")
+    assert "time limit" in told.under("--time 5:00:00")
+    assert re.search(r"look +nvidia_dev +projeto", told.under("%sacct "))
+
+
+def of_arandu(told: Told, replica: Replica) -> None:
+    assert "a100" in told.under("resources()")
+    assert re.search(r"on c4aiscw\d with GPU 0", told.under("%%remote"))
+    assert re.search(r"sin\(x\) is about -?0\.\d+ \+ 0\.[89]\d+ x", told.under("sine.wait()"))
+    assert re.search(r"http://127\.0\.0\.1:[89]\d{3}/", told.under("wait_ready"))
+    assert "COMPLETED" in told.under("jupyter_slurm.jobs()")
+    assert "COMPLETED" in told.under("sine.report()")
+    assert not [name for docker in replica.dockers.values() for name in docker.containers()], "none is left"
+
+
+def of_aau(told: Told, replica: Replica) -> None:
+    assert "es.shj" in told.under("show assoc")
+    assert "1gpulong" in told.under("show qos")
+    assert re.search(r"on nv-ai-0\d\S* with GPU \d", told.under("%%remote"))
+    assert "hello world from sbatch on node nv-ai-0" in told.under("as=hello")
+    assert "--mem=64G" in told.under("as=little")
+    assert "accuracy 0.99 in" in told.under("train.stdout")
+    assert "MySlurmJob" in told.under("%sacct ")
+
+
+def of_skynet(told: Told, replica: Replica) -> None:
+    assert {"a40", "2080_ti", "rtx_6000"} <= {*told.under("resources()").split()}
+    assert re.search(r"on \w+ with GPU \d", told.under("%%remote"))
+    assert "advises at most 15" in told.under("as=greedy")
+    assert told.under("fit.table()").count("COMPLETED") == 4
+    assert "all of them are ours" in told.under("owners.wait()")
+    runs = re.findall(r"run (\d+)   epoch (\d+)", told.under("long.wait()"))
+    assert [int(epoch) for _, epoch in runs] == list(range(1, 21)), "none is lost, and none comes twice"
+    assert {run for run, _ in runs} == {"1", "2"}, "it was preempted, and resumed"
+    assert "a40" in told.under("usage(")
+
+
+def of_unipi(told: Told, replica: Replica) -> None:
+    assert re.search(r"on c0\d with \d+ CPUs", told.under("first.wait()"))
+    assert "Debian GNU/Linux" in told.under("inside.wait()")
+    assert told.under("runs.wait()").count("configuration") == 8
+    assert told.under("search.table()").count("COMPLETED") == 8
+    assert "rate" in told.under("best.parameters")
+
+
+CHECKS: dict[str, Callable[[Told, Replica], None]] = {
+    "sdumont": of_sdumont,
+    "arandu": of_arandu,
+    "aau-aicloud": of_aau,
+    "skynet": of_skynet,
+    "unipi": of_unipi,
+}
+
+
+@pytest.mark.sites(*CHECKS)
+def test_the_notebook_of_a_site_does_what_its_guide_does(replica: Replica) -> None:
+    CHECKS[replica.name](Told(replica.laptop.execute(EXAMPLES / f"{replica.name}.ipynb")), replica)
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_notebook_is_kept_clean_and_does_nothing_that_the_guides_forbid(name: str) -> None:
+    """Without outputs; no question to Slurm in a loop, no GPU that Slurm did not give, no work in a shell of the laptop."""
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    text = (EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8")
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    assert text == json.dumps(json.loads(text), indent=1, ensure_ascii=False) + "\n"
+    assert max(len(line) for cell in notebook.cells for line in cell.source.splitlines()) <= 140
+    for cell in code:
+        assert not re.search(r"CUDA_VISIBLE_DEVICES['\"\]]*\s*=(?!=)|export CUDA_VISIBLE", cell.source)
+        assert not re.search(r"watch |while .*\bs(queue|acct|info)\b|^!", cell.source, re.MULTILINE)

@@ -1,0 +1,114 @@
+"""The page that puts the guides' commands and ours side by side: each of ours is one, by our own parsers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.cli.main import _parser
+from jupyter_slurm.domain.line import command_words, parse_cell_line, parse_line_magic, tokenize
+from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles.images import WORDS as IMAGE_WORDS
+from jupyter_slurm.handles.session import WORDS as LAUNCH_WORDS
+from jupyter_slurm.handles.session import named_in
+from jupyter_slurm.magics import COMMANDS
+from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
+from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS, check
+from jupyter_slurm.magics.remote import CELL_WORDS as REMOTE_WORDS
+from jupyter_slurm.magics.slurm import USES
+from jupyter_slurm.magics.steps import LINE_WORDS
+from jupyter_slurm.sites.shipped import shipped_names
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAGE = (EXAMPLES / "clusters.md").read_text(encoding="utf-8")
+# Of a table the last column is ours; `|` is escaped in tables.
+ROWS = [re.split(r"(?<!\\)\|", row)[1:-1] for row in re.findall(r"^\|.*\|$", PAGE, re.MULTILINE)]
+PROSE = re.sub(r"^\|.*\|$", "", PAGE, flags=re.MULTILINE)
+OURS = sorted(
+    {
+        span.replace("\\|", "|")
+        for text in (PROSE, *(row[-1] for row in ROWS))
+        for span in re.findall(r"`([^`]+)`", text)
+        if re.match(r"%|jupyter slurm ", span) and " " in span
+    }
+)
+
+_ANYWHERE = {
+    "%%sbatch": ("sbatch", CELL_WORDS),
+    "%%remote": ("srun", REMOTE_WORDS),
+    "%salloc": ("sbatch", ALLOCATION_WORDS),
+}
+_FIRST = {"%sbatch": ("sbatch", FILE_WORDS), "%srun": ("srun", LINE_WORDS)}
+
+
+def parse(line: str) -> None:
+    """Take a command apart as a notebook or a terminal would; raise where it cannot be."""
+    if line.startswith("jupyter slurm "):
+        words = shlex.split(line)[2:]
+        module, parser = _parser(words[0])
+        assert module is not None, line
+        parser.parse_args(words)
+        if words[0] in ("launch", "image"):
+            _parse_slurm(shlex.join(words))
+        return
+    magic, _, rest = line.partition(" ")
+    if magic in _ANYWHERE:
+        command, known = _ANYWHERE[magic]
+        parsed = parse_cell_line(rest, OptionTable.for_command(command), known)
+        check(parsed)
+        assert not parsed.rest
+    elif magic in _FIRST:
+        command, known = _FIRST[magic]
+        assert parse_line_magic(rest, OptionTable.for_command(command), known).rest
+    elif magic.removeprefix("%") in COMMANDS:
+        assert command_words(rest, OptionTable.for_command(magic.removeprefix("%")), lambda name: None, {})
+    else:
+        assert magic == "%slurm", line
+        _parse_slurm(rest)
+
+
+def _parse_slurm(rest: str) -> None:
+    if rest.startswith("launch "):
+        _, options = named_in(rest.removeprefix("launch "))
+        parse_cell_line(options, OptionTable.for_command("sbatch"), LAUNCH_WORDS)
+        return
+    if rest.startswith("image "):
+        _parse_image([token.text for token in tokenize(rest)][1:])
+        return
+    word, *more = [token.text for token in tokenize(rest)]
+    assert word in USES
+    if word == "usage":
+        assert {one.partition("=")[0] for one in more} <= {"account", "start", "end", "by"}
+    elif word in ("use", "disconnect"):
+        assert len(more) == 1
+
+
+def _parse_image(words: list[str]) -> None:
+    act, *rest = words[1:] if words[0] in shipped_names() else words
+    named = {"build": 2, "pull": 1, "remove": 1, "list": 0}[act]
+    options = parse_cell_line(shlex.join(rest[named:]), OptionTable.for_command("sbatch"), IMAGE_WORDS)
+    assert len(rest) >= named
+    assert not options.rest
+
+
+def test_every_cluster_that_ships_has_its_notebook_and_its_part_of_the_page() -> None:
+    for name in shipped_names():
+        assert (EXAMPLES / f"{name}.ipynb").is_file()
+        assert f"[{name}.ipynb]({name}.ipynb)" in PAGE
+        assert f"`jupyter slurm init --profile {name}`" in PAGE
+    assert len(OURS) > 40
+
+
+@pytest.mark.parametrize("line", OURS)
+def test_a_command_of_the_page_is_one(line: str) -> None:
+    parse(line)
+
+
+@pytest.mark.parametrize("line", ["%%sbatch sweeep=a:1 as=x", "%slurm launhc", "jupyter slurm lanch"])
+def test_what_is_none_would_be_noticed(line: str) -> None:
+    with pytest.raises((SlurmError, AssertionError)):
+        parse(line)
