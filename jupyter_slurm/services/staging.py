@@ -280,7 +280,7 @@ class Staging:
         if not await asyncio.to_thread(is_of_here, stage):
             entry.is_staged_elsewhere = True
             return
-        while stage.get("local") and entry.unverified:  # its runner may copy back what lies on the node
+        while stage.get("local") and entry.unverified:  # noqa: ASYNC110 - its runner may copy back what lies on the node
             await asyncio.sleep(_LOOK)
         while True:
             try:
