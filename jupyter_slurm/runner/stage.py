@@ -171,8 +171,8 @@ def follow(argv: list[str], made: Copy, *, is_announced: bool) -> int:
     """Run it on the node's disk; return its exit code, as a shell tells it."""
     process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
     heard: list[int] = []
-    for number in (*_ENDING, *_PASSED_ON):
-        signal.signal(number, lambda got, _: heard.append(got))
+    for awaited in (*_ENDING, *_PASSED_ON):
+        signal.signal(awaited, lambda got, _: heard.append(got))
     left = _FAREWELL
     is_ending = False
     while process.poll() is None and left > 0:
