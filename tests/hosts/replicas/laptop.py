@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,10 @@ class Laptop:
     home : Path
     env : dict
         The environment of all that runs there.
+    since, cells : float, int
+        Since when there is one (``time.monotonic()``), and how many cells it has run.
+    asked : str
+        What stood on the terminal at the last log-in.
     ssh_config : Path
         Tells the addresses of hosts, which on a real laptop a name server does.
     """
@@ -70,6 +75,7 @@ class Laptop:
         self.env |= {"HOME": str(home), "JUPYTER_CONFIG_DIR": str(home), "JUPYTER_RUNTIME_DIR": str(home / "run")}
         self.env |= {"IPYTHONDIR": str(home / "ipython")}
         self._kernel: tuple[KernelManager, BlockingKernelClient] | None = None
+        self.since, self.cells, self.asked = time.monotonic(), 0, ""
 
     def close(self) -> None:
         """End the kernel and the agent."""
@@ -92,18 +98,18 @@ class Laptop:
     def connect(self) -> Said:
         """Log in by ``jupyter slurm connect``, at a terminal, and answer what the hosts ask."""
         replica, way = self.replica, self.replica.site.way
-        password = (
-            "[Pp]assword(?: for|:)",
-            replica.password,
-        )  # not the heading before: what is typed then is thrown away
+        # A question ends what was said: before it, its words may stand in a heading.
+        password = ("[Pp]assword[^\n]* $", replica.password)
         first: dict[str, Dialogue] = {
             "key": [],
             "password": [password],
-            "password+code": [password, ("[Vv]erification code", lambda: replica.codes.next())],
+            "password+code": [password, ("[Vv]erification code[^\n]* $", lambda: replica.codes.next())],
         }
         behind = [password] if way.gateway and way.login_asks == "password" else []
         argv = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "connect", replica.name]
-        return converse(argv, self.env, [*first[way.asks], *behind])
+        said = converse(argv, self.env, [*first[way.asks], *behind])
+        self.asked = said.text
+        return said
 
     def run(self, code: str, timeout: float = 120) -> Cell:
         """Run a cell in the laptop's kernel, which uses the site."""
@@ -117,6 +123,7 @@ class Laptop:
             begun = self.run(f"%load_ext jupyter_slurm\n%slurm use {self.replica.name}")
             assert not begun.error, begun.error
         cell = Cell()
+        self.cells += 1
         self._kernel[1].execute_interactive(code, timeout=timeout, output_hook=cell.hear, allow_stdin=False)
         return cell
 
@@ -130,6 +137,7 @@ class Laptop:
         """Run all cells of a notebook of ours, as its person would; return it with its outputs."""
         notebook = nbformat.read(path, as_version=4)
         client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(self.home / "work")}})
+        self.cells += sum(cell.cell_type == "code" for cell in notebook.cells)
         client.execute(env=self.env)
         return notebook
 
