@@ -24,7 +24,7 @@ from typing import Any, Iterator
 beside = runpy.run_path(__file__[: -len("stage.py")] + "beside.py")["beside"]
 
 _LEFT_OUT = frozenset({".jupyter-slurm-stage", ".rsync-partial"})
-_FAREWELL = 10.0  # seconds for what runs, once Slurm has told it to end: results need the rest of KillWait
+_FAREWELL = 10.0  # seconds for what runs, once Slurm has told it to end: what it then writes needs the rest of KillWait
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -171,10 +171,9 @@ def follow(argv: list[str], made: Copy, *, is_announced: bool) -> int:
     """Run it on the node's disk; return its exit code, as a shell tells it."""
     process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
     heard: list[int] = []
-    for awaited in (*_ENDING, *_PASSED_ON):
-        signal.signal(awaited, lambda got, _: heard.append(got))
-    left = _FAREWELL
-    is_ending = False
+    for listened in (*_ENDING, *_PASSED_ON):
+        signal.signal(listened, lambda got, _: heard.append(got))
+    left, is_ending = _FAREWELL, False
     while process.poll() is None and left > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
@@ -184,9 +183,11 @@ def follow(argv: list[str], made: Copy, *, is_announced: bool) -> int:
             if number == signal.SIGUSR1 and is_announced:
                 say(f"the time limit is near: {made.bring_back()} new or changed files are safe in {made.shared}")
                 continue
-            is_ending = is_ending or number in _ENDING
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
+            if number in _ENDING:
+                is_ending = True
+                made.bring_back()  # at once: how long Slurm waits is not known
     if process.poll() is None:
         process.kill()
     code = process.wait()

@@ -280,8 +280,8 @@ class Staging:
         if not await asyncio.to_thread(is_of_here, stage):
             entry.is_staged_elsewhere = True
             return
-        while stage.get("local") and entry.unverified:  # noqa: ASYNC110 - its runner may copy back what lies on the node
-            await asyncio.sleep(_LOOK)
+        if stage.get("local"):
+            await self._node_is_left(entry)
         while True:
             try:
                 back = await self._bring(entry, stage)
@@ -303,6 +303,15 @@ class Staging:
         if await self._tracker.save(entry) and entry.folder and entry.record:
             self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
         self._tracker.tell(entry)
+
+    async def _node_is_left(self, entry: Entry) -> None:
+        """Wait until Slurm has told the end, too: until then the runner may copy back what lies on the node."""
+        with self._tracker.listening(entry) as changed:
+            while entry.unverified:
+                changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await changed.wait()
 
     async def _bring(self, entry: Entry, stage: Mapping[str, Any]) -> dict[str, Any]:
         files, size, left, errors = 0, 0, list[str](), list[str]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,32 @@ async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(de
     await desk.finished((await desk.submit("1", **staged(project, delete=True)))["key"])
     assert not (dest / "mine").exists()
     assert (dest / "of the cluster").exists()
+
+
+@pytest.mark.here_only("what happens on the node is alike over each way")
+async def test_on_a_disk_of_the_node_what_a_job_leaves_is_brought_back_also_when_it_is_cancelled(
+    open_desk, cluster, project, tmp_path
+):
+    output = tmp_path / "output"
+    async with open_desk(cluster, tmp_path, storage={"local": f"{output}/$USER"}) as desk:
+        await _on_the_node(desk, project, output)
+
+
+async def _on_the_node(desk, project, output):
+    job = await desk.submit(WORK, **staged(project))
+    over = await desk.finished(job["key"])
+    assert (await desk.text(job["key"])).startswith(f"{output}/")
+    assert (over["exit_code"], over["stage"]["files"], over["stage"]["left"]) == (3, 3, [])
+    assert (project / "changed").read_text() == "changed\nagain\n"
+    assert (project / "out" / " -n").read_text() == "deep\n"
+    assert not list(output.glob("*/*")), "nothing is left on the node"
+
+    # A script that does not end when it is told to; what it has written by then is there.
+    text = "#!/bin/sh\ntrap : TERM\necho half > half\nwhile :; do sleep 0.1; done\n"
+    job = await desk.submit(text, **staged(project))
+    while not [*output.glob("*/*/half")]:
+        await asyncio.sleep(0.1)
+    await desk.core.cancel(desk.id, job["key"])
+    over = await desk.finished(job["key"])
+    assert (over["state"], over["stage"]["files"]) == ("CANCELLED", 1)
+    assert (project / "half").read_text() == "half\n"
