@@ -28,6 +28,8 @@ __all__ = ["Rsync", "check_rsync"]
 
 _PATIENCE = 60.0  # seconds for a connection that is made anew
 _PIECE = 256 << 10
+_BROKEN = (10, 12, 30, 35, 255)  # exit codes (rsync(1)): socket, protocol stream, time-outs, the shell that was to run
+_FULL = (b"No space left", b"quota exceeded")
 _MOST = 1 << 16  # bytes of the words that rsync wants to have run
 _THERE = 'cd -- "$1" && shift && echo && exec "$@"'  # the shell before it may have read what is sent before that line
 _HINT = "apt, dnf, brew and conda have it: install rsync (3.1 or newer) there, or ask the administrators."
@@ -132,7 +134,8 @@ class Rsync:
             carrying.join()
         if self._process.returncode and isinstance(self._trouble, SlurmError):
             raise self._trouble
-        if self._process.returncode in (12, 255) and self._trouble is not None:
+        is_full = any(sign in said for sign in _FULL)  # the other side ends then, which looks like a link that broke
+        if self._process.returncode in _BROKEN and self._trouble is not None and not is_full:
             raise TransportError(f"The connection for rsync broke: {self._trouble}") from self._trouble
         return Completed(self._process.returncode, out, said)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from jupyter_slurm.errors import CommandMissing, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -116,12 +119,14 @@ async def test_on_a_disk_of_the_node_what_a_job_leaves_is_brought_back_also_when
     open_desk, cluster, project, tmp_path
 ):
     output = tmp_path / "output"
-    async with open_desk(cluster, tmp_path, storage={"local": f"{output}/$USER"}) as desk:
+    os.utime(project / "mine", (1e9, 1e9))
+    async with open_desk(cluster, tmp_path, storage={"local": f"{output}/$USER", "expires": "60 days"}) as desk:
         await _on_the_node(desk, project, output)
 
 
 async def _on_the_node(desk, project, output):
     job = await desk.submit(WORK, **staged(project))
+    assert [warning for warning in job["warnings"] if "1 file in" in warning and "about to expire" in warning]
     over = await desk.finished(job["key"])
     assert (await desk.text(job["key"])).startswith(f"{output}/")
     assert (over["exit_code"], over["stage"]["files"], over["stage"]["left"]) == (3, 3, [])
@@ -138,3 +143,62 @@ async def _on_the_node(desk, project, output):
     over = await desk.finished(job["key"])
     assert (over["state"], over["stage"]["files"]) == ("CANCELLED", 1)
     assert (project / "half").read_text() == "half\n"
+
+
+@pytest.mark.here_only("who brings results back does not matter to them")
+async def test_what_is_left_comes_back_when_the_agent_was_away_and_nothing_leads_out_of_the_folder(
+    open_desk, cluster, project, tmp_path
+):
+    text = """
+import os, time
+while not os.path.exists('go'): time.sleep(0.1)
+for name, target in (('leak', '/etc/passwd'), ('up', '../..'), ('fine', 'a file')): os.symlink(target, name)
+os.makedirs('outside'); open('outside/evil', 'w').write('out of the folder')
+open('large', 'wb').write(bytes(50_000_000)); os.chmod('large', 0o6777)
+os.mkfifo('pipe')
+"""
+    async with open_desk(cluster, tmp_path) as desk:
+        job = await desk.submit(text, **staged(project))
+        assert desk.core.holds()["folders"] == 1
+    (await there(desk, job) / "go").touch()
+    async with open_desk(cluster, tmp_path) as desk:  # ends when results are about to come
+        await desk.until(job["key"], lambda told: told["finished"])
+    async with open_desk(cluster, tmp_path) as desk:
+        over = await desk.until(job["key"], lambda told: told["stage"]["state"] == "back")
+        assert desk.core.holds().get("folders") is None
+    assert (over["stage"]["files"], over["stage"]["error"]) in ((3, None), (2, None), (0, None))  # what is left of them
+    assert "outside/evil" in over["stage"]["left"]
+    assert not (tmp_path / "evil").exists()
+    assert not {"leak", "up", "pipe"} & set(os.listdir(project))
+    assert os.readlink(project / "fine") == "a file"
+    assert (project / "large").stat().st_size == 50_000_000
+    assert not (project / "large").stat().st_mode & 0o6000
+
+
+@pytest.mark.carrier("paramiko")
+async def test_a_link_that_breaks_on_the_way_is_waited_for(open_far_desk, login_host, cluster, project, tmp_path):
+    (project / "large").write_bytes(os.urandom(150_000_000))
+    async with open_far_desk(cluster, tmp_path) as desk:
+        asked = desk.asked("import hashlib; print(hashlib.sha256(open('large', 'rb').read()).hexdigest())")
+        submitting = asyncio.ensure_future(desk.core.submit(desk.id, {**asked, **staged(project)}))
+        sending = None
+        while not (sending and sending["done"]):
+            assert not submitting.done(), submitting.result()
+            await asyncio.sleep(0.02)
+            if asked["key"] in {known["key"] for known in await desk.core.jobs(desk.id, active=True)}:
+                sending = (await desk.job(asked["key"]))["sending"]
+        login_host.kill_sessions()
+        job = await submitting
+        await desk.finished(job["key"])
+        assert await desk.text(job["key"]) == hashlib.sha256((project / "large").read_bytes()).hexdigest() + "\n"
+
+
+@pytest.mark.here_only("where it lacks is told alike")
+async def test_without_rsync_nothing_is_submitted_and_it_is_said_where_it_lacks(desk, project, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CommandMissing, match="This machine has no rsync"):
+        await desk.submit("1", **staged(project))
+    for folder, said in ((tmp_path / "none", "No such file"), (project / "run", "is no folder"), (Path("/"), "all of")):
+        with pytest.raises(UsageError, match=said):
+            await desk.submit("1", **staged(folder))
+    assert await desk.core.jobs(desk.id, active=True) == []

@@ -1,0 +1,89 @@
+"""What travels with a job, and back: rsync's list is read, and what both sides changed is left."""
+
+from __future__ import annotations
+
+import calendar
+
+import pytest
+
+from jupyter_slurm.domain.staging import Change, Folder, Sign, chosen, leads_out, parse_listing, parse_words, sync_words
+from jupyter_slurm.errors import UsageError
+
+OLD, NEW, NEWER = Sign(1, 100), Sign(2, 200), Sign(3, 300)
+
+
+def test_the_words_of_a_line():
+    assert parse_words("code") == [Folder("code", None)]
+    assert parse_words("a:b,c:/x y,d:$S/e,~/f:~/g") == [
+        Folder("a:b", None),
+        Folder("c", "/x y"),
+        Folder("d", "$S/e"),
+        Folder("~/f", "~/g"),
+    ]
+    assert sync_words("delete") == {"checksum": False, "delete": True}
+    for wrong in ("", "a,,b", ",", "a,a"):
+        with pytest.raises(UsageError):
+            parse_words(wrong)
+    with pytest.raises(UsageError, match="no way to synchronise"):
+        sync_words("deleted")
+
+
+def test_a_list_of_rsync_is_read_with_all_names_there_can_be():
+    listing = (
+        rb"cd+++++++++ 4096 2026/11/22-15:49:53 d/"
+        b"\n"
+        rb">f.st...... 12 1970/01/01-00:00:05 d/two\#012lines \#134#123 \#303\#251"
+        b"\n"
+        rb"cL+++++++++ 1 2024/02/29-23:59:59 link"
+        b"\n"
+        b"cS+++++++++ 0 2024/02/29-23:59:59 socket\n.d..t...... 9 2024/02/29-23:59:59 ./\nmade up\n"
+    )
+    at = calendar.timegm((2026, 11, 22, 15, 49, 53))
+    assert parse_listing(listing) == [
+        Change("d", Sign(4096, at), True),
+        Change("d/two\nlines \\#123 é", Sign(12, 5), False),
+        Change("link", Sign(1, -1), False),
+    ]
+    assert parse_listing(b">f+++++++++ 0 2024/02/29-00:00:00 x\n")[0].sign.mtime == calendar.timegm(
+        (2024, 2, 29, 0, 0, 0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "known", "here", "travels"),
+    [
+        (NEW, None, None, True),
+        (NEW, OLD, OLD, True),
+        (NEW, OLD, None, True),
+        (OLD, OLD, NEW, False),
+        (OLD, OLD, None, False),
+        (NEW, OLD, NEWER, None),
+        (NEW, None, NEWER, None),
+    ],
+)
+def test_of_results_those_come_that_nobody_has_changed_here(there, known, here, travels):
+    """``None``: both have changed it, which is told."""
+    choice = chosen([Change("x", there, False)], {"x": known} if known else {}, lambda _: here, is_pull=True)
+    assert (bool(choice.taken), bool(choice.left)) == (travels is True, travels is None)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..", "a\0b", ""])
+def test_names_that_lead_out_are_left(name):
+    choice = chosen([Change(name, NEW, False)], {}, lambda _: None, is_pull=True)
+    assert (choice.taken, choice.left) == ([], [name])
+
+
+def test_what_lies_behind_a_link_is_left():
+    def sign_of(name: str) -> Sign | None:
+        raise OSError(name)
+
+    assert chosen([Change("link/x", NEW, False)], {}, sign_of, is_pull=True).left == ["link/x"]
+    assert leads_out("a/b", "../../c")
+    assert leads_out("a", "/etc")
+    assert not leads_out("a/b", "../c")
+
+
+def test_of_what_is_needed_that_goes_which_the_person_has_changed():
+    changes = [Change("mine", NEW, False), Change("of a job that goes on", OLD, False)]
+    base = {"mine": OLD, "of a job that goes on": OLD}
+    assert [one.path for one in chosen(changes, base, lambda _: None, is_pull=False).taken] == ["mine"]
