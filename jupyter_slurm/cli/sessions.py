@@ -36,6 +36,9 @@ Words (ours have no dashes, Slurm's have):
   idle=TIME     it ends when nobody has used it for so long: 30m, 2h, or as for --time; by default a day
   port=PORT     the local port; by default the first that is free
   resume        go on in the same job after its time limit, preemption, node failure, 20 times at most (resume=3: three)
+  stage=DIR     send a folder along, in whose copy it is; what is new there comes back at its end. stage=DIR:DEST, and
+  sync=checksum,delete
+                as the README says, "Files that travel with a job"
   noopen        do not start a browser
 
 A command gets a free port of the node for {port}, 127.0.0.1 for {host} and its path here for {base_url}; it has to

@@ -59,7 +59,8 @@ def check_repeatable(record: Mapping[str, Any]) -> None:
 
 def has_source(record: Mapping[str, Any]) -> bool:
     """Tell whether what was typed is another thing than the batch script."""
-    return record["kind"] == "python" or bool(record.get("sweep") or record.get("part") or record.get("resume"))
+    is_begun = record.get("sweep") or record.get("part") or record.get("resume") or record.get("watched")
+    return record["kind"] == "python" or bool(is_begun)
 
 
 def dependency_of(table: OptionTable, options: Sequence[str]) -> str | None:

@@ -111,6 +111,7 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
         values=Same(record["values"]) if record.get("values") else None,
         resume=record.get("resume"),
         launcher=record.get("launcher"),
+        stage=record.get("stage"),
         again=record["key"],
         cwd=record.get("cwd"),
     )

@@ -236,6 +236,8 @@ Words (of launch; ours have no dashes, Slurm's have):
     port=PORT     the local port
     resume        go on in the same job after its time limit, preemption, node failure, 20 times at most (resume=3:
                   three times): same name, address and log-in, new kernels
+    stage=DIR     send a folder along, in whose copy it is; what is new there comes back at its end. As of %%sbatch, and
+    sync=delete   so is sync=
     open          wait until it is ready, and open it in a browser, logged in
     noopen        as without `open` (a terminal opens it unless it is told not to)
 

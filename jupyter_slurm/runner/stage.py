@@ -127,8 +127,8 @@ class Copy:
         first = next(iter(self.failed))
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         say(
-            f"{len(self.failed)} files could not be copied to {self.shared} ({first}: {self.failed[first]}). "
-            f"They lie on {node} in {self.local}."
+            f"{len(self.failed)} file{'' if len(self.failed) == 1 else 's'} could not be copied to {self.shared} "
+            f"({first}: {self.failed[first]}). What the job had is on {node} in {self.local}."
         )
 
 

@@ -364,7 +364,11 @@ class Intake:
 
     async def _doubt_about_folder(self, plan: Plan) -> list[str]:
         """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
-        path = plan.record["work_dir"] if "chdir" in plan.chosen and not plan.record.get("stage") else None
+        path = plan.record["work_dir"] if not plan.record.get("stage") else None
+        home = self._where.home
+        if path and self._where.storage.get("home_on_nodes") is False and f"{path}/".startswith(f"{home}/"):
+            return [f"The nodes do not see {printable(path)}, as all of {home}: stage=DIR sends a folder along."]
+        path = path if "chdir" in plan.chosen else None
         if not path or not posixpath.isabs(path):
             return []
         try:

@@ -5,6 +5,8 @@
     ROOT/CLUSTER/cluster.json            how that cluster is reached
     ROOT/CLUSTER/runner-HASH-NAME.py     the files of the runner, once per version
     ROOT/CLUSTER/events/KEY.WHAT         signs of the runner: started, warned, ended; of an agent: renamed
+    ROOT/CLUSTER/stage/NAME-DIGEST/      a folder that travels with jobs, where nobody named another place for it; in it
+                                         .jupyter-slurm-stage: how both sides were when they were alike
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
     ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole. Also what it
                                          takes along, while that is on its way

@@ -76,6 +76,7 @@ async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[s
         },
         "used": used or None,
         "resume": record.get("resume"),
+        "watched": True if "run" in record else None,
         "launcher": record.get("launcher"),
         "image": record.get("image"),
         "resubmitted_from": record.get("resubmitted_from"),

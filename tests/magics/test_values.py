@@ -133,3 +133,20 @@ def test_a_large_array_goes_there_and_back(kernel: Any) -> None:
     kernel.ok("import numpy as np\nlarge = np.arange(12_500_000.0)")
     kernel.ok(f"%%sbatch in=large out=larger as=big {HERE}\nlarger = large + 1")
     assert kernel.value("(big.wait().outputs['larger'] - large).max(), larger.nbytes") == "1.0 100000000"
+
+
+def test_a_folder_travels_with_a_cell_and_what_is_new_comes_back_before_its_wait_is_over(kernel: Any, home: Path):
+    (home / "project").mkdir()
+    (home / "project" / "read").write_text("from the notebook's machine\n")
+    ran = kernel.ok("%%sbatch stage=project as=staged wait\nprint(open('read').read()); open('new', 'w').write('yes')")
+    assert (home / "project" / "new").read_text() == "yes"
+    assert "from the notebook's machine" in kernel.text(ran.display)
+    assert "1 new or changed file came back" in kernel.text(ran.display)
+    where = kernel.value("staged.data['stage']['folders'][0]['dest']")
+    assert kernel.value("staged.data['work_dir']") == where
+    (home / "project" / "read").write_text("later\n")
+    assert "no way to synchronise" in kernel.run("%%sbatch stage=project sync=all\n1").traceback
+    assert "cannot be staged" in kernel.run("%%sbatch stage=nowhere\n1").traceback
+    assert "Say stage=DIR" in kernel.run("%%sbatch sync=delete\n1").traceback
+    again = kernel.ok("same = staged.resubmit(); same.wait(); print(same.data['stage']['state'], same.stdout)")
+    assert again.stdout.startswith("back later\n")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +20,8 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, UsageError
 
 pytestmark = pytest.mark.slurm
+
+RUNNER = str(resources.files("jupyter_slurm.runner").joinpath("stage.py"))
 
 WORK = r"""
 import os, sys
@@ -202,3 +211,40 @@ async def test_without_rsync_nothing_is_submitted_and_it_is_said_where_it_lacks(
         with pytest.raises(UsageError, match=said):
             await desk.submit("1", **staged(folder))
     assert await desk.core.jobs(desk.id, active=True) == []
+
+
+def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_with_its_place(project, tmp_path):
+    """The runner as Slurm would start it, with the signal of --signal, and then that of the end."""
+    folder, output = tmp_path / "job", tmp_path / "output"
+    folder.mkdir()
+    text = (
+        "trap 'echo last > last; exit 0' TERM; echo 1 > new; rm changed; echo x > sub/x; while :; do sleep 0.05; done"
+    )
+    stage = {"folders": [{"dest": str(project)}], "local": f"{output}/${{WHO}}s", "announced": True}
+    record = {"key": "k", "events": str(folder), "run": ["/bin/sh", "-c", text], "stage": stage}
+    (folder / "job.json").write_text(json.dumps(record))
+    env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", "WHO": "me"}
+    started = subprocess.Popen(
+        [sys.executable, "-u", RUNNER, str(folder)], cwd=project, env=env, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not [*output.glob("mes/*/sub/x")] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    started.send_signal(signal.SIGUSR1)
+    while not (project / "sub" / "x").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert (project / "new").read_text() == "1\n"
+    assert started.poll() is None, "it goes on"
+    shutil.move(project / "sub", project / "moved")
+    (project / "sub").write_text("no folder any more")
+    (*_, local) = output.glob("mes/*")
+    (local / "sub" / "y").write_text("lost?")
+    started.send_signal(signal.SIGTERM)
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == 0
+    assert (project / "last").read_text() == "last\n"
+    assert (project / "changed").exists(), "nothing is removed"
+    assert "the time limit is near" in said
+    assert f"in {local}" in said
+    assert "1 file could not be copied" in said
+    assert (local / "sub" / "y").read_text() == "lost?"
