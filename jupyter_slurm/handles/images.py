@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jupyter_slurm.domain.containers import RUNTIMES
 from jupyter_slurm.domain.expand import Lookup
 from jupyter_slurm.domain.images import LARGEST, kind_of, takes_files
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line, tokenize
@@ -127,7 +128,8 @@ def make(cluster: Cluster, asked: Wanted) -> Job | Preview:
     words = asked.parsed.words
     _check(asked)
     wish: dict[str, Any] = {"act": asked.act, "image": asked.image, "replace": "replace" in words}
-    wish |= {word: words.get(word) for word in ("runtime", "from", "base")}
+    wish |= {word: words.get(word) for word in ("runtime", "base")}
+    wish["from"] = _origin(cluster, words.get("from"))
     if asked.act == "build" and asked.file is not None:
         wish["file"] = _read(cluster, asked.file, words.get("context"))
     elif asked.act == "build":
@@ -164,12 +166,21 @@ def _check(asked: Wanted) -> None:
         if word in words and not is_meant:
             hint = {"from": "image pull", "context": "image build NAME FILE", "base": "image build NAME environment"}
             raise UsageError(f"{word}= says nothing here.", hint=f"It belongs to `{hint[word]}`.")
-    for word, known in (("from", ("docker", "podman")), ("runtime", _RUNTIMES)):
-        if word in words and words[word] not in known:
-            raise UsageError(f"{word}={words[word]}: there is no such one.", hint=f"There are: {', '.join(known)}.")
+    if (runtime := words.get("runtime")) and runtime not in RUNTIMES:
+        raise UsageError(f"runtime={runtime}: there is no such one.", hint=f"There are: {', '.join(RUNTIMES)}.")
 
 
-_RUNTIMES = ("docker", "podman", "apptainer", "singularity", "charliecloud")
+def _origin(cluster: Cluster, told: str | None) -> str | None:
+    """Return what an image is pulled from: a daemon of the node, or a file that the nodes see."""
+    if told is None or told in ("docker", "podman"):
+        return told
+    path = told if cluster.is_remote else os.path.abspath(os.path.expanduser(told))
+    if not path.startswith(("/", "~/")) or "/" not in told:
+        raise UsageError(
+            f"from={told}: what is that?",
+            hint="from=docker or from=podman is the store of the node; from=/…/image.tar a file that the nodes see.",
+        )
+    return path
 
 
 def _read(cluster: Cluster, name: str, context: str | None) -> dict[str, Any]:

@@ -241,27 +241,44 @@ Words (of launch; ours have no dashes, Slurm's have):
     open          wait until it is ready, and open it in a browser, logged in
     noopen        as without `open` (a terminal opens it unless it is told not to)
 
-Images are got and made by jobs, on a node and with what the cluster has for it; what the job says is in its card, and
-the end of that is how a cell runs in the image: env=docker://NAME.
-    %slurm image build NAME FILE         from a Dockerfile (Docker, Charliecloud) or a definition file (Apptainer)
-    %slurm image build NAME environment  with the packages of this kernel's Python, from pip and conda
-    %slurm image pull NAME:TAG           from a registry
-    %slurm image list                    which there are: size, time, where
-    %slurm image remove NAME             from the folder of images
-Behind those come options of sbatch, and words: runtime=NAME (docker, podman, apptainer, singularity, charliecloud; by
-default that of the profile), replace (also where there is one of that name), base=NAME:TAG (of environment: what it
-begins with), context=FOLDER (of a file: which folder of the nodes it takes files from), from=docker (of pull: no
-registry, but Docker of the node), as=NAME, wait, show. The value is the Job.
-
 Examples:
     %slurm use arandu
-    %slurm image build me/train:1 Dockerfile --time 1:00:00
     %slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
     %slurm launch arandu -p arandu name=board -- tensorboard --logdir runs --port {port}
 
 The value is a Session: training.url, training.state, training.open(), training.log(), training.stop().
 jupyter_slurm.sessions() lists those that go on, jupyter_slurm.session("training") takes one.
 """
+
+_IMAGE = """
+Images of containers are got and made by jobs, on a node and with what the cluster has for it. What the builder says is
+in the card of the job, and its last line is how a cell runs in the image: env=docker://NAME.
+
+    %slurm image build NAME FILE         from a Dockerfile (Docker, Charliecloud) or a definition file (Apptainer)
+    %slurm image build NAME environment  with the packages of this kernel's Python, from pip and conda
+    %slurm image pull NAME:TAG           from a registry
+    %slurm image list                    which there are: size, time, where
+    %slurm image remove NAME             from the folder of images
+
+Behind those come options of sbatch, and words.
+
+Words (of image build and pull):
+    runtime=NAME  docker, podman, apptainer, singularity, charliecloud; by default that of the profile
+    replace       make it anew where there is one of that name
+    base=NAME:TAG what an image with the packages of a Python begins with; by default python:3.11-slim, of its version
+    context=DIR   the folder of the nodes that a file takes others from; by default the one that it lies in
+    from=docker   no registry, but Docker of the node; from=/…/image.tar is a file of `docker save`, for Charliecloud of
+                  `docker export`
+    as=NAME  wait  show   as with %%sbatch
+
+Examples:
+    %slurm image build me/train:1 Dockerfile --time 1:00:00
+    %slurm image pull pytorch/pytorch:2.3.1-cuda12.1-cudnn8-runtime -p arandu -w dgx01 wait
+
+The value is the Job.
+"""
+
+_WORDS = {"slurm launch": _SLURM, "slurm image": _IMAGE}
 
 _SUBMITTING = {
     "sbatch": (_SBATCH, "sbatch"),
@@ -278,7 +295,7 @@ def help_for(magic: str) -> str:
         options = "\n".join(_line(spec) for spec in OptionTable.for_command(command).specs)
         return f"{text}\nOptions of {command} in all its versions (man {command} explains them):\n{options}\n"
     if magic == "slurm":
-        return _SLURM
+        return _SLURM + _IMAGE
     title, examples = _TEXTS[magic]
     shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
     return (
@@ -296,7 +313,7 @@ def help_for(magic: str) -> str:
 def about_words(magic: str) -> dict[str, str]:
     """Return what the help of a magic says of our words, a line of each; else what that of ``%%sbatch`` says."""
     found: dict[str, str] = {}
-    for text in (_SBATCH, _SLURM if magic == "slurm launch" else _SUBMITTING[magic][0]):
+    for text in (_SBATCH, _WORDS.get(magic) or _SUBMITTING[magic][0]):
         words = text.partition("Words (")[2].partition("\n\n")[0]
         found |= re.findall(r"^ {4}(\w+)(?:=\S+)?(?: +|\n {8,})(?!\w+=)(\S.*)$", words, re.MULTILINE)
         found |= re.findall(r"(after\w+)=\s+\(([^)]*)\)", " ".join(words.split()))

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from jupyter_slurm.domain.containers import RUNTIMES
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.ranks import LAUNCHERS
 from jupyter_slurm.handles import facts, held
@@ -45,6 +46,10 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
         return Offer(value, _once([*_variables(shell, _is_open), *facts.names("allocation")]))
     if word == "launcher":
         return Offer(value, [Named(name, "") for name in LAUNCHERS])
+    if word == "runtime":
+        return Offer(value, [Named(name, "") for name in RUNTIMES])
+    if word == "from":
+        return None if "/" in value else Offer(value, [Named("docker", "of the node"), Named("podman", "of the node")])
     if word == "jupyter":
         return Offer(value, [Named("install", "by pip, beside it, where there is none")])
     if word == "sweep":

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import itertools
 import json
 import os
 import re
 import runpy
 import shutil
 import sys
+import tarfile
 import time
 from typing import Any, Iterator
 
@@ -33,6 +35,7 @@ _OF_DOCKERFILES = (*_STORES, "charliecloud")
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
 _DOCKERFILE = "Dockerfile"
 _DEFINITION = "image.def"
+_LOOKED_AT = 10_000  # names in an archive; those of `docker save` are few
 _PACKAGES = "requirements.txt"
 _CONDA = "environment.yml"
 _INSTALL = f"python3 -m pip install --no-cache-dir --disable-pip-version-check -r /{_PACKAGES}"
@@ -56,6 +59,7 @@ class Build:
         self.name: str = wish["name"]
         self.runtime = _runtime(wish)
         self._is_anew = bool(wish.get("replace"))
+        self._from = str(wish.get("from") or "")  # a daemon, or a file; else a registry
 
     def have(self) -> str:
         """Have the image; return where it is.
@@ -68,7 +72,7 @@ class Build:
         with images.told_to_end():
             if self.runtime not in _STORES:
                 return self._in_folder()
-            if self._wish["act"] == "pull" and not self._is_anew:
+            if self._wish["act"] == "pull" and not self._is_anew and not self._from:
                 return str(images.provide(self.runtime, self.name, self._wish, say))
             return self._in_store()
 
@@ -87,13 +91,23 @@ class Build:
         with images.lease.held(lock, is_there, images.waiting(say)) as is_ours:
             if not is_ours:
                 raise Refused(self._is_known("this node"))
-            with self._files(_DOCKERFILE) as (file, context):
-                if self._wish["act"] == "pull":
-                    self._run([program, "pull", self.name])
-                else:
+            if self._from:
+                self._load(self._archive())
+            elif self._wish["act"] == "pull":
+                self._run([program, "pull", self.name])
+            else:
+                with self._files(_DOCKERFILE) as (file, context):
                     self._run([program, "build", *self._limits(), f"--tag={self.name}", f"--file={file}", context])
             images.note_store(program, self.name, self._wish, self._source())
         return self.name
+
+    def _load(self, path: str) -> None:
+        """Take an image from a file, and give it the name that is wanted: it has one of its own, or none."""
+        lines = self._run([self.runtime, "load", f"--input={path}"])
+        found = [match[1] for line in lines if (match := re.fullmatch(r"Loaded image(?: ID)?\S*:\s+(\S+)", line))]
+        if not found:
+            raise Refused(f"{self.runtime} found no image in {path}")
+        self._run([self.runtime, "tag", found[-1], self.name])
 
     def _limits(self) -> list[str]:
         """Return what holds a build within the job, whose processes Docker's daemon starts elsewhere."""
@@ -152,7 +166,7 @@ class Build:
     def _source(self) -> str:
         """Return in a word what it comes from."""
         if self._wish["act"] == "pull":
-            return f"{self._wish['from']} of a node" if self._wish.get("from") else "docker://"
+            return f"{self._from} of a node" if self._from in _STORES else os.path.basename(self._from) or "docker://"
         return str(self._wish["file"]["name"]) if self._wish.get("file") else "environment"
 
     def _apptainer(self, draft: str, _: str) -> str:
@@ -167,17 +181,29 @@ class Build:
 
     def _origin(self) -> str:
         """Return where Apptainer gets an image from."""
-        return f"docker-daemon:{self.name}" if self._wish.get("from") else f"docker://{self.name}"
+        if self._from in _STORES:
+            return f"docker-daemon:{self.name}"
+        return f"docker-archive:{self._archive()}" if self._from else f"docker://{self.name}"
+
+    def _archive(self) -> str:
+        """Return the path of the file that it comes from."""
+        path = os.path.expanduser(self._from)
+        if not os.path.isfile(path):
+            raise Refused(f"there is no file {path} on this node")
+        return path
 
     def _daemon(self) -> list[str]:
         """Return which daemon is asked, where it is not the usual one."""
-        host = os.environ.get("DOCKER_HOST") if self._wish.get("from") else None
+        host = os.environ.get("DOCKER_HOST") if self._from in _STORES else None
         return [f"--docker-host={host}"] if host else []
 
     def _charliecloud(self, draft: str, room: str) -> str:
         made = os.path.join(draft, "image.charliecloud")
-        if origin := self._wish.get("from"):
-            self._run(["ch-convert", "-i", origin, "-o", "dir", self.name, made])
+        if self._from:
+            kind, origin = (self._from, self.name) if self._from in _STORES else ("tar", self._archive())
+            if kind == "tar" and is_of_layers(origin):
+                raise Refused(f"{origin} is of `docker save`; Charliecloud takes what `docker export` writes")
+            self._run(["ch-convert", "-i", kind, "-o", "dir", origin, made])
             return made
         env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(room, "store")}
         if self._wish["act"] == "pull":
@@ -220,8 +246,8 @@ class Build:
 
     # -- running what makes it
 
-    def _run(self, argv: list[str], *, env: dict[str, str] | None = None, cwd: str | None = None) -> None:
-        """Run a program, with its output in that of the job.
+    def _run(self, argv: list[str], *, env: dict[str, str] | None = None, cwd: str | None = None) -> list[str]:
+        """Run a program, with its output in that of the job; return its last lines.
 
         Raises
         ------
@@ -230,8 +256,8 @@ class Build:
         """
         code, lines = images.run(argv, self._shown, say, env, cwd)
         if code == 0:
-            return
-        if self._wish["act"] == "pull":
+            return list(lines)
+        if self._wish["act"] == "pull" and not self._from:
             raise Refused(images.why_not(self.runtime, self.name, lines))
         last = (lines or ["it said nothing"])[-1]
         raise Refused(f"{argv[0]} has not made {self.name} ({last[:300]}); the lines before say at which step")
@@ -252,7 +278,7 @@ def _runtime(wish: dict[str, Any]) -> str:
     """
     kind, said = (wish.get("file") or {}).get("kind"), wish.get("runtime")
     fit = _OF_DEFINITIONS if kind == "definition" else _OF_DOCKERFILES if kind else (*_OF_DOCKERFILES, *_OF_DEFINITIONS)
-    if wish.get("from"):
+    if wish.get("from") in _STORES:
         fit = ("charliecloud", *_OF_DEFINITIONS)  # what is in Docker's store is there
     if said and said not in fit:
         raise Refused(f"{said} makes no image from this; {' and '.join(fit)} do")
@@ -264,6 +290,22 @@ def _runtime(wish: dict[str, Any]) -> str:
     if not here:
         raise Refused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
     return str(contain.choose(wish["name"], here[0]))
+
+
+def is_of_layers(path: str) -> bool:
+    """Tell whether an archive is of `docker save`: one of `docker export` has no such file at its top."""
+    try:
+        with tarfile.open(path) as archive:
+            return any(
+                name in ("manifest.json", "index.json") for name in itertools.islice(_names(archive), _LOOKED_AT)
+            )
+    except (OSError, tarfile.TarError, EOFError):
+        return False  # who unpacks it says what is wrong
+
+
+def _names(archive: tarfile.TarFile) -> Iterator[str]:
+    for member in archive:
+        yield member.name
 
 
 def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, str]:

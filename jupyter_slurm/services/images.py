@@ -117,7 +117,7 @@ def _wish(asked: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
     if asked["act"] == "build" and bool(file) == bool(asked.get("environment")):
         raise UsageError("An image is built from a file or from the packages of a Python.", hint="Name one of them.")
     if asked["act"] == "build" and asked.get("from"):
-        raise UsageError("What is in Docker's store is pulled, not built.", hint="image pull NAME from=docker")
+        raise UsageError("What is an image already is pulled, not built.", hint="image pull NAME from=docker")
     if file:
         file = {**file, "kind": kind_of(file["name"], file["text"])}
         fit = _RUNTIMES_OF_FILES[file["kind"]]
@@ -126,7 +126,7 @@ def _wish(asked: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
                 printable(f"{runtime} makes no image from {file['name']}, which is a {_called(file['kind'])}."),
                 hint=_OTHERWISE[file["kind"]],
             )
-    if asked.get("from") and runtime in ("docker", "podman"):
+    if asked.get("from") in ("docker", "podman") and runtime in ("docker", "podman"):
         raise UsageError(f"{runtime} has what is in its store.", hint="runtime=apptainer or runtime=charliecloud")
     base = asked.get("base") or site.get("base")
     wish = {"name": reference(asked["image"]), "runtime": runtime, "file": file}

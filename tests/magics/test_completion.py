@@ -100,6 +100,10 @@ PLACES = [
     ("%%sbatch --open-mode ap", ["append"]),
     ("%slurm us", ["use", "usage"]),
     ("%slurm use loc", ["local"]),
+    ("%slurm image bu", ["build"]),
+    ("%slurm image build a:1 environment repl", ["replace"]),
+    ("%slurm image pull a:1 runtime=sing", ["singularity"]),
+    ("%slurm image pull a:1 -p dev", ["devwork"]),
     ("%%sbatch in=held,resc", ["rescale"]),
     ("%sbatch after=hel", ["held"]),
     ("%sbatch after=he,pa", ["pair"]),
@@ -146,6 +150,7 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
     assert said("%%sbatch sho") == ["show the exact command line and script, submit nothing"]
     assert said("%%sbatch after=hel") == [f"Job {known['held']} (train)"]
     assert said("%slurm use loc") == ["this machine"]
+    assert said("%slurm image build a:1 environment repl") == ["make it anew where there is one of that name"]
     assert said("%%remote now") == ["do not wait: the cell's output appears below it while other cells run"]
 
 

@@ -268,7 +268,10 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(kernel: Any, docker: Do
     assert "docker on " in kernel.value("row['WHERE']")
     assert kernel.value("row['FROM'], jupyter_slurm.images() == table") == "Dockerfile True"
     assert kernel.run("built.resubmit()").status == "error"
-    said = kernel.ok("import jupyter_slurm.cli.main as cli\ncli.main(['image', 'remove', 'mine:1'])").stdout
+    anew = f"['image', 'build', 'mine:1', '{made}/Dockerfile', '-p', 'devwork', 'replace']"
+    said = kernel.ok(f"import jupyter_slurm.cli.main as cli\ncli.main({anew})").stdout
+    assert "env=docker://mine:1 runs in it" in said
+    said = kernel.ok("cli.main(['image', 'remove', 'mine:1'])").stdout
     assert "docker image rm mine:1" in said
     for line, why in (
         ("build mine:1 {file} wait", "`replace` makes it anew"),

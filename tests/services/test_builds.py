@@ -200,20 +200,50 @@ def test_packages_of_a_python_become_an_image(
 
 
 def test_an_image_of_docker_becomes_one_of_the_others(
-    node: Node, docker: Docker, registry: Registry, folder: Path, apptainer: Path, unavailable: Callable[[str], None]
+    node: Node,
+    docker: Docker,
+    registry: Registry,
+    folder: Path,
+    apptainer: Path,
+    short_path: Path,
+    unavailable: Callable[[str], None],
 ) -> None:
+    """From its store on the node, and from files."""
     if shutil.which("ch-convert") is None:
         unavailable("charliecloud-builders is not installed")
     image, _ = registry.add("of/docker")
     docker.run("pull", image)
     pulls = registry.pulls("of/docker")
-    for name in ("charliecloud", "apptainer"):
-        builder = Builder(node, folder, {"PATH": f"{apptainer}:/usr/bin:/bin:/usr/sbin"})
-        code, out, err = builder.run(act="pull", name=image, runtime=name, **{"from": "docker"})
+    saved, exported = short_path / "sa ved.tar", short_path / "ex ported.tar"
+    docker.run("save", "--output", str(saved), image)
+    created = docker.run("create", image, "/bin/sh").strip()
+    docker.run("export", "--output", str(exported), created)
+    docker.run("rm", created)
+    saved.chmod(0o644)
+    exported.chmod(0o644)
+    builder = Builder(node, folder, {"PATH": f"{apptainer}:/usr/bin:/bin:/usr/sbin"})
+    for name, runtime, origin in (
+        (image, "charliecloud", "docker"),
+        (image, "apptainer", "docker"),
+        ("kept:1", "charliecloud", str(exported)),
+        ("kept:2", "apptainer", str(saved)),
+        ("kept:3", "docker", str(saved)),
+    ):
+        code, out, err = builder.run(act="pull", name=name, runtime=runtime, **{"from": origin})
         assert code == 0, out + err
-        assert builder.show(image, name, ["/bin/cat", "/etc/image"]) == "of/docker"
-    assert [one["source"] for one in builder.images()] == ["docker of a node"] * 2
+        assert builder.show(name, runtime, ["/bin/cat", "/etc/image"]) == "of/docker"
+    told = {(one["image"], one["runtime"]): one["source"] for one in builder.images()}
+    assert told == {
+        (image, "charliecloud"): "docker of a node",
+        (image, "apptainer"): "docker of a node",
+        ("kept:1", "charliecloud"): exported.name,
+        ("kept:2", "apptainer"): saved.name,
+        ("kept:3", "docker"): saved.name,
+    }
     assert registry.pulls("of/docker") == pulls
+    for path, why in ((saved, "is of `docker save`"), (short_path / "none", "there is no file")):
+        code, _, err = builder.run(act="pull", name="kept:4", runtime="charliecloud", **{"from": str(path)})
+        assert (code, why in err) == (1, True), err
 
 
 def _names(folder: Path) -> list[str]:
