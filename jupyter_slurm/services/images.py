@@ -56,8 +56,16 @@ class Images:
         cluster = self._cluster(name)
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
-        site = cluster.where.container
+        site, storage = cluster.where.container, cluster.where.storage
+        if local := storage.get("local"):  # a disk of each node's own
+            site = {"build_dir": local, **site}
         wish = _wish(asked, site)
+        is_kept = wish.get("runtime") not in ("docker", "podman")
+        if is_kept and storage.get("home_on_nodes") is False and "image_dir" not in site:
+            raise UsageError(
+                f"The nodes of {name} do not see your home, in which images would be kept.",
+                hint="image_dir in [container] of the cluster's profile names a folder that they see.",
+            )
         begun = [_PYTHON, "-u", cluster.runner("build.py"), cluster.folder.job(asked["key"]).path]
         passed = {field: asked[field] for field in ("key", "context", "origin", "dry_run") if field in asked}
         options = [*site.get("build_options", ()), *(asked.get("options") or ())]
