@@ -361,7 +361,7 @@ def main() -> int:
         sys.stderr.write(f"image: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
     except SystemExit as stop:  # told to end: what was half made is gone
         sys.stderr.write(f"image: ended before {wish['name']} was there\n")
-        code = stop.code if isinstance(stop.code, int) else _FAILED
+        return stop.code if isinstance(stop.code, int) else _FAILED  # Slurm tells how
     place.end(code)
     return code
 

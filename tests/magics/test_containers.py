@@ -252,7 +252,9 @@ def test_images_are_listed_and_files_of_a_laptop_are_not_seen_by_its_nodes(kerne
 
 
 @pytest.mark.here_only("what a node does is the same")
-def test_a_notebook_builds_an_image_and_runs_cells_in_it(kernel: Any, docker: Docker, home: Path) -> None:
+def test_a_notebook_builds_an_image_and_runs_cells_in_it(
+    kernel: Any, docker: Docker, home: Path, wait_for: Callable[..., Any]
+) -> None:
     made = home / "re cipe"
     made.mkdir()
     (made / "told").write_text("taken along")
@@ -273,6 +275,13 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(kernel: Any, docker: Do
     assert "env=docker://mine:1 runs in it" in said
     said = kernel.ok("cli.main(['image', 'remove', 'mine:1'])").stdout
     assert "docker image rm mine:1" in said
+    (made / "Endless").write_text(f"FROM {docker.image}\nRUN echo begun; sleep 600\n")
+    kernel.ok(f"%slurm image build endless:1 '{made}/Endless' -p devwork as=endless")
+    wait_for(lambda: "\nbegun" in kernel.value("endless.stdout"), "it is being built")
+    kernel.ok("endless.cancel()\nendless.wait(check=False)")
+    assert kernel.value("endless.state") == "CANCELLED"
+    wait_for(lambda: not docker.running(), "no container")
+    assert "endless" not in docker.run("image", "ls")
     for line, why in (
         ("build mine:1 {file} wait", "`replace` makes it anew"),
         ("build two:1 {file} runtime=apptainer", "which is a Dockerfile"),
