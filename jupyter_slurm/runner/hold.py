@@ -107,6 +107,8 @@ class Step:
         gpus = os.environ.get("SLURM_GPUS_ON_NODE")
         if self.is_process and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.asked["has_gpus"]:
             argv.append(f"--gpus={gpus}")  # else it has those of one task
+        if not self.asked["has_gpus"]:
+            argv += beside("usage").for_steps(os.environ)
         python = self.asked.get("python") or sys.executable
         task = __file__[: -len("hold.py")] + "step.py"
         return [*argv, *self.asked["options"], python, "-u", task, self.place.folder, *self.asked["args"]]

@@ -103,15 +103,16 @@ def commands(job: dict[str, Any], folder: str, args: list[str]) -> list[list[str
         each = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none"]
         return [[*srun, *each, *all_gpus(env), *rank]]
     cpus = env.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
-    each = [f"--cpus-per-task={cpus}"] if cpus else []
+    each = [*([f"--cpus-per-task={cpus}"] if cpus else []), *beside("usage").for_steps(env)]
     return [[*srun, *each, *more, *rank] for more in (mpi_types(env) if launcher == "mpi" else [[]])]
 
 
 def all_gpus(env: Any) -> list[str]:
     """Return the option that gives the one task of a node all its GPUs, where each task of the job was to have some."""
-    gpus, is_even = env.get("SLURM_GPUS_ON_NODE"), "," not in env.get("SLURM_TASKS_PER_NODE", "")
-    has_own = any(env.get(f"SLURM_{name}") for name in ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU"))
-    return [f"--gres=gpu:{gpus}"] if gpus and has_own and is_even else []
+    usage, gpus = beside("usage"), env.get("SLURM_GPUS_ON_NODE")
+    is_even = "," not in env.get("SLURM_TASKS_PER_NODE", "")
+    has_own = any(env.get(f"SLURM_{name}") for name in usage.OF_A_TASK)
+    return [f"--gres=gpu:{gpus}"] if gpus and has_own and is_even else list(usage.for_steps(env))
 
 
 def mpi_types(env: Any) -> list[list[str]]:

@@ -28,6 +28,7 @@ FORMAT = 1
 _EVERY = 30.0  # seconds
 _MOST = 240  # points
 _PATIENCE = 10.0  # seconds for nvidia-smi
+OF_A_TASK = ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU")  # variables of Slurm for GPUs that are not shared
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 
 
@@ -185,6 +186,15 @@ def _family_used(first: int) -> tuple[float, int]:
         family |= more
     cpu = sum(sum(map(int, told[pid][11:15])) for pid in family) / ticks
     return cpu, sum(int(told[pid][21]) for pid in family) * page
+
+
+def for_steps(env: Any) -> list[str]:
+    """Return what srun is to be told for a step to have the GPUs of its job.
+
+    One of whole nodes (``--exclusive``) asks for none, and Slurm gives all to its batch script, but none to its steps.
+    """
+    gpus, asked = env.get("SLURM_GPUS_ON_NODE"), ("GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", *OF_A_TASK)
+    return [f"--gres=gpu:{gpus}"] if gpus and not any(env.get(f"SLURM_{name}") for name in asked) else []
 
 
 def visible(env: Any) -> list[str]:

@@ -141,6 +141,20 @@ def exported(variables: dict[str, str]) -> str:
     return "--export=ALL," + ",".join(f"{name}={value}" for name, value in variables.items()) + f" {PLAIN}"
 
 
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_whole_nodes_are_had_with_all_their_gpus_in_steps_too(kernel: Any) -> None:
+    """Slurm itself gives them to the batch script alone."""
+    cell = "import os\nprint(len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')))\n"
+    kernel.ok(f"%%sbatch -p arandu -n 2 --exclusive launcher=srun as=whole wait {PLAIN}\n{cell}")
+    assert sorted(kernel.value("whole.stdout").splitlines()) == ["[0] 8", "[1] 8"]
+    kernel.ok("%salloc -p arandu --exclusive as=node wait")
+    kernel.ok(f"%%srun on=node as=step {PLAIN}\n{cell}")
+    assert kernel.value("step.wait().stdout") == "8\n"
+    kernel.ok(f"%%srun on=node --gpus 2 as=step {PLAIN}\n{cell}")
+    assert kernel.value("step.wait().stdout") == "2\n"
+    kernel.ok("node.cancel()")
+
+
 TRAIN = """
 import os, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
