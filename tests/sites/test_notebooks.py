@@ -43,10 +43,10 @@ class Told:
 def of_sdumont(told: Told, replica: Replica) -> None:
     assert "nvidia_dev" in told.under("resources()")
     assert re.search(r"^sdumont300[12]$", told.under("%srun on=node"), re.MULTILINE)
-    assert "nvidia_dev Python 3" in told.under("import os")
+    assert "nvidia_dev Python 3" in told.under("cores = len")
     assert "still here: True" in told.under("still here")
     assert re.search(r"y is about 3\.0\d x", told.under("train.wait()"))
-    assert "accuracy 0.5" in told.under("as=evaluate")
+    assert "accuracy 0.5 in /scratch/" in told.under('Path("experiments/logs/evaluate.txt")')
     assert re.search(rf"UA\n{replica.user} +nvidia_\w+ +\d", told.under("used.by")), "what the project pays"
     assert "Cluster/Account/User Utilization" in told.under("%sreport")
     assert "time limit" in told.under("--time 5:00:00")
@@ -56,7 +56,11 @@ def of_sdumont(told: Told, replica: Replica) -> None:
 def of_arandu(told: Told, replica: Replica) -> None:
     assert "a100" in told.under("resources()")
     assert re.search(r"on c4aiscw\d with GPU 0", told.under("%%remote"))
-    assert re.search(r"sin\(x\) is about -?0\.\d+ \+ 0\.[89]\d+ x", told.under("sine.wait()"))
+    assert re.search(r"sin\(x\) is about -?0\.\d+ \+ 0\.[89]\d+ x", told.under("json.loads"))
+    assert "step 2000" in told.under("sine.wait()")
+    assert "found in /output/" in told.under("json.loads"), "the disk of the node"
+    assert "Hello world" in told.under("env=docker://lab/hello:1 wait")
+    assert {"lab/hello:1", "nvcr.io/nvidia/pytorch:22.11-py3"} & {*told.under("image list").split()}
     assert re.search(r"http://127\.0\.0\.1:[89]\d{3}/", told.under("wait_ready"))
     assert "COMPLETED" in told.under("jupyter_slurm.jobs()")
     assert "COMPLETED" in told.under("sine.report()")
@@ -69,6 +73,7 @@ def of_aau(told: Told, replica: Replica) -> None:
     assert re.search(r"on nv-ai-0\d\S* with GPU \d", told.under("%%remote"))
     assert "hello world from sbatch on node nv-ai-0" in told.under("as=hello")
     assert "--mem=64G" in told.under("as=little")
+    assert "tensorflow_20.10-tf2-py3.sif" in told.under("image list")
     assert "accuracy 0.99 in" in told.under("train.stdout")
     assert "MySlurmJob" in told.under("%sacct ")
 
