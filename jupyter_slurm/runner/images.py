@@ -149,7 +149,12 @@ def _in_store(program: str, image: str, described: dict[str, Any], say: Callable
             lock = store_lock(program, image, described)
             is_ours = held.enter_context(lease.held(lock, is_there, waiting(say)))
         if is_ours:
-            _fetch(program, image, [program, "pull", image], say)
+            try:
+                _fetch(program, image, [program, "pull", image], say)
+            except Refused as error:
+                if node := notes.node_with(folder_of(described), image):
+                    raise Refused(f"{error}; a job has made one of that name on {node}: `-w {node}`") from None
+                raise
             note_store(program, image, described)
     return image
 

@@ -102,6 +102,11 @@ def told(folder: str) -> Iterator[dict[str, Any]]:
             yield note
 
 
+def node_with(folder: str, image: str) -> str:
+    """Return a node whose store has an image, as notes say; empty: none is known."""
+    return next((one["node"] for one in told(folder) if one.get("image") == image and one.get("node")), "")
+
+
 def of_site(folder: str) -> Iterator[dict[str, Any]]:
     """Return the images of a folder of the site's: files, and folders that look unpacked."""
     for name in _names(folder):

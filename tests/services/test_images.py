@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -122,3 +123,8 @@ def test_why_an_image_cannot_be_had_is_one_sentence(
             assert _kept(full) == []
     finally:
         subprocess.run(["umount", full], check=True)
+    if name == "docker":  # which each node has for itself
+        made = f"{registry.host}/made/elsewhere:1"
+        (folder / ".docker-far-made.json").write_text(json.dumps({"image": made, "node": "dgx01"}))
+        place = node.job(run=SHOW, runtime=name, image=made, image_dir=str(folder))
+        assert "a job has made one of that name on dgx01: `-w dgx01`" in node.run(place, **registry.env, **path)[2]
