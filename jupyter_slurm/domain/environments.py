@@ -74,6 +74,8 @@ class Environment:
         Which variable of the job tells its GPUs; None: CUDA_VISIBLE_DEVICES.
     image_dir : str or None
         Folder of the nodes for images that were fetched; ``~/`` is the home there. None: in the person's cache.
+    gpus : str or None
+        ``node``: Slurm counts no GPUs there, and a job of whole nodes has theirs. None: those that Slurm gives.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Environment:
     bind: tuple[str, ...] = ()
     gpu_variable: str | None = None
     image_dir: str | None = None
+    gpus: str | None = None
 
     @classmethod
     def described(cls, name: str, told: Mapping[str, Any]) -> Environment:

@@ -21,6 +21,7 @@ __all__ = [
     "GPU_QUERY",
     "Usage",
     "parse_gpus",
+    "parse_gpus_given",
     "parse_usage",
     "sacct_usage_argv",
     "sstat_usage_argv",
@@ -29,8 +30,12 @@ __all__ = [
 _SACCT: Final = ("JobID", "ElapsedRaw", "TimelimitRaw", "AllocCPUS", "TotalCPU", "AllocTRES", "TRESUsageInTot")
 _SSTAT: Final = ("JobID", "TRESUsageInTot")
 
-#: What is asked of each GPU of a node.
+#: What is asked of each GPU of a job on a node: of some sites, nvidia-smi shows those of others, too.
 GPU_QUERY: Final = (
+    "sh",
+    "-c",
+    'gpus=$CUDA_VISIBLE_DEVICES; case $gpus in "") exit ;; [0-9]* | GPU-*) set -- "$@" "--id=$gpus" ;; esac; exec "$@"',
+    "sh",
     "nvidia-smi",
     "--query-gpu=name,utilization.gpu,memory.used,memory.total",
     "--format=csv,noheader,nounits",
@@ -139,6 +144,15 @@ def _clock(text: str) -> float | None:
         return None
     hours = int(match["days"] or 0) * 24 + int(match["hours"] or 0)
     return hours * 3600 + int(match["minutes"]) * 60 + float(match["seconds"])
+
+
+def parse_gpus_given(output: bytes) -> int:
+    """Return how many GPUs a job has on its first node, as ``scontrol --details show job`` prints it; 0: none.
+
+    Those of whole nodes (``--exclusive``) are in none of its other figures.
+    """
+    found = re.search(rb"\bGRES=gpu(?::[^:()\s]{1,200})?:(\d{1,6})\(IDX", output)
+    return int(found[1]) if found else 0
 
 
 def parse_gpus(output: bytes) -> list[dict[str, Any]]:

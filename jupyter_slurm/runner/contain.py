@@ -68,6 +68,14 @@ def list_gpus() -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows if len(row) == 2] if done.returncode == 0 else []
 
 
+def has_whole_node(env: dict[str, str], variable: str) -> bool:
+    """Tell whether Slurm counts no GPUs for this job, and lets nobody else on its nodes: then they are the job's."""
+    if variable in env or env.get("SLURM_GPUS_ON_NODE"):
+        return False
+    told = ask("squeue", "--noheader", f"--jobs={env.get('SLURM_JOB_ID', '0')}", "--format=%h")
+    return bool(told[1].strip() == "NO")
+
+
 def facts(described: dict[str, Any]) -> Any:
     """Look at the node and at the job."""
     env, umask = dict(os.environ), os.umask(0o077)
@@ -77,6 +85,9 @@ def facts(described: dict[str, Any]) -> Any:
         place = os.statvfs("/dev/shm")  # noqa: S108 - how large it is
         shm = place.f_blocks * place.f_frsize
     variable = described.get("gpu_variable") or "CUDA_VISIBLE_DEVICES"
+    gpus = runtimes.gpus_of(env, variable, list_gpus() if env.get(variable, "")[:1].isdigit() else [])
+    if described.get("gpus") == "node" and has_whole_node(env, variable):
+        gpus = [uuid for _, uuid in list_gpus()]
     return runtimes.Facts(
         uid=os.getuid(),
         gid=os.getgid(),
@@ -87,7 +98,7 @@ def facts(described: dict[str, Any]) -> Any:
         cpus=sorted(os.sched_getaffinity(0)),
         memory=runtimes.memory_of(env),
         shm=shm,
-        gpus=runtimes.gpus_of(env, variable, list_gpus() if env.get(variable, "")[:1].isdigit() else []),
+        gpus=gpus,
         name=f"jupyter_slurm-{job}-{os.getpid()}-{os.urandom(4).hex()}",
         holder=lease.holder(),
         env=runtimes.variables(env, list(described.get("variables", {}))),

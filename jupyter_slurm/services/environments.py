@@ -173,7 +173,7 @@ class Environments:
         merged = {**told, "image": image, "bind": [*site.get("bind", ()), *told.get("bind", ())]}
         if site.get("runtime") in runtimes_for(image):
             merged = {"runtime": site["runtime"], **merged}
-        merged |= {name: site[name] for name in ("gpu_variable", "image_dir") if name in site}
+        merged |= {name: site[name] for name in ("gpu_variable", "image_dir", "gpus") if name in site}
         return Environment.described(name, merged)
 
     async def _described_image(self, name: str, told: dict[str, Any], context: Context) -> Environment:

@@ -120,18 +120,23 @@ async def _allocated(client: SlurmClient, entry: Entry, found: Usage, now: float
 
 async def _gpus(client: SlurmClient, entry: Entry, asked: int | None, notes: list[str]) -> list[dict[str, Any]]:
     """Ask the GPUs of a running job, in a step that takes nothing from it."""
-    if not asked:
-        if asked == 0:
-            notes.append("Slurm counts no GPU of it.")
+    if asked is None:
         return []
     if entry.is_finished or entry.id is None:
-        notes.append("What its GPUs did is known while it runs only.")
+        notes.append("What its GPUs did is known while it runs only." if asked else "Slurm counts no GPU of it.")
         return []
     nodes = (entry.latest.node_count if entry.latest else None) or 1
     raw = (entry.latest.raw_id if entry.latest else None) or entry.id.job
     place = [f"--jobid={raw}", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--overlap", "--mem=0"]
+    argv = ["srun", *place, "--quiet"]
     try:
-        gpus = usage.parse_gpus(await client.ask(["srun", *place, "--quiet", *usage.GPU_QUERY]))
+        gpus = usage.parse_gpus(await client.ask([*argv, *usage.GPU_QUERY])) if asked else []
+        if not gpus:  # of whole nodes it has all, and a step none that does not ask for them
+            given = usage.parse_gpus_given(await client.ask(["scontrol", "--details", "show", "job", str(raw)]))
+            if not (given or asked):
+                notes.append("Slurm counts no GPU of it.")
+                return []
+            gpus = usage.parse_gpus(await client.ask([*argv, f"--gres=gpu:{given}", *usage.GPU_QUERY])) if given else []
     except SlurmError as error:
         notes.append(f"Its GPUs could not be asked: {error.message}")
         return []

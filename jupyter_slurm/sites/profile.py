@@ -91,8 +91,8 @@ class Profile:
     environments : mapping
         Environments of jobs by name, as they are described.
     container : mapping
-        What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``image_dir``; of jobs that
-        make images ``base``, ``build_dir``, ``build_options``; ``shared``, folders of the site's own.
+        What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``gpus``, ``image_dir``; of jobs
+        that make images ``base``, ``build_dir``, ``build_options``; ``shared``, folders of the site's own.
     advice : mapping
         What the site advises about jobs: ``cpus_per_gpu``, ``memory``.
     cost : mapping

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,27 @@ def test_whole_nodes_are_had_with_all_their_gpus_in_steps_too(kernel: Any) -> No
     kernel.ok(f"%%srun on=node --gpus 2 as=step {PLAIN}\n{cell}")
     assert kernel.value("step.wait().stdout") == "2\n"
     kernel.ok("node.cancel()")
+
+
+SMI = """#!/bin/sh
+[ "$*" = "--query-gpu=index,uuid --format=csv,noheader" ] && printf '0, GPU-a\\n1, GPU-b\\n'
+"""
+
+
+@pytest.mark.here_only("what a node does is the same")
+def test_gpus_that_slurm_does_not_count_are_a_containers_if_the_node_is_the_jobs(kernel: Any, tmp_path: Path) -> None:
+    """As on a site without GRES: there are no such variables in a job."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "nvidia-smi").write_text(SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    path = resources.files("jupyter_slurm.runner") / "contain.py"
+    look = f"print(runpy.run_path('{path}')['facts']({{'gpus': 'node'}}).gpus)\n"
+    begin = f"import os, runpy\nos.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\n"
+    forget = "for name in [name for name in os.environ if 'GPU' in name or 'CUDA' in name]: del os.environ[name]\n"
+    kernel.ok(f"%%sbatch -p devwork --exclusive as=whole {PLAIN}\n{begin}{look}{forget}{look}")
+    kernel.ok(f"%%sbatch -p devwork as=shared {PLAIN}\n{begin}{forget}{look}")
+    assert kernel.value("whole.wait().stdout") == "['GPU-a']\n['GPU-a', 'GPU-b']\n"
+    assert kernel.value("shared.wait().stdout") == "[]\n"
 
 
 TRAIN = """

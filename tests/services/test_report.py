@@ -86,7 +86,8 @@ async def test_what_nobody_knows_and_what_has_none(desk):
 
 # As NVIDIA's: of each GPU that the step may see, a line.
 NVIDIA_SMI = """#!/bin/sh
-[ "$*" = "--query-gpu=name,utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits" ] || exit 9
+query="--query-gpu=name,utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits"
+[ "$*" = "$query --id=$CUDA_VISIBLE_DEVICES" ] || { echo "$* for $CUDA_VISIBLE_DEVICES" >&2; exit 9; }
 for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
     echo "A100 $gpu of $SLURMD_NODENAME, step $SLURM_STEP_ID, 97, 71234, 81920"
 done
@@ -119,6 +120,13 @@ async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkey
         assert "nvidia-smi shows no GPU on its nodes." in (await desk.core.report(desk.id, job["key"]))["notes"]
         Path(tmp_path, "go").touch()
         await desk.finished(job["key"])
+        (tools / "nvidia-smi").write_text(NVIDIA_SMI)
+        whole = await desk.submit("#!/bin/sh\nsleep 600\n", "-t", "5", "-p", "arandu", "--exclusive")
+        await desk.until(whole["key"], lambda job: job["state"] == "RUNNING")
+        running = await desk.core.report(desk.id, whole["key"])
+        names = [gpu["name"] for gpu in running["gpus"]]
+        assert [name.partition(",")[0] for name in names] == [f"A100 {n} of dgx01" for n in range(8)], running["notes"]
+        await desk.core.cancel(desk.id, whole["key"])
         async with asyncio.timeout(90):
             report = await desk.core.report(desk.id, job["key"])
             while report["source"] != "sacct" or not report["memory_peak"]:  # its step is written down after it
