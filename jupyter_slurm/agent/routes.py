@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
 from jupyter_slurm.agent.app import Answer, Call, Reply
 from jupyter_slurm.agent.core_like import CoreLike, Json
-from jupyter_slurm.agent.failures import encode
 from jupyter_slurm.agent.presence import Presence
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
@@ -320,9 +319,7 @@ class Routes:
         return Reply(await self._core.resources(call.path["cluster"], **asked))
 
     async def _get_queue(self, call: Call) -> Reply:
-        told = await self._core.others(call.path["cluster"], wait=call.query["wait"])
-        content = await asyncio.to_thread(encode, told)  # of fifty thousand jobs, five megabytes
-        return Reply(content, media_type="application/json")
+        return Reply(await self._core.others(call.path["cluster"], wait=call.query["wait"]))
 
     async def _get_accounted(self, call: Call) -> Reply:
         asked = {"start": call.query["start"], "end": call.query["end"], "account": call.query["account"]}

@@ -1,9 +1,10 @@
-"""Who wants to know: a broadcast with bounded queues."""
+"""Who wants to know: a broadcast in which nobody misses how a thing is now."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
@@ -15,18 +16,18 @@ Event = tuple[str, dict[str, Any]]
 class Bus:
     """Hand every event to everybody who listens.
 
-    A listener that does not keep up loses its oldest events: each event carries the whole state of one thing, so that
-    the newest is what matters.
+    Each event carries the whole state of one thing. A listener that does not keep up, as when a look at the queue finds
+    thousands of jobs changed, misses how things were in between, and never how they are.
 
     Parameters
     ----------
     size : int
-        Events that may wait for one listener.
+        Events that may wait for one listener before those that are out of date go.
     """
 
     def __init__(self, size: int = 1000) -> None:
         self._size = size
-        self._queues: dict[asyncio.Queue[Event | None], bool] = {}
+        self._queues: dict[_Queue, bool] = {}
 
     @property
     def listeners(self) -> int:
@@ -41,12 +42,12 @@ class Bus:
     def publish(self, event: str, data: dict[str, Any]) -> None:
         """Tell everybody; never waits."""
         for queue in self._queues:
-            _put(queue, (event, data))
+            queue.put((event, data))
 
     def close(self) -> None:
         """End all subscriptions."""
         for queue in self._queues:
-            _put(queue, None)
+            queue.put(None)
 
     @contextlib.asynccontextmanager
     async def subscribe(self, *, is_looked_at: bool = True) -> AsyncIterator[AsyncIterator[Event]]:
@@ -55,8 +56,8 @@ class Bus:
             yield _events(queue)
 
     @contextlib.contextmanager
-    def _queue(self, is_looked_at: bool) -> Iterator[asyncio.Queue[Event | None]]:
-        queue: asyncio.Queue[Event | None] = asyncio.Queue(self._size)
+    def _queue(self, is_looked_at: bool) -> Iterator[_Queue]:
+        queue = _Queue(self._size)
         self._queues[queue] = is_looked_at
         try:
             yield queue
@@ -64,12 +65,38 @@ class Bus:
             del self._queues[queue]
 
 
-def _put(queue: asyncio.Queue[Event | None], item: Event | None) -> None:
-    if queue.full():
-        queue.get_nowait()
-    queue.put_nowait(item)
+class _Queue:
+    """What waits for one listener: at most twice as much as there are things."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._most = size
+        self._items: deque[Event | None] = deque()
+        self._filled = asyncio.Event()
+
+    def put(self, item: Event | None) -> None:
+        self._items.append(item)
+        self._filled.set()
+        if len(self._items) > self._most:
+            self._drop_old()
+
+    async def get(self) -> Event | None:
+        await self._filled.wait()
+        item = self._items.popleft()
+        if not self._items:
+            self._filled.clear()
+            self._most = self._size
+        return item
+
+    def _drop_old(self) -> None:
+        newest: dict[Any, Event | None] = {}
+        for item in self._items:
+            thing = item and (item[0], item[1].get("cluster"), item[1].get("key") or item[1].get("id"))
+            newest.pop(thing, None)  # it stands where it was last
+            newest[thing] = item
+        self._items = deque(newest.values())
+        self._most = max(self._size, 2 * len(self._items))
 
 
-async def _events(queue: asyncio.Queue[Event | None]) -> AsyncGenerator[Event, None]:
+async def _events(queue: _Queue) -> AsyncGenerator[Event, None]:
     while (item := await queue.get()) is not None:
         yield item

@@ -52,6 +52,7 @@ _SIGNS_EVERY = 0.5
 _SIGNS_SOON = 0.1  # on this machine, where somebody waits for a session that is about to be there
 _SIGNS_UNWATCHED = 10
 _GLANCE = 1.0
+_AT_ONCE = 500  # jobs
 _LISTED = 15.0  # a controller that is down is given up after nine seconds, a configuration that is gone after sixty
 
 
@@ -198,7 +199,13 @@ class Cluster:
                 await self._learn_names()
         entries = self.tracker.wholes(self.tracker.active() if active else self.tracker.everybody())
         newest_first = sorted((e for e in entries if not e.is_step), key=lambda e: e.submit_time or 0.0, reverse=True)
-        return [told for entry in newest_first if (told := self.tracker.told(entry)) is not None]
+        found = []
+        for place, entry in enumerate(newest_first):
+            if place % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)  # fifty thousand take seconds, and others wait for answers, too
+            if (told := self.tracker.told(entry)) is not None:
+                found.append(told)
+        return found
 
     async def _learn_names(self) -> None:
         """Ask once what the jobs are called that others than we submitted: the poll asks for no free text."""

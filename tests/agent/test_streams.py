@@ -18,6 +18,7 @@ from jupyter_slurm.agent.endpoint import endpoint_at
 from jupyter_slurm.agent.hosting import ThreadedAgent
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
+from jupyter_slurm.services.bus import Bus
 
 STREAM = "/v1/clusters/local/jobs/{}/stream"
 
@@ -137,6 +138,21 @@ async def test_a_slow_reader_gets_the_newest_of_each() -> None:
     received = [event async for event in events]
     assert [data["step"] for event, data in received if event == "job"] == [997, 998, 999]
     assert received[-1] == ("cluster", {"id": "local"})
+
+
+async def test_who_hears_of_thousands_at_once_misses_how_none_of_them_is_now() -> None:
+    """As where somebody cancels all of 5,000 jobs: one look at the queue tells of each, before anybody can read."""
+    bus = Bus(size=100)
+    async with bus.subscribe() as events:
+        for state in ("PENDING", "RUNNING", "CANCELLED"):
+            for number in range(5_000):
+                bus.publish("job", {"cluster": "local", "key": None, "id": str(number), "state": state})
+                bus.publish("cluster", {"id": "local", "state": state})
+        bus.close()
+        heard = [(event, data["id"], data["state"]) async for event, data in events]
+    assert len(heard) < 10_100, "what is out of date costs no memory"
+    last = {(event, thing): state for event, thing, state in heard}
+    assert last == {("cluster", "local"): "CANCELLED", **{("job", str(n)): "CANCELLED" for n in range(5_000)}}
 
 
 async def test_an_error_of_the_source_is_not_lost() -> None:
