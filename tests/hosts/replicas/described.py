@@ -3,7 +3,7 @@
 [way]
 login = "sky1.example.org"       # as the profile calls it
 gateway = "gate.example.org"     # in front of it, where the site has one
-in = "key"                       # what the first host asks for: key, password, or password+code
+in = "key"                       # what the first host asks for: key, password, code, key+code, password+code
 login_in = "password"            # what the login node asks for behind a gateway (key)
 
 [storage]                        # $USER is the person, in the whole file

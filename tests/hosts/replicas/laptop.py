@@ -14,7 +14,7 @@ import nbformat
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
-from ssh_hosts.terminal import Dialogue, Said, converse
+from ssh_hosts.terminal import Answer, Said, converse
 
 if TYPE_CHECKING:
     from replicas.replica import Replica
@@ -100,14 +100,12 @@ class Laptop:
         replica, way = self.replica, self.replica.site.way
         # A question ends what was said: before it, its words may stand in a heading.
         password = ("[Pp]assword[^\n]* $", replica.password)
-        first: dict[str, Dialogue] = {
-            "key": [],
-            "password": [password],
-            "password+code": [password, ("[Vv]erification code[^\n]* $", lambda: replica.codes.next())],
-        }
-        behind = [password] if way.gateway and way.login_asks == "password" else []
+        code = ("[Vv]erification code[^\n]* $", lambda: replica.codes.next())
+        asked: list[tuple[str, Answer]] = [password] if "password" in way.asks else []
+        asked += [code] if "code" in way.asks else []
+        asked += [password] if way.gateway and way.login_asks == "password" else []
         argv = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "connect", replica.name]
-        said = converse(argv, self.env, [*first[way.asks], *behind])
+        said = converse(argv, self.env, asked)
         self.asked = said.text
         return said
 
@@ -157,7 +155,7 @@ class Laptop:
         (self.home / "known_hosts").write_text(known)
         common = {
             "User": replica.user,
-            "IdentityFile": replica.key if way.at_login == "key" else "none",
+            "IdentityFile": replica.key if "key" in way.asks + way.at_login else "none",
             "IdentitiesOnly": "yes",
             "IdentityAgent": "none",
             "UserKnownHostsFile": self.home / "known_hosts",

@@ -153,14 +153,15 @@ class Replica:
             return wires[0]
 
         self.gateway: SshHost | None = None
+        options, pam = self._asking(way.asks)
         if way.gateway:
-            pam = self.directory / "pam"
-            pam.write_text(WAYS_IN[way.asks].pam)
-            mounts = {"/etc/hosts": self._hosts_file, "/etc/pam.d/sshd": pam}
-            self.gateway = self._host("gateway", WAYS_IN[way.asks].options(), attach, mounts, [])
-            self.codes = Codes(self.gateway.etc, self.user)
+            mounts = {"/etc/hosts": self._hosts_file, **pam}
+            first = self.gateway = self._host("gateway", options, attach, mounts, [])
         else:
-            self.login = self._host("login", _LOGIN_OPTIONS[way.at_login], attach, *self._mounts())
+            mounts, own = self._mounts()
+            first = self.login = self._host("login", options, attach, {**mounts, **pam}, own)
+        if pam:
+            self.codes = Codes(first.etc, self.user)
         behind = wires[0].behind
         # Without this, packets to addresses behind the first host would leave by this machine's default route.
         run("ip", "route", "add", str(behind), "dev", wires[0].device)
@@ -168,7 +169,7 @@ class Replica:
         self._open.callback(self._lan.close)
         if self.gateway:
             self._lan.plug(self.gateway)
-            self.login = self._host("login", _LOGIN_OPTIONS[way.at_login], self._lan.plug, *self._mounts())
+            self.login = self._host("login", self._asking(way.login_asks)[0], self._lan.plug, *self._mounts())
             self._login_address = self.login.address
         else:
             self._login_address = self._lan.plug(self.login).address
@@ -184,6 +185,13 @@ class Replica:
         names = {name: host.address for name, host in self.nodes.items()}
         names |= {"controller": self._controller_address, self.login.name: self._login_address}
         self._hosts_file.write_text("127.0.0.1 localhost\n" + "".join(f"{a} {n}\n" for n, a in names.items()))
+
+    def _asking(self, asks: str) -> tuple[Options, dict[str, Path]]:
+        """Return options of an sshd that asks for this, and what its PAM needs where that asks."""
+        if asks not in WAYS_IN:
+            return _LOGIN_OPTIONS[asks], {}
+        (self.directory / "pam").write_text(WAYS_IN[asks].pam)
+        return WAYS_IN[asks].options(), {"/etc/pam.d/sshd": self.directory / "pam"}
 
     def _host(
         self,
