@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import posixpath
@@ -22,15 +21,15 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.domain import staging
-from jupyter_slurm.domain.staging import Choice, Sign
 from jupyter_slurm.errors import CommandError, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.folders import Tree, check_source, room_here
+from jupyter_slurm.services.pair import Pair
 from jupyter_slurm.services.slurm import printable, text_of
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.where import Where
-from jupyter_slurm.transport.base import Completed, Sent
-from jupyter_slurm.transport.rsync import Rsync, check_rsync
+from jupyter_slurm.transport.base import Sent
+from jupyter_slurm.transport.rsync import check_rsync
 
 __all__ = ["Staged", "Staging"]
 
@@ -40,14 +39,9 @@ _TRIES = 5  # after a link that broke, before a submission is given up
 _PAUSE = 2.0, 300.0  # seconds before results are looked for again; the longest
 _LOOK = 0.5  # seconds between two looks whether Slurm has told the end, too
 _TOLD = 20  # names of files that are kept in the record
-_LARGEST = 256 << 20  # bytes of what is noted of a folder
-_VANISHED = 24
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _VALUES = 'for name; do printf "%s\\0" "$(printenv -- "$name")"; done'
-_OLD = 'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n 1000'
-_GONE = 'cd -- "$1" && xargs -0 rm -f --'
 _STEP = 0.02  # of all, after which it is told how far results are
-_SOON = 1 / 8  # of the time after which files are erased
 
 
 @dataclass(frozen=True)
@@ -178,73 +172,43 @@ class Staging:
         if not stage or (entry.part and entry.part["of"] != entry.key):
             return
         for folder in stage["folders"]:
-            async with self._lock(folder["dest"]):
-                entry.warnings += await self._push(folder, stage, sent)
+            pair = Pair(self._transport, folder)
+            async with self._lock(pair.dest):
+                entry.warnings += await self._push_again(pair, stage, sent)
 
-    async def _push(self, folder: Mapping[str, Any], stage: Mapping[str, Any], sent: Sent) -> list[str]:
-        source, dest = folder["source"], folder["dest"]
-        await self._transport.make_dir(dest)
-        tree = await asyncio.to_thread(Tree.read, source)
-        base = await self._base(folder)
-        if stage["delete"]:
-            await self._remove_gone(dest, [path for path in base if path not in tree.files])
-            base = {path: sign for path, sign in base.items() if path in tree.files}
-        choice, listed = await self._choose(folder, {} if stage["checksum"] else base, stage, is_pull=False)
-        if choice.taken:
-            await self._check_room(dest, choice.total)
-            await self._again(folder, choice, sent)
-        skipped = listed - {change.path for change in choice.taken}
-        await self._note(folder, {**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
-        warnings = (
-            []
-            if not tree.leading_out
-            else [f"Links that lead out of {source} did not travel: {printable(staging.names(tree.leading_out))}."]
-        )
-        return [*warnings, *await self._expiring(dest)]
-
-    async def _again(self, folder: Mapping[str, Any], choice: Choice, sent: Sent) -> None:
-        """Transfer, again after each break; what has arrived is not sent twice."""
-        for left in reversed(range(_TRIES)):
+    async def _push_again(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+        """Bring a folder there, again after each break; what has arrived is not sent twice."""
+        for _ in range(_TRIES):
             try:
-                await self._transfer(folder, choice, sent, is_pull=False)
-                break
+                return await self._push(pair, stage, sent)
             except TransportError as error:
-                if not left:
-                    raise TransportError(
-                        f"{folder['source']} did not arrive on {self._where.host}: {error.message}",
-                        hint="Nothing was submitted. Run this again: what has arrived is not sent twice.",
-                    ) from error
+                broken = error
                 await asyncio.sleep(_PAUSE[0])
+        raise TransportError(
+            f"{pair.source} did not arrive on {self._where.host}: {broken.message}",
+            hint="Nothing was submitted. Run this again: what has arrived is not sent twice.",
+        ) from broken
 
-    async def _check_room(self, dest: str, wanted: int) -> None:
-        done = await self._transport.run(["df", "-Pk", "--", dest])
-        fields = text_of(done.stdout).splitlines()[-1].split() if done.exit_code == 0 and done.stdout else []
-        free = int(fields[3]) << 10 if len(fields) > 5 and fields[3].isdecimal() else None
-        if free is not None and wanted > free:
-            raise UsageError(
-                f"{_size(wanted)} are to go to {dest}, and {_size(free)} are free there: nothing was submitted.",
-                hint="Make room there, name another place (stage=DIR:DEST), or leave files out: a line `- NAME` each "
-                "in .rsync-filter of the folder.",
-            )
-
-    async def _remove_gone(self, dest: str, gone: list[str]) -> None:
-        names = "".join(f"./{path}\0" for path in gone if staging.is_inside(path))
-        if names:
-            await self._ask("remove", _GONE, dest, stdin=names.encode("utf-8", "surrogateescape"))
-
-    async def _expiring(self, dest: str) -> list[str]:
-        """Say which files the site is about to erase."""
-        if not (expires := self._where.storage.get("expires")):
-            return []
-        minutes = int(staging.seconds_of(expires) * (1 - _SOON) / 60)
-        found = text_of((await self._ask("look at", _OLD, dest, f"{minutes}")).stdout).splitlines()
-        if not found:
-            return []
-        many = f"{len(found)}{' or more' if len(found) == 1000 else ''} file{'' if len(found) == 1 else 's'}"
-        return [
-            f"{many} in {dest} are about to expire: {self._where.id} erases what was not changed for {expires}. For "
-            f"example {printable(found[0].removeprefix('./'))}; a `touch` here has a file travel anew."
-        ]
+    async def _push(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+        await self._transport.make_dir(pair.dest)
+        tree, base = await asyncio.to_thread(Tree.read, pair.source), await pair.base()
+        if stage["delete"]:
+            await pair.remove_gone([path for path in base if path not in tree.files])
+            base = {path: sign for path, sign in base.items() if path in tree.files}
+        by_content = bool(stage["checksum"])
+        choice, listed = await pair.choose({} if by_content else base, is_pull=False, by_content=by_content)
+        if choice.taken:
+            await pair.check_room(choice.total)
+            await pair.transfer(choice, sent, is_pull=False)
+        skipped = listed - {change.path for change in choice.taken}
+        await pair.note({**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
+        warnings = []
+        if tree.leading_out:
+            names = printable(staging.names(tree.leading_out))
+            warnings.append(f"Links that lead out of {pair.source} did not travel: {names}.")
+        if expires := self._where.storage.get("expires"):
+            warnings += await pair.expiring(expires, self._where.id)
+        return warnings
 
     # -- after
 
@@ -299,6 +263,7 @@ class Staging:
                 break
             finally:
                 entry.bringing = None
+        stage = (entry.record or {}).get("stage") or stage  # the record may have been read anew
         stage["back"] = {**back, "time": self._tracker.clock(), "restarts": entry.restarts}
         if await self._tracker.save(entry) and entry.folder and entry.record:
             self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
@@ -322,67 +287,20 @@ class Staging:
             if is_news:
                 self._tracker.tell(entry)
 
-        for folder in stage["folders"]:
-            async with self._lock(folder["dest"]):
-                base = await self._base(folder)
-                choice, _ = await self._choose(folder, base, stage, is_pull=True)
+        for pair in (Pair(self._transport, folder) for folder in stage["folders"]):
+            async with self._lock(pair.dest):
+                base = await pair.base()
+                choice, _ = await pair.choose(base, is_pull=True)
                 if choice.taken:
                     try:
-                        room_here(folder["source"], choice.total)
-                        await self._transfer(folder, choice, sent, is_pull=True)
+                        room_here(pair.source, choice.total)
+                        await pair.transfer(choice, sent, is_pull=True)
                     except (CommandError, UsageError) as error:
                         errors.append(error.message)
                         continue
-                    await self._note(folder, {**base, **{change.path: change.sign for change in choice.taken}})
+                    await pair.note({**base, **{change.path: change.sign for change in choice.taken}})
                 files, size, left = files + choice.files, size + choice.total, left + choice.left
         return {"files": files, "bytes": size, "left": left[:_TOLD], "error": " ".join(errors) or None}
-
-    # -- either way
-
-    async def _choose(
-        self, folder: Mapping[str, Any], base: Mapping[str, Sign], stage: Mapping[str, Any], *, is_pull: bool
-    ) -> tuple[Choice, set[str]]:
-        """List what differs; return what of it travels, and all of it."""
-        options = [*staging.COMPARED, *(["--checksum"] if stage["checksum"] and not is_pull else [])]
-        run = Rsync(self._transport, folder["source"], folder["dest"])
-        done = _checked(await run.run(options, is_pull=is_pull), folder, is_pull=is_pull)
-        tree, changes = Tree(folder["source"]), staging.parse_listing(done.stdout)
-        choice = await asyncio.to_thread(staging.chosen, changes, base, tree.sign_of, is_pull=is_pull)
-        return choice, {change.path for change in changes}
-
-    async def _transfer(self, folder: Mapping[str, Any], choice: Choice, sent: Sent, *, is_pull: bool) -> None:
-        total = max(choice.total, 1)
-        names = "".join(f"./{change.path}\0" for change in choice.taken).encode("utf-8", "surrogateescape")
-        loop = asyncio.get_running_loop()
-
-        def moved(done: int) -> None:
-            loop.call_soon_threadsafe(sent, min(done, total - 1), total)
-
-        sent(0, total)
-        run = Rsync(self._transport, folder["source"], folder["dest"], moved=moved)
-        _checked(await run.run(staging.TRANSFERRED, is_pull=is_pull, stdin=names), folder, is_pull=is_pull)
-        sent(total, total)
-
-    async def _base(self, folder: Mapping[str, Any]) -> dict[str, Sign]:
-        """Return how both sides were when they were alike last; nothing where that was another folder of ours."""
-        path = posixpath.join(folder["dest"], staging.BASE)
-        try:
-            noted = json.loads(await self._transport.read(path, 0, _LARGEST))
-            if (noted["source"], noted["inode"]) != (folder["source"], folder["inode"]):
-                return {}
-            return {str(path): Sign(int(sign[0]), int(sign[1])) for path, sign in noted["files"].items()}
-        except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-            return {}
-
-    async def _note(self, folder: Mapping[str, Any], files: Mapping[str, Sign]) -> None:
-        noted = {"format": 1, "source": folder["source"], "inode": folder["inode"], "files": files}
-        await self._transport.write(posixpath.join(folder["dest"], staging.BASE), json.dumps(noted).encode())
-
-    async def _ask(self, what: str, script: str, *args: str, stdin: bytes = b"") -> Completed:
-        done = await self._transport.run(["/bin/sh", "-c", script, "sh", *args], stdin=stdin, timeout=None)
-        if done.exit_code:
-            raise CommandError(f"cannot {what} {args[0]}: {printable(text_of(done.stderr))[:500]}")
-        return done
 
     def _lock(self, dest: str) -> asyncio.Lock:
         return self._locks.setdefault(dest, asyncio.Lock())
@@ -396,21 +314,3 @@ def is_of_here(stage: Mapping[str, Any]) -> bool:
         return all(os.stat(folder["source"]).st_ino == folder["inode"] for folder in stage["folders"])
     except OSError:
         return False
-
-
-def _checked(done: Completed, folder: Mapping[str, Any], *, is_pull: bool) -> Completed:
-    if done.exit_code in (0, _VANISHED):
-        return done
-    said = [line for line in printable(text_of(done.stderr)).splitlines() if line.strip()]
-    shown = "\n".join(line for line in said if not line.startswith("rsync error: some files")) or f"{done.exit_code}"
-    ends = (folder["dest"], folder["source"]) if is_pull else (folder["source"], folder["dest"])
-    hint = (
-        "What is there lies in the folder of the cluster."
-        if is_pull
-        else ("Nothing was submitted. A line `- NAME` in .rsync-filter of the folder leaves a file out.")
-    )
-    raise CommandError(f"rsync from {ends[0]} to {ends[1]} failed: {shown[:1000]}", hint=hint)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
