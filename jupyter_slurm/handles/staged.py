@@ -60,7 +60,9 @@ def stage_notes(data: Mapping[str, Any]) -> list[str]:
             f"Changed here as well, and therefore left in {_places(stage)}: {names(stage['left'])}. What is here stays."
         )
     if stage["error"]:
-        said.append(f"Not all came back: {stage['error']} It lies in {_places(stage)}.")
+        said.append(
+            f"Not all came back: {stage['error']} It lies in {_places(stage)}; the next job of this folder brings it."
+        )
     return said
 
 

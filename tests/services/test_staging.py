@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.errors import CommandMissing, UsageError
+from jupyter_slurm.errors import CommandMissing, JobError, UsageError
 
 pytestmark = pytest.mark.slurm
 
@@ -65,7 +65,10 @@ async def there(desk: Any, job: dict[str, Any]) -> Path:
 
 async def test_what_a_job_needs_is_there_and_what_it_leaves_comes_back_also_when_it_fails(desk, project, tmp_path):
     asked = desk.asked(WORK, **staged(project))
+    launch = {"key": asked["key"], "idle": 60, "context": asked["context"], "command": ["x", "{port}"], "dry_run": True}
+    session = await desk.core.sessions.launch(desk.id, {**launch, "python": asked["python"], **staged(project)})
     job = await desk.core.submit(desk.id, asked)
+    assert f"--chdir={job['work_dir']}" in session["argv"]
     assert job["stage"]["state"] == "there"
     dest = await there(desk, job)
     assert dest.parent == Path(desk.root, "stage")
@@ -184,22 +187,37 @@ os.mkfifo('pipe')
     assert not (project / "large").stat().st_mode & 0o6000
 
 
-@pytest.mark.carrier("paramiko")
-async def test_a_link_that_breaks_on_the_way_is_waited_for(open_far_desk, login_host, cluster, project, tmp_path):
+async def on_the_way(desk: Any, project: Path, text: str) -> tuple[str, asyncio.Future[Any]]:
+    """Submit a cell with a large folder; return its key, and what becomes of it, while that travels."""
     (project / "large").write_bytes(os.urandom(150_000_000))
+    asked = desk.asked(text, **staged(project))
+    submitting, sending = asyncio.ensure_future(desk.core.submit(desk.id, asked)), None
+    while not (sending and sending["done"]):
+        assert not submitting.done(), submitting.result()
+        await asyncio.sleep(0.02)
+        if asked["key"] in {known["key"] for known in await desk.core.jobs(desk.id, active=True)}:
+            sending = (await desk.job(asked["key"]))["sending"]
+    return asked["key"], submitting
+
+
+@pytest.mark.carrier("paramiko")
+async def test_a_link_that_breaks_on_the_way_is_waited_for_and_who_gives_up_leaves_nothing(
+    open_far_desk, login_host, cluster, project, tmp_path
+):
+    text = "import hashlib; print(hashlib.sha256(open('large', 'rb').read()).hexdigest())"
     async with open_far_desk(cluster, tmp_path) as desk:
-        asked = desk.asked("import hashlib; print(hashlib.sha256(open('large', 'rb').read()).hexdigest())")
-        submitting = asyncio.ensure_future(desk.core.submit(desk.id, {**asked, **staged(project)}))
-        sending = None
-        while not (sending and sending["done"]):
-            assert not submitting.done(), submitting.result()
-            await asyncio.sleep(0.02)
-            if asked["key"] in {known["key"] for known in await desk.core.jobs(desk.id, active=True)}:
-                sending = (await desk.job(asked["key"]))["sending"]
+        key, submitting = await on_the_way(desk, project, text)
         login_host.kill_sessions()
-        job = await submitting
-        await desk.finished(job["key"])
-        assert await desk.text(job["key"]) == hashlib.sha256((project / "large").read_bytes()).hexdigest() + "\n"
+        await submitting
+        await desk.finished(key)
+        assert await desk.text(key) == hashlib.sha256((project / "large").read_bytes()).hexdigest() + "\n"
+
+        key, submitting = await on_the_way(desk, project, text)
+        await desk.core.cancel(desk.id, key)
+        with pytest.raises(JobError, match="nothing was submitted"):
+            await submitting
+        assert key not in os.listdir(desk.root)
+        assert key not in {job["key"] for job in await desk.core.jobs(desk.id, active=False)}
 
 
 @pytest.mark.here_only("where it lacks is told alike")
