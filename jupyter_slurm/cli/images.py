@@ -65,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
     cluster, line = addressed(shlex.join(args.words))
     words = shlex.split(line)
     if words == ["list"]:
-        print(repr(images(cluster)))
+        found = images(cluster)
+        print(repr(found) if len(found) else "No images are kept there yet.")
     elif words[:1] == ["remove"] and len(words) == 2:
         print(remove(words[1], cluster))
     elif words[:1] in (["build"], ["pull"]):
