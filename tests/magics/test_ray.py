@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from replicas import Replica
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what runs in the job is the same over SSH")]
 
@@ -20,18 +20,6 @@ WaitFor = Callable[..., Any]
 
 TWO = "-p devwork -N 2 -c 2 --mem 1G launcher=ray"
 PLAIN = "python=/usr/bin/python3"
-
-
-@pytest.fixture(scope="module")
-def environment(environment: dict[str, str], home: Path, image_tree: Path, ray_packages: Path) -> dict[str, str]:
-    """The environment of the kernel, with an image for Charliecloud, into which Ray is brought."""
-    folder = str(ray_packages)
-    settings = home / "config" / "jupyter_slurm_config.json"
-    chosen = json.loads(settings.read_text())
-    box = {"image": str(image_tree), "bind": [folder], "variables": {"PYTHONPATH": folder}}
-    chosen["Settings"] |= {"environments": {"box": box}}
-    settings.write_text(json.dumps(chosen))
-    return environment
 
 
 @pytest.fixture
@@ -147,17 +135,29 @@ def test_one_node_is_reached_from_there_only_and_ends_also_by_force(
     wait_for(lambda: not left(job), f"nothing of it: {left(job)}")
 
 
-def test_the_nodes_are_containers_where_the_environment_is_an_image_and_end_with_the_job(
-    kernel: Any, wait_for: WaitFor, unavailable: Callable[[str], None]
+@pytest.mark.sites("unipi")
+def test_nodes_with_addresses_and_containers_of_their_own_end_with_the_job(
+    replica: Replica, ray_packages: Path, wait_for: WaitFor
 ) -> None:
-    if shutil.which("ch-run") is None:
-        unavailable("charliecloud-runtime is not installed")
-    cell = CELL.partition("told =")[0] + (
-        "print(open('/etc/debian_version').read()[:3], *sorted(raylets), flush=True)\ntime.sleep(600)\n"
-    )
-    kernel.ok(f"%%sbatch {TWO} env=box as=boxes\n{cell}")
-    wait_for(lambda: kernel.value("boxes.stdout") == "12. c4aiscw1 c4aiscw2\n", "both nodes")
-    job = kernel.value("boxes.id")
-    assert len(left(job)) > 10
-    kernel.ok("boxes.cancel()")
-    wait_for(lambda: not left(job) and not list(Path("/tmp").glob(f"ray-{job}-*")), "nothing of it")
+    """As its guide has it: Ray in an image of Charliecloud on several hosts, as an ordinary user."""
+    laptop, folder = replica.laptop, str(ray_packages)
+    profile, image = laptop.profile.read_text(), next(iter(replica.site.software.images))
+    box = f'[env.ray]\nimage = "{image}"\nbind = ["{folder}"]\nvariables = {{ PYTHONPATH = "{folder}" }}\n'
+    laptop.profile.write_text(f"{profile}\n{box}")
+    try:
+        laptop.command("disconnect", replica.name, "--yes")
+        assert laptop.connect().code == 0  # it is read anew
+        cell = CELL.partition("told =")[0].replace("num_cpus=2", "num_cpus=16")
+        told = (
+            "print(open('/etc/debian_version').read()[:3], *sorted({one['NodeManagerAddress'] for one in ray.nodes()}))"
+        )
+        begun = laptop.run(f"%%sbatch -N 2 launcher=ray env=ray as=boxes\n{cell}{told}\ntime.sleep(600)\n")
+        assert not begun.error, begun.error
+        addresses = sorted(replica.nodes[name].address for name in ("c01", "c02"))
+        wait_for(lambda: laptop.value("boxes.stdout") == " ".join(["12.", *addresses]) + "\n", "both nodes")
+        job = laptop.value("boxes.id")
+        assert len(left(job)) > 10
+        laptop.run("boxes.cancel()")
+        wait_for(lambda: not left(job), "nothing of it")
+    finally:
+        laptop.profile.write_text(profile)
