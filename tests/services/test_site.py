@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -62,7 +63,8 @@ class Person:
 
 @pytest.fixture
 async def core(tmp_path: Path, short_tmp: Path, ssh_site: RealSite, ssh_carrier: str) -> AsyncIterator[Core]:
-    write_profile(tmp_path / "sites", ssh_site, ssh_carrier)
+    cost = '[cost]\nunit = "credits"\npartitions = { main = 2 }\n'
+    write_profile(tmp_path / "sites", ssh_site, ssh_carrier, cost)
     settings = Settings(
         job_root=str(tmp_path / "jobs"),
         state_dir=str(tmp_path / "state"),
@@ -142,6 +144,11 @@ async def test_cells_run_behind_two_hops_and_a_code(core: Core, person: Person, 
     assert await text(core, script, "stderr") == "sorry\n"
     assert (await text(core, cell)).split()[1:] == ["42"]
     assert len(person.asked) == 1  # one log-in serves everything
+    (partition,) = (await core.names("far", "partition", 30.0))["names"]
+    assert partition["name"] == "main"
+    assert re.fullmatch(r"default, \d nodes?, .*, an hour counts 2 times", partition["about"]), (
+        "Slurm's word, then the profile's"
+    )
     assert {job["id"] for job in await core.jobs("far", active=False)} >= {script["id"], cell["id"]}
     squeue = await core.command("far", ["squeue", "--all"], table=True, context={})
     assert squeue["table"]["columns"][0] == "JOBID"

@@ -10,6 +10,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import tomli_w
 from replicas import Replica
 
 from jupyter_slurm.sites.shipped import shipped_names
@@ -95,6 +96,7 @@ def of_unipi(told: Told, replica: Replica) -> None:
     assert "Debian GNU/Linux" in told.under("inside.wait()")
     assert told.under("runs.wait()").count("configuration") == 8
     assert told.under("search.table()").count("COMPLETED") == 8
+    assert re.search(r"^Ray on c0\d c0\d\n14 from c0\d", told.under("distributed.wait()"), re.MULTILINE)
     assert "rate" in told.under("best.parameters")
 
 
@@ -107,9 +109,23 @@ CHECKS: dict[str, Callable[[Told, Replica], None]] = {
 }
 
 
+@pytest.fixture
+def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
+    """A site with what its notebook wants of a person: in Pisa an image with Ray."""
+    if replica.name == "unipi":
+        packages = request.getfixturevalue("ray_packages")
+        (image,) = replica.site.software.images
+        told = {"image": image, "bind": [str(packages)], "variables": {"PYTHONPATH": str(packages)}}
+        laptop = replica.laptop
+        laptop.profile.write_text(laptop.profile.read_text() + tomli_w.dumps({"env": {"ray": told}}))
+        laptop.command("disconnect", replica.name, "--yes")
+        assert laptop.connect().code == 0
+    return replica
+
+
 @pytest.mark.sites(*CHECKS)
-def test_the_notebook_of_a_site_does_what_its_guide_does(replica: Replica) -> None:
-    CHECKS[replica.name](Told(replica.laptop.execute(EXAMPLES / f"{replica.name}.ipynb")), replica)
+def test_the_notebook_of_a_site_does_what_its_guide_does(person: Replica) -> None:
+    CHECKS[person.name](Told(person.laptop.execute(EXAMPLES / f"{person.name}.ipynb")), person)
 
 
 @pytest.mark.parametrize("name", shipped_names())
