@@ -81,7 +81,11 @@ export class JobsTable extends Model {
   /** Those that are shown. */
   get columns(): readonly ColumnId[] {
     const [first, ...others] = this._columns;
-    return this._isEverybodys && first ? [first, "user", ...others] : this._columns;
+    if (!this._isEverybodys || !first) {
+      return this._columns;
+    }
+    // Names of others are not told: where those stand first, in a narrow bar, nothing would be seen.
+    return first === "name" ? ["user", ...others, first] : [first, "user", ...others];
   }
 
   /** Those that a person has chosen, in their order. */

@@ -90,6 +90,8 @@ describe("the jobs of everybody", () => {
     expect(asked).toHaveBeenCalledExactlyOnceWith("local");
     expect(table.columns).toEqual(["id", "user", "name", "state"]);
     expect(table.chosen).toEqual(["id", "name", "state"]);
+    table.moveColumn("name", -1);
+    expect(table.columns).toEqual(["user", "id", "state", "name"]);
     own.put({ ...MINE, state: "RUNNING" });
     expect(table.lines[0]?.job).toMatchObject({ state: "RUNNING", user: "ana" });
     expect(table.counts.get("running")).toBe(2);
