@@ -18,6 +18,7 @@ import {
   type IResourcesApi,
 } from "../src/resources";
 import { JobsTable } from "../src/table";
+import type { ICluster } from "../src/tokens";
 import { clusterOf, readTemplate, templateText } from "../src/templates";
 import { CLUSTER, here, RESOURCES, type IHere } from "./session-fixtures";
 
@@ -147,6 +148,21 @@ describe("what is free, in the form", () => {
     });
     return node;
   }
+
+  it("is asked for anew when the controller answers again", async () => {
+    const desk = here({ ...CLUSTER, poll: { error: "no answer" } });
+    const acts = { connect: vi.fn(), stop: vi.fn() };
+    const panel = new LaunchPanel(desk.model, trans, acts, placeOf({ cluster: "local" }));
+    const node = await show(panel, ".jp-Slurm-age [data-problem=true]");
+    expect(desk.resources).toHaveBeenCalledExactlyOnceWith("local", { newer: false, nodes: false });
+    desk.resources.mockResolvedValue(RESOURCES);
+    (desk.model.jobs.clusters as ICluster[])[0] = CLUSTER;
+    desk.tell();
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-age")?.textContent).toContain("As of");
+    });
+    expect(desk.resources).toHaveBeenLastCalledWith("local", { newer: true, nodes: false });
+  });
 
   it("stands at each partition and type, with limits and cost", async () => {
     const desk = here(CLUSTER);

@@ -67,20 +67,28 @@ export function useChoices(model: ISessionsModel, cluster: string, chosen: strin
 
 const UNKNOWN: IKnown = { resources: null, problem: null, isAsking: false };
 
-/** What is free on a cluster: asked for when a form is shown. */
-export function useKnown(model: IResourcesModel | null, cluster: string): IKnown {
+/** What is free on a cluster: asked for when a form is shown, and when its controller answers again. */
+export function useKnown(
+  model: IResourcesModel | null,
+  cluster: string,
+  isSilent: boolean,
+): IKnown {
   const [known, setKnown] = React.useState(UNKNOWN);
+  const wasSilent = React.useRef(isSilent);
   React.useEffect(() => {
     const take = (): void => {
       setKnown(model?.known(cluster) ?? UNKNOWN);
     };
     model?.changed.connect(take);
     take();
-    void model?.look(cluster);
     return () => {
       model?.changed.disconnect(take);
     };
   }, [model, cluster]);
+  React.useEffect(() => {
+    void model?.look(cluster, { newer: wasSilent.current && !isSilent });
+    wasSilent.current = isSilent;
+  }, [model, cluster, isSilent]);
   return known;
 }
 

@@ -178,7 +178,7 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
   const [form, setForm] = React.useState(first);
   const node = React.useRef<HTMLFormElement>(null);
   // First: a browser has six connections to a server, and names may wait in all of them.
-  const known = useKnown(model.resources, cluster.id);
+  const known = useKnown(model.resources, cluster.id, cluster.poll.error !== null);
   const choices = useChoices(model, cluster.id, form.partition);
   const problems = formProblems(trans, form);
   const isWrong = Object.keys(problems).length > 0;
