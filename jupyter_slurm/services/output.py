@@ -99,6 +99,7 @@ async def follow(
                 trouble = said
                 yield "trouble", {"detail": trouble}
             finished = entry.is_finished  # before the output is looked at: what it printed last is read too
+            is_over = finished and not entry.is_owed  # before that is told, too: what came back is to be heard
             paths = _paths(entry, offsets)
             tails.want(watch, paths.values())
             sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
@@ -114,7 +115,7 @@ async def follow(
             if now != told:
                 told = now
                 yield "job", now
-            if finished and not entry.is_owed:
+            if is_over:
                 yield "end", {}
                 return
             with contextlib.suppress(TimeoutError):
