@@ -105,6 +105,15 @@ def test_what_a_form_begins_with_is_what_the_readme_shows():
     assert set(profile.launch) == set("partition gpus gpu_type cpus memory time account qos env dir".split())
 
 
+def test_what_is_said_of_storage_is_what_the_readme_shows():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = [
+        text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if text.startswith("[storage]")
+    ]
+    profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + example.encode(), "README")
+    assert set(profile.storage) == {"shared", "local", "home_on_nodes", "expires"}
+
+
 def test_environments_of_jobs_are_what_the_readme_shows():
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     examples = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[env.torch]" in text]
