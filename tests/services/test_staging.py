@@ -220,6 +220,22 @@ async def test_a_link_that_breaks_on_the_way_is_waited_for_and_who_gives_up_leav
         assert key not in {job["key"] for job in await desk.core.jobs(desk.id, active=False)}
 
 
+@pytest.mark.root
+@pytest.mark.here_only("room is asked for alike over each way")
+async def test_a_disk_without_room_is_told_before_anything_travels(desk, project, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    (project / "large").write_bytes(bytes(3_000_000))
+    asked = desk.asked("1", stage={"folders": [{"source": str(project), "dest": f"{small}/copy"}]})
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=True)
+    try:
+        with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*/small/copy, and 2\.1 MB are free there"):
+            await desk.core.submit(desk.id, asked)
+        assert os.listdir(small / "copy") == []
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
 @pytest.mark.here_only("where it lacks is told alike")
 async def test_without_rsync_nothing_is_submitted_and_it_is_said_where_it_lacks(desk, project, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
