@@ -14,9 +14,15 @@ from typing import Any
 import pytest
 from replicas import Replica
 
-pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what runs in the job is the same over SSH")]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.timeout(400),
+    pytest.mark.here_only("what runs in the job is the same over SSH"),
+]
 
 WaitFor = Callable[..., Any]
+
+BUSY = 150.0  # seconds in which Ray begins where six tests go on at once: its dozen processes have two cores
 
 TWO = "-p devwork -N 2 -c 2 --mem 1G launcher=ray"
 PLAIN = "python=/usr/bin/python3"
@@ -78,7 +84,7 @@ def test_a_cell_has_all_its_nodes_and_hears_of_one_that_is_lost(
     kernel.ok("rate = 0.5")
     kernel.ok(f"%%sbatch {TWO} {PLAIN} {packages} in=rate out=rate as=grid -- {go}\n{CELL}")
     lost = r"^launcher: Ray ended on c4aiscw2 \(exit code 1\)\. What it said last:\n    raylet: signal 9$"
-    wait_for(lambda: re.search(lost, kernel.value("grid.stderr"), re.MULTILINE), "word of the lost node")
+    wait_for(lambda: re.search(lost, kernel.value("grid.stderr"), re.MULTILINE), "word of the lost node", BUSY)
     go.touch()
     kernel.ok("grid.wait()")
     lines = kernel.value("grid.stdout").splitlines()
@@ -123,7 +129,7 @@ def test_one_node_is_reached_from_there_only_and_ends_also_by_force(
     kernel: Any, packages: str, wait_for: WaitFor
 ) -> None:
     kernel.ok(f"%%sbatch -p arandu --gpus 2 -c 2 --mem 1G launcher=ray {PLAIN} {packages} as=gpus\n{GPUS}")
-    wait_for(lambda: kernel.value("gpus.stdout.count(chr(10))") == "2", "two lines")
+    wait_for(lambda: kernel.value("gpus.stdout.count(chr(10))") == "2", "two lines", BUSY)
     first, address = kernel.value("gpus.stdout").splitlines()
     visible, count, given = json.loads(first)
     assert (len(visible.split(",")), count) == (2, 2.0)
@@ -154,7 +160,7 @@ def test_nodes_with_addresses_and_containers_of_their_own_end_with_the_job(
         begun = laptop.run(f"%%sbatch -N 2 launcher=ray env=ray as=boxes\n{cell}{told}\ntime.sleep(600)\n")
         assert not begun.error, begun.error
         addresses = sorted(replica.nodes[name].address for name in ("c01", "c02"))
-        wait_for(lambda: laptop.value("boxes.stdout") == " ".join(["12.", *addresses]) + "\n", "both nodes")
+        wait_for(lambda: laptop.value("boxes.stdout") == " ".join(["12.", *addresses]) + "\n", "both nodes", BUSY)
         job = laptop.value("boxes.id")
         assert len(left(job)) > 10
         laptop.run("boxes.cancel()")
