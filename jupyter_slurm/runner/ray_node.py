@@ -131,12 +131,33 @@ def make_folder(path: str) -> None:
         raise Failed(f"{path} on {node_name()} is somebody else's: run it again")
 
 
+def sweep() -> None:
+    """Remove the folders of jobs that were ended by force here: nobody else knows them."""
+    lease = beside("lease")
+    for name in filter(re.compile(r"ray-\d+-[0-9a-f]{8}").fullmatch, os.listdir("/tmp")):  # noqa: S108
+        path = os.path.join("/tmp", name)  # noqa: S108 - where ray_cluster.py has put it
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            labels = []
+            for holder in os.listdir(path):
+                if holder.startswith("holder."):
+                    with open(os.path.join(path, holder), encoding="ascii", errors="replace") as file:
+                        labels.append(file.read())
+            if labels and all(map(lease.is_gone, labels)):
+                shutil.rmtree(path, ignore_errors=True)
+
+
 class Ray:
     """What ``ray start`` has started on this node."""
 
     def __init__(self, options: list[str]) -> None:
         self.folder, self._owner = os.environ["JUPYTER_SLURM_RAY_FOLDER"], os.getpid()
+        sweep()
         make_folder(self.folder)
+        with open(os.path.join(self.folder, f"holder.{node_name()}"), "w", encoding="ascii") as file:
+            file.write(beside("lease").holder())
         self._log = os.path.join(self.folder, f"start.{node_name()}.{os.getpid()}.log")
         argv = [sys.executable, *_START, *_NO_RANGE, f"--node-name={node_name()}", *shares(os.environ), *options]
         with open(self._log, "wb") as log:

@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import re
+import runpy
 import signal
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +139,14 @@ def test_one_node_is_reached_from_there_only_and_ends_also_by_force(
     assert address.startswith("127.0.0.1:")
     job = kernel.value("gpus.id")
     assert len(left(job)) > 5
-    os.kill(next(int(line.split()[0]) for line in left(job) if "ray_node.py" in line), signal.SIGKILL)
+    cell = next(line.split()[0] for line in left(job) if "ray_node.py" in line)
+    head = int(Path(f"/proc/{cell}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(head, signal.SIGKILL)
     wait_for(lambda: not left(job), f"nothing of it: {left(job)}")
+    folders = list(Path("/tmp").glob(f"ray-{job}-*"))
+    assert len(folders) == 1, "nobody was left to take it away"
+    runpy.run_path(str(resources.files("jupyter_slurm.runner") / "ray_node.py"))["sweep"]()  # as the next one does
+    assert not folders[0].exists()
 
 
 @pytest.mark.sites("unipi")
