@@ -16,6 +16,7 @@ import pwd
 import runpy
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from typing import Any, Iterator
@@ -80,6 +81,15 @@ def copy(source: str, target: str) -> None:
         raise
 
 
+def check_whose(folder: str) -> None:
+    """Refuse a folder in which somebody else could put another one in the place of ours; OSError: it is one."""
+    for found in (os.lstat(folder), os.stat(folder)):
+        if found.st_uid not in (0, os.getuid()):
+            raise OSError(f"{folder} belongs to another user ({found.st_uid})")
+    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        raise OSError(f"others may write in {folder}")
+
+
 class Copy:
     """A folder's copy on the node's disk."""
 
@@ -93,6 +103,7 @@ class Copy:
         names = list(files_below(self.shared))
         wanted = sum(os.lstat(os.path.join(self.shared, name)).st_size for name in names)
         os.makedirs(self.local, mode=0o700)
+        check_whose(os.path.dirname(self.local))
         free = shutil.disk_usage(self.local).free
         if wanted > free:
             raise OSError(f"{wanted / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free")

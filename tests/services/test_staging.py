@@ -282,3 +282,31 @@ def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_
     assert f"in {local}" in said
     assert "1 file could not be copied" in said
     assert (local / "sub" / "y").read_text() == "lost?"
+
+
+@pytest.mark.root
+def test_a_place_on_the_node_that_is_anothers_is_not_used(project, tmp_path):
+    """On a disk where all may make folders, somebody was quicker."""
+    folder, taken = tmp_path / "job", tmp_path / "output" / "me"
+    folder.mkdir()
+    stage = {"folders": [{"dest": str(project)}], "local": str(taken)}
+    record = {"key": "k", "events": str(folder), "run": ["/bin/sh", "-c", "pwd"], "stage": stage}
+    (folder / "job.json").write_text(json.dumps(record))
+    env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7"}
+    taken.mkdir(parents=True)
+    for mode, owner, said in ((0o755, 12345, "another user"), (0o777, 0, "others may write"), (0o1777, 0, "")):
+        taken.chmod(mode)
+        os.chown(taken, owner, owner)
+        done = subprocess.run(
+            [sys.executable, "-u", RUNNER, str(folder)],
+            cwd=project,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert (done.stdout.strip() == str(project)) is bool(said)
+        assert said in done.stderr
+        assert list(taken.iterdir()) == []
+        (folder / "claim").unlink()
