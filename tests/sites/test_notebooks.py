@@ -83,10 +83,15 @@ def of_skynet(told: Told, replica: Replica) -> None:
     assert {"a40", "2080_ti", "rtx_6000"} <= {*told.under("resources()").split()}
     assert re.search(r"on \w+ with GPU \d", told.under("%%remote"))
     assert "advises at most 15" in told.under("as=greedy")
+    shards = re.findall(
+        r"^\[(\d)\] 250 of 1000 samples on (\w+) with GPU \d$", told.under("ranks.wait()"), re.MULTILINE
+    )
+    assert sorted(rank for rank, _ in shards) == ["0", "1", "2", "3"]
+    assert len({node for _, node in shards}) == 2
     assert told.under("fit.table()").count("COMPLETED") == 4
     assert "all of them are ours" in told.under("owners.wait()")
     runs = re.findall(r"run (\d+)   epoch (\d+)", told.under("long.wait()"))
-    assert [int(epoch) for _, epoch in runs] == list(range(1, 21)), "none is lost, and none comes twice"
+    assert [int(epoch) for _, epoch in runs] == list(range(1, 41)), "none is lost, and none comes twice"
     assert {run for run, _ in runs} == {"1", "2"}, "it was preempted, and resumed"
     assert "a40" in told.under("usage(")
 

@@ -21,6 +21,7 @@ from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS, check
 from jupyter_slurm.magics.remote import CELL_WORDS as REMOTE_WORDS
 from jupyter_slurm.magics.slurm import USES
 from jupyter_slurm.magics.steps import LINE_WORDS
+from jupyter_slurm.sites.profile import parse_profile
 from jupyter_slurm.sites.shipped import shipped_names
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -101,6 +102,13 @@ def test_every_cluster_that_ships_has_its_notebook_and_its_part_of_the_page() ->
         assert f"[{name}.ipynb]({name}.ipynb)" in PAGE
         assert f"`jupyter slurm init --profile {name}`" in PAGE
     assert len(OURS) > 40
+
+
+def test_the_profile_of_a_sixth_cluster_is_one() -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    profile = parse_profile("sixth", text.encode(), "clusters.md")
+    assert profile.known.keys() == {"partitions", "accounts", "qos", "gpus"}
+    assert len(profile.notes) == 2
 
 
 @pytest.mark.parametrize("line", OURS)
