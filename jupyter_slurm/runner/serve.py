@@ -307,6 +307,7 @@ class Session:
         try:
             server = server_of(self.place)
             server.start()
+            beside("usage").watch(self.place)  # now, since the server takes its time to begin
             if self._await(server):
                 self.ready = time.monotonic()
                 self._tell(server, self._door(server.port))
@@ -426,7 +427,6 @@ def main() -> int:
     if not place.is_ours("serves this session"):
         return 0
     place.tell("started")
-    beside("usage").watch(place)
     return Session(place).run()
 
 

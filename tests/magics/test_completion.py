@@ -115,7 +115,7 @@ PLACES = [
     ("%%sbatch out=", []),
     ("%%sbatch --qos=", []),
     ("%salloc release on=no", []),
-    ("%%sbatch launcher=", ["srun", "torchrun", "mpi"]),
+    ("%%sbatch launcher=", ["srun", "torchrun", "mpi", "ray"]),
     ("%%remote in=held,resc", ["rescale"]),
     ("%remote re", ["restart"]),
     ("%%sbatch out=lo\nloss = 1\nfor row in []: lowest = [long for long in row]", ["loss", "lowest"]),
