@@ -225,7 +225,7 @@ class Reach:
         """Return the ways that do not work, each with why not."""
         return dict(self._places[goal].failed) if goal in self._places else {}
 
-    async def way(self, goal: Goal, *, asked: bool = False) -> Way:
+    async def way(self, goal: Goal, *, asked: bool = False, ahead: bool = False) -> Way:
         """Return a way that works; the one that worked last is tried first.
 
         Parameters
@@ -233,6 +233,8 @@ class Reach:
         asked : bool
             Whether a person waits for it, who may be asked about the key of the node: now, or by hand since a way was
             found without.
+        ahead : bool
+            Whether nobody needs it yet: then the last resort is none, since what fails now may work by then.
 
         Raises
         ------
@@ -253,6 +255,8 @@ class Reach:
                 place.kind, place.way = await self._on_the_way(goal.node)
             else:
                 for kind in sorted(self._kinds(), key=lambda kind: kind != place.kind):
+                    if ahead and kind == "direct":
+                        continue
                     if await self._try(kind, goal, place, asked=asked) is not None:
                         break
             if place.way is not None:

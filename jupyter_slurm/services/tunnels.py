@@ -174,7 +174,7 @@ class Tunnels:
             self.leave(*job)
             self._ahead[job] = goal
             with contextlib.suppress(SlurmError, OSError):  # the tunnel will say why
-                await self._there(cluster).reach.way(goal)
+                await self._there(cluster).reach.way(goal, ahead=True)
 
     def leave(self, cluster: str, job: str) -> None:
         """Let the way to a job go that was found ahead, unless a tunnel has it."""
