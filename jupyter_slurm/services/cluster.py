@@ -30,6 +30,7 @@ from jupyter_slurm.services.passing import pass_through
 from jupyter_slurm.services.reading import Reader
 from jupyter_slurm.services.releasing import Releases
 from jupyter_slurm.services.resources import ResourcesKeeper
+from jupyter_slurm.services.seals import Seals
 from jupyter_slurm.services.settling import Settler
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.signs import Signs
@@ -105,7 +106,7 @@ class Cluster:
         )
         self.others = OthersKeeper(self.client, where.user, interval=where.poll_shortest, clock=clock)
         self.usage = UsageReports(self.client, where.user, cost=where.cost, clock=clock)
-        self.staging = Staging(self.tracker, where)
+        self.staging = Staging(self.tracker, where, Seals(settings.state_dir))
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts, self.staging)
         self._intake = Intake(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there

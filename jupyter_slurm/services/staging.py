@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import posixpath
 import re
 import socket
@@ -25,6 +24,7 @@ from jupyter_slurm.errors import CommandError, SlurmError, TransportError, Usage
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.folders import Tree, check_source, room_here
 from jupyter_slurm.services.pair import Pair
+from jupyter_slurm.services.seals import Seals
 from jupyter_slurm.services.slurm import printable, text_of
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.where import Where
@@ -56,6 +56,8 @@ class Staged:
         How they are synchronised.
     local : str or None
         A place on the node's own disk, where it runs in a copy.
+    seal : str
+        Of this machine, by which it knows these folders again.
     is_announced : bool
         Whether the signal that Slurm sends before the time limit is for the runner, which copies back what is new.
     """
@@ -64,6 +66,7 @@ class Staged:
     checksum: bool
     delete: bool
     local: str | None
+    seal: str
     is_announced: bool = False
 
     @property
@@ -74,7 +77,7 @@ class Staged:
     def record(self) -> dict[str, Any]:
         """Return what is recorded."""
         record = {"folders": self.folders, "checksum": self.checksum, "delete": self.delete, "back": None}
-        return {**record, "host": socket.gethostname(), **self._of_the_node()}
+        return {**record, "seal": self.seal, **self._of_the_node()}
 
     def _of_the_node(self) -> dict[str, Any]:
         return {"local": self.local, "announced": self.is_announced} if self.local else {}
@@ -94,10 +97,12 @@ class Staging:
         Of the cluster.
     where : Where
         Its place.
+    seals : Seals
+        Of this machine.
     """
 
-    def __init__(self, tracker: Tracker, where: Where) -> None:
-        self._tracker, self._where = tracker, where
+    def __init__(self, tracker: Tracker, where: Where, seals: Seals) -> None:
+        self._tracker, self._where, self._seals = tracker, where, seals
         self._transport = tracker.client.transport
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._bringing: dict[str, asyncio.Task[None]] = {}
@@ -118,6 +123,8 @@ class Staging:
         stage = asked.get("stage")
         if not stage:
             return None
+        if asked.get("again"):
+            await self._check_again(asked["again"], stage)
         folders = []
         for folder in stage["folders"]:
             source = await asyncio.to_thread(check_source, folder["source"])
@@ -128,8 +135,28 @@ class Staging:
         if len({folder["dest"] for folder in folders}) < len(folders):
             raise UsageError("Two folders of stage= have one destination.", hint="Name another one: stage=DIR:DEST.")
         await check_rsync(self._transport, self._where.host)
-        local = self._where.storage.get("local")
-        return Staged(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local)
+        local, seal = self._where.storage.get("local"), await asyncio.to_thread(self._seals.seal, self._sealed(folders))
+        return Staged(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local, seal)
+
+    async def _check_again(self, key: str, stage: Mapping[str, Any]) -> None:
+        """Refuse to send what only the record of another job names, which lies on the cluster."""
+        entry = self._tracker.find(key)
+        before = ((entry.record if entry else None) or {}).get("stage") or {"folders": []}
+        known = {folder["source"] for folder in before["folders"]}
+        if not {
+            posixpath.normpath(folder["source"]) for folder in stage["folders"]
+        } <= known or not await self._is_of_here(before):
+            raise UsageError(
+                "The folders of that job were not staged from here, as far as this machine knows.",
+                hint="Run the cell again, with its stage=.",
+            )
+
+    async def _is_of_here(self, stage: Mapping[str, Any]) -> bool:
+        """Tell whether the folders of a job are those of this machine; its cluster has agents elsewhere, too."""
+        return await asyncio.to_thread(self._seals.is_on, stage.get("seal"), self._sealed(stage["folders"]))
+
+    def _sealed(self, folders: list[dict[str, Any]]) -> list[Any]:
+        return [self._where.id, *([folder["source"], folder["dest"], folder["inode"]] for folder in folders)]
 
     async def _dest(self, source: str, said: str | None) -> str:
         name = posixpath.basename(source) or "root"
@@ -241,7 +268,7 @@ class Staging:
     async def _bring_all(self, entry: Entry) -> None:
         """Bring it back, however long the link is down."""
         stage, pause = (entry.record or {})["stage"], _PAUSE[0]
-        if not await asyncio.to_thread(is_of_here, stage):
+        if not await self._is_of_here(stage):
             entry.is_staged_elsewhere = True
             return
         if stage.get("local"):
@@ -304,13 +331,3 @@ class Staging:
 
     def _lock(self, dest: str) -> asyncio.Lock:
         return self._locks.setdefault(dest, asyncio.Lock())
-
-
-def is_of_here(stage: Mapping[str, Any]) -> bool:
-    """Tell whether the folders of a job are those of this machine; its cluster has agents elsewhere, too."""
-    if stage.get("host") == socket.gethostname():
-        return True
-    try:  # a home that several login nodes share
-        return all(os.stat(folder["source"]).st_ino == folder["inode"] for folder in stage["folders"])
-    except OSError:
-        return False

@@ -186,6 +186,22 @@ os.mkfifo('pipe')
     assert (project / "large").stat().st_size == 50_000_000
     assert not (project / "large").stat().st_mode & 0o6000
 
+    # Who can write into the job directory, as a job can, has this machine send and take no other folder than was said.
+    home, path = tmp_path / "home", Path(desk.root, job["key"], "job.json")
+    home.mkdir()
+    record = json.loads(path.read_text())
+    record["stage"]["folders"][0]["source"] = record["asked"]["stage"]["folders"][0]["source"] = str(home)
+    record["stage"]["back"] = None
+    path.write_text(json.dumps(record))
+    for index in (tmp_path / "state").glob("index.sqlite*"):
+        index.unlink()
+    async with open_desk(cluster, tmp_path) as desk:
+        await desk.until(job["key"], lambda told: told["stage"]["state"] == "elsewhere")
+        asked = desk.asked("")
+        with pytest.raises(UsageError, match="not staged from here"):
+            await desk.core.resubmit(desk.id, job["key"], {"key": asked["key"], "context": asked["context"]})
+    assert os.listdir(home) == []
+
 
 async def on_the_way(desk: Any, project: Path, text: str) -> tuple[str, asyncio.Future[Any]]:
     """Submit a cell with a large folder; return its key, and what becomes of it, while that travels."""

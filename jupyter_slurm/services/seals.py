@@ -1,0 +1,97 @@
+"""A seal of this person's machine: what a record says of files here is believed with it alone.
+
+The record of a job lies on its cluster. Whoever can write there, as the job itself can, could name any folder of this
+machine: results would come into it, or it would be sent when the job is submitted again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import stat
+from typing import Any
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.files import make_private, new_file, write_all
+
+__all__ = ["Seals"]
+
+_BYTES = 32
+
+
+class Seals:
+    """Make seals, and know them again.
+
+    Parameters
+    ----------
+    folder : str
+        Where the key to them lies. Machines that share a home share the folders in it, and this one.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(os.path.abspath(folder), "seal.key")
+
+    def seal(self, said: Any) -> str:
+        """Return the seal of what can be written as JSON.
+
+        Raises
+        ------
+        TransportError
+            There is no key, and none can be made.
+        """
+        try:
+            return _digest(self._key() or self._new_key(), said)
+        except OSError as error:
+            raise TransportError(f"{self._path} cannot be used: {error.strerror}", hint="Is the disk full?") from error
+
+    def is_on(self, seal: object, said: Any) -> bool:
+        """Tell whether this is what was sealed here."""
+        with contextlib.suppress(OSError, TransportError):
+            key = self._key()
+            return (
+                key is not None
+                and isinstance(seal, str)
+                and hmac.compare_digest(_digest(key, said).encode(), seal.encode("utf-8", "surrogateescape"))
+            )
+        return False
+
+    def _key(self) -> bytes | None:
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        try:
+            found, key = os.fstat(file), os.read(file, _BYTES)
+        finally:
+            os.close(file)
+        if (
+            not stat.S_ISREG(found.st_mode)
+            or found.st_uid != os.geteuid()
+            or found.st_mode & 0o077
+            or len(key) < _BYTES
+        ):
+            raise TransportError(f"{self._path} is no file of yours alone", hint="Remove it, and try again.")
+        return key
+
+    def _new_key(self) -> bytes:
+        make_private(os.path.dirname(self._path))
+        draft = f"{self._path}.{secrets.token_hex(4)}"
+        file = new_file(draft)
+        try:
+            write_all(file, secrets.token_bytes(_BYTES))
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, self._path)  # whole and once: another agent may do the same
+        finally:
+            os.close(file)
+            os.unlink(draft)
+        key = self._key()
+        assert key is not None
+        return key
+
+
+def _digest(key: bytes, said: Any) -> str:
+    return hmac.new(key, json.dumps(said, sort_keys=True).encode("ascii"), hashlib.sha256).hexdigest()
