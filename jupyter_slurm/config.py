@@ -26,7 +26,10 @@ class Settings(Configurable):
     runtime_dir = Unicode(
         help="Folder of the agent's socket; never on a network file system. Empty: found by itself."
     ).tag(config=True)
-    state_dir = Unicode(help="Folder of the agent's disposable index and of its log, on a local disk.").tag(config=True)
+    state_dir = Unicode(
+        help="Folder of the agent's disposable index, of its log, and of the key by which it knows again what it has "
+        "staged, on a local disk."
+    ).tag(config=True)
     agent_host = Enum(
         ["auto", "daemon", "server", "inprocess"],
         "auto",

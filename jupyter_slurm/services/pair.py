@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import posixpath
 from collections.abc import Mapping
 from typing import Any
@@ -40,6 +41,21 @@ class Pair:
     def __init__(self, transport: Transport, folder: Mapping[str, Any]) -> None:
         self._transport = transport
         self.source, self.dest, self._inode = str(folder["source"]), str(folder["dest"]), int(folder["inode"])
+
+    async def check_there(self) -> None:
+        """Refuse where one of the two is gone, for which nobody needs to wait.
+
+        Raises
+        ------
+        CommandError
+            It is.
+        """
+        if not await asyncio.to_thread(os.path.isdir, self.source):
+            raise CommandError(f"{self.source} is not there any more.")
+        try:
+            await self._transport.stat(self.dest)
+        except FileNotFoundError:
+            raise CommandError(f"{self.dest} is gone.") from None
 
     async def choose(
         self, base: Mapping[str, Sign], *, is_pull: bool, by_content: bool = False

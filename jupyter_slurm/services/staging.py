@@ -20,6 +20,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.domain import staging
+from jupyter_slurm.domain.staging import Choice
 from jupyter_slurm.errors import CommandError, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.folders import Tree, check_source, room_here
@@ -263,11 +264,16 @@ class Staging:
         if key is None or key in self._bringing or not entry.is_owed:
             return
         task = self._bringing[key] = asyncio.create_task(self._bring_all(entry), name=f"results of {key}")
-        task.add_done_callback(lambda _: self._bringing.pop(key, None))
+        task.add_done_callback(lambda _: self._is_brought(entry, task))
+
+    def _is_brought(self, entry: Entry, task: asyncio.Task[None]) -> None:
+        self._bringing.pop(str(entry.key), None)
+        if not task.cancelled() and task.exception() is None:
+            self.bring_soon(entry)  # it may have been requeued, and be over again
 
     async def _bring_all(self, entry: Entry) -> None:
         """Bring it back, however long the link is down."""
-        stage, pause = (entry.record or {})["stage"], _PAUSE[0]
+        stage, pause, restarts = (entry.record or {})["stage"], _PAUSE[0], entry.restarts
         if not await self._is_of_here(stage):
             entry.is_staged_elsewhere = True
             return
@@ -291,7 +297,7 @@ class Staging:
             finally:
                 entry.bringing = None
         stage = (entry.record or {}).get("stage") or stage  # the record may have been read anew
-        stage["back"] = {**back, "time": self._tracker.clock(), "restarts": entry.restarts}
+        stage["back"] = {**back, "time": self._tracker.clock(), "restarts": restarts}
         if await self._tracker.save(entry) and entry.folder and entry.record:
             self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
         self._tracker.tell(entry)
@@ -315,19 +321,24 @@ class Staging:
                 self._tracker.tell(entry)
 
         for pair in (Pair(self._transport, folder) for folder in stage["folders"]):
-            async with self._lock(pair.dest):
-                base = await pair.base()
-                choice, _ = await pair.choose(base, is_pull=True)
-                if choice.taken:
-                    try:
-                        room_here(pair.source, choice.total)
-                        await pair.transfer(choice, sent, is_pull=True)
-                    except (CommandError, UsageError) as error:
-                        errors.append(error.message)
-                        continue
-                    await pair.note({**base, **{change.path: change.sign for change in choice.taken}})
-                files, size, left = files + choice.files, size + choice.total, left + choice.left
+            try:
+                async with self._lock(pair.dest):
+                    choice = await self._pull(pair, sent)
+            except (CommandError, UsageError) as error:
+                errors.append(error.message)
+                continue
+            files, size, left = files + choice.files, size + choice.total, left + choice.left
         return {"files": files, "bytes": size, "left": left[:_TOLD], "error": " ".join(errors) or None}
+
+    async def _pull(self, pair: Pair, sent: Sent) -> Choice:
+        await pair.check_there()
+        base = await pair.base()
+        choice, _ = await pair.choose(base, is_pull=True)
+        if choice.taken:
+            room_here(pair.source, choice.total)
+            await pair.transfer(choice, sent, is_pull=True)
+            await pair.note({**base, **{change.path: change.sign for change in choice.taken}})
+        return choice
 
     def _lock(self, dest: str) -> asyncio.Lock:
         return self._locks.setdefault(dest, asyncio.Lock())

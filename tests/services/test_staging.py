@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -124,6 +125,43 @@ async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(de
     await desk.finished((await desk.submit("1", **staged(project, delete=True)))["key"])
     assert not (dest / "mine").exists()
     assert (dest / "of the cluster").exists()
+
+
+@pytest.mark.here_only("what is gone is waited for over no way")
+async def test_what_is_gone_is_not_waited_for_and_a_requeue_while_results_come_is_noticed(
+    desk, project, tmp_path, monkeypatch
+):
+    removed, left = tmp_path / "removed", tmp_path / "left"
+    for folder in (removed, left):
+        folder.mkdir()
+    text = """
+import glob, os, shutil, time
+while not os.path.exists('go'): time.sleep(0.1)
+shutil.rmtree(*glob.glob('../removed-*'))
+print('result', file=open('new', 'w'))
+"""
+    job = await desk.submit(text, **staged(project, removed, left))
+    left.rmdir()
+    (await there(desk, job) / "go").touch()
+    over = (await desk.finished(job["key"]))["stage"]
+    assert (over["state"], (project / "new").read_text()) == ("back", "result\n")
+    assert re.fullmatch(rf"\S+/removed-\w+ is gone\. {left} is not there any more\.", over["error"])
+
+    cluster = desk.core._cluster(desk.id)
+    entry, staging, times = cluster.tracker.find(job["key"]), cluster.staging, []
+    pull = staging._pull
+
+    async def requeued(*args: Any) -> Any:
+        times.append(entry.restarts)
+        entry.restarts = 1
+        return await pull(*args)
+
+    monkeypatch.setattr(staging, "_pull", requeued)
+    entry.record["stage"]["back"] = None
+    staging.bring_soon(entry)
+    while staging.held:
+        await asyncio.sleep(0.05)
+    assert times == [0, 1, 1, 1, 1, 1]  # of three folders
 
 
 @pytest.mark.here_only("what happens on the node is alike over each way")
