@@ -44,12 +44,24 @@ def place_of(template: str) -> str:
     return os.path.expanduser(template)
 
 
-def files_below(top: str) -> Iterator[str]:
-    """Return the files and links below a folder, and folders without any; no link is followed."""
+def files_below(top: str, unread: dict[str, str] | None = None) -> Iterator[str]:
+    """Return the files and links below a folder, and folders without any; no link is followed.
+
+    Folders that cannot be looked into are noted in ``unread`` with the reason; without it, they raise OSError.
+    """
     folders = [""]
     while folders:
         below = folders.pop()
-        for item in os.scandir(os.path.join(top, below)):
+        try:
+            items = list(os.scandir(os.path.join(top, below)))
+        except FileNotFoundError:
+            continue  # the job has removed it meanwhile
+        except OSError as error:
+            if unread is None:
+                raise
+            unread[below or "."] = error.strerror or str(error)
+            continue
+        for item in items:
             name = os.path.join(below, item.name)
             if item.is_dir(follow_symlinks=False):
                 if item.name not in _LEFT_OUT:
@@ -115,7 +127,7 @@ class Copy:
         """Copy back what is new or changed; return how many files that were."""
         count = 0
         self.failed = {}
-        for name in list(files_below(self.local)):
+        for name in list(files_below(self.local, self.failed)):
             source = os.path.join(self.local, name)
             try:
                 sign, is_folder = sign_of(source), os.path.isdir(source) and not os.path.islink(source)

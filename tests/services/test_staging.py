@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -336,6 +337,23 @@ def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_
     assert f"in {local}" in said
     assert "1 file could not be copied" in said
     assert (local / "sub" / "y").read_text() == "lost?"
+
+
+def test_what_a_job_removes_while_it_is_copied_back_ends_nothing(tmp_path):
+    files_below = runpy.run_path(RUNNER)["files_below"]
+    for name in ("a/deep", "b/deep"):
+        (tmp_path / name).mkdir(parents=True)
+    found = []
+    for name in files_below(str(tmp_path)):
+        found.append(name)
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+    assert sorted(found) == ["a", "b"]
+    (tmp_path / "file").touch()
+    unread: dict[str, str] = {}
+    assert list(files_below(str(tmp_path / "file"), unread)) == []
+    assert unread == {".": "Not a directory"}
+    with pytest.raises(NotADirectoryError):
+        list(files_below(str(tmp_path / "file")))
 
 
 @pytest.mark.root
