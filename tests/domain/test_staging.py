@@ -73,6 +73,14 @@ def test_names_that_lead_out_are_left(name):
     assert (choice.taken, choice.left) == ([], [name])
 
 
+@pytest.mark.parametrize(
+    "name", [".git/hooks/pre-commit", "sub/.GIT/config", ".git", ".venv/bin/python", "a/.rsync-partial/b"]
+)
+def test_nothing_comes_back_into_what_does_not_travel(name):
+    """Whatever the other side lists: a hook of git would be run here."""
+    assert chosen([Change(name, NEW, False)], {}, lambda _: None, is_pull=True).left == [name]
+
+
 def test_what_lies_behind_a_link_is_left():
     def sign_of(name: str) -> Sign | None:
         raise OSError(name)
