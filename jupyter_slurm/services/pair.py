@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jupyter_slurm.domain import staging
@@ -23,6 +23,7 @@ _LARGEST = 256 << 20  # bytes of what is noted of a folder
 _VANISHED = 24
 _MOST_OLD = 1000
 _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MOST_OLD}'
+_LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
 _GONE = 'cd -- "$1" && xargs -0 rm -f --'
 _SOON = 1 / 8  # of the time after which files are erased
 
@@ -111,10 +112,15 @@ class Pair:
             )
 
     async def remove_gone(self, gone: list[str]) -> None:
-        """Take away there what was alike on both sides, and is gone here."""
-        names = "".join(f"./{path}\0" for path in gone if staging.is_inside(path))
-        if names:
-            await self._ask("remove", _GONE, stdin=names.encode("utf-8", "surrogateescape"))
+        """Take away there what was alike on both sides, and is gone here; nothing behind a link."""
+        paths = [path for path in gone if staging.is_inside(path)]
+        if not paths:
+            return
+        found = (await self._ask("look at", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        links = {path.removeprefix("./") for path in found}  # a job may have put one in the place of a folder
+        kept = [path for path in paths if links.isdisjoint(_parents(path))]
+        names = "".join(f"./{path}\0" for path in kept)
+        await self._ask("remove", _GONE, stdin=names.encode("utf-8", "surrogateescape"))
 
     async def expiring(self, expires: str, name: str) -> list[str]:
         """Say which files the cluster of this name is about to erase: those that were not changed for so long."""
@@ -146,6 +152,12 @@ class Pair:
             else "Nothing was submitted. A line `- NAME` in .rsync-filter of the folder leaves a file out."
         )
         raise CommandError(f"rsync from {ends[0]} to {ends[1]} failed: {shown[:1000]}", hint=hint)
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Return the folders that a path leads through."""
+    while path := posixpath.dirname(path):
+        yield path
 
 
 def _size(count: int) -> str:

@@ -96,7 +96,7 @@ async def test_what_a_job_needs_is_there_and_what_it_leaves_comes_back_also_when
 
 
 @pytest.mark.here_only("what travels is chosen alike over each way")
-async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(desk, project):
+async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(desk, project, tmp_path):
     waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\nprint('job', file=open('changed', 'a'))"
     job = await desk.submit(waits, **staged(project))
     dest = await there(desk, job)
@@ -123,8 +123,13 @@ async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(de
     await desk.finished(kept["key"])
     assert (dest / "mine").exists()
     assert not (project / "mine").exists(), "what the person has removed does not come back"
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(dest / "sub", elsewhere)
+    (dest / "sub").symlink_to(elsewhere)  # as a job does that has no room
+    (project / "sub" / "é").unlink()
     await desk.finished((await desk.submit("1", **staged(project, delete=True)))["key"])
     assert not (dest / "mine").exists()
+    assert (elsewhere / "é").exists()
     assert (dest / "of the cluster").exists()
 
 
