@@ -18,6 +18,7 @@ import os
 import re
 import runpy
 import shutil
+import stat
 import sys
 import tarfile
 import time
@@ -148,6 +149,7 @@ class Build:
         room = f"{stem}.{os.urandom(4).hex()}.part"
         try:
             os.makedirs(top, mode=0o700, exist_ok=True)
+            check_whose(top)
             images.remove(*glob.glob(f"{glob.escape(stem)}.{'[0-9a-f]' * 8}.part"))  # of one that was killed here
             os.mkdir(room, 0o700)
         except OSError as error:
@@ -290,6 +292,15 @@ def _runtime(wish: dict[str, Any]) -> str:
     if not here:
         raise Refused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
     return str(contain.choose(wish["name"], here[0]))
+
+
+def check_whose(folder: str) -> None:
+    """Refuse a folder in which somebody else could put another one in the place of ours."""
+    found = os.stat(folder)
+    if not {os.lstat(folder).st_uid, found.st_uid} <= {0, os.geteuid()}:
+        raise Refused(f"{folder} belongs to another user: build_dir in [container] of the profile names another place")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise Refused(f"anybody may write into {folder}: `chmod o-w` it")
 
 
 def is_of_layers(path: str) -> bool:

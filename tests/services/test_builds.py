@@ -7,12 +7,14 @@ import io
 import json
 import os
 import pwd
+import runpy
 import shutil
 import signal
 import subprocess
 import threading
 import zipfile
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ FILES = {
     "apptainer": "Bootstrap: docker\nFrom: {base}\n%files\n    told /etc/told\n%post\n    echo built > /etc/built\n",
 }
 FILES["charliecloud"] = FILES["docker"]
+BUILD = str(resources.files("jupyter_slurm.runner").joinpath("build.py"))
 SHOW = ["/bin/sh", "-c", "cat /etc/image /etc/told /etc/built"]
 
 
@@ -274,3 +277,19 @@ def _wheel(name: str, version: str) -> bytes:
         )
         wheel.writestr(f"{about}/RECORD", "")
     return made.getvalue()
+
+
+def test_what_is_unpacked_lies_in_no_folder_of_somebody_elses(tmp_path, monkeypatch):
+    build, top = runpy.run_path(BUILD), tmp_path / "me"
+    for name in ("TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    one = build["Build"].__new__(build["Build"])
+    one._wish, one.name = {"build_dir": str(top)}, "mine/one"
+    for mode, owner, said in ((0o755, 12345, "another user"), (0o777, 0, "anybody may write"), (0o1777, 0, "")):
+        top.mkdir(exist_ok=True)
+        top.chmod(mode)
+        os.chown(top, owner, owner)
+        refused = pytest.raises(build["Refused"], match=said) if said else contextlib.nullcontext()
+        with refused, one._room("draft") as room:
+            assert os.environ["TMPDIR"] == room
+        assert os.listdir(top) == []
