@@ -100,7 +100,7 @@ async def read_served(transport: Transport, folder: JobFolder) -> Served | Begun
     try:
         told = await read_left(transport, folder.file("served.json"), _MOST)
         if "stage" in told:
-            nodes, restarts = str(told.get("nodes") or ""), int(told.get("restarts") or 0)
+            nodes, restarts = printable(str(told.get("nodes") or "")), int(told.get("restarts") or 0)
             return Begun(printable(str(told["stage"])[:200]), nodes, restarts)
         port = int(told["port"])
         granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"]), "ready": float(told["time"]), "port": port}

@@ -169,12 +169,15 @@ class Tunnels:
 
         :meth:`leave` lets it go where no tunnel came to need it.
         """
-        goal, job = goal_of(entry), (cluster, str(entry.key))
-        if goal is not None and self._ahead.get(job) != goal:
-            self.leave(*job)
-            self._ahead[job] = goal
-            with contextlib.suppress(SlurmError, OSError):  # the tunnel will say why
-                await self._there(cluster).reach.way(goal, ahead=True)
+        with contextlib.suppress(SlurmError, OSError):  # the tunnel will say why
+            goal, job = goal_of(entry), (cluster, str(entry.key))
+            if goal is not None and self._ahead.get(job) != goal:
+                self.leave(*job)
+                self._ahead[job] = goal
+                reach = self._there(cluster).reach
+                way = await reach.way(goal, ahead=True)
+                if self._ahead.get(job) != goal and not reach.kind(goal):  # let go meanwhile: nobody else closes it
+                    await asyncio.to_thread(way.close)
 
     def leave(self, cluster: str, job: str) -> None:
         """Let the way to a job go that was found ahead, unless a tunnel has it."""

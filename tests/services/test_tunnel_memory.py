@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.jobdir import JobFolder
+from jupyter_slurm.services.reach import Goal, Reach
+from jupyter_slurm.services.tunnels import Tunnels
 
 _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "", "port": 1, "since": 0.0}
 
@@ -75,3 +83,34 @@ async def test_of_login_nodes_with_one_home_each_has_its_own_ports_and_pages(
         assert page.exists() == has_page  # an agent removes those of its own that was killed
         await core.stop()
     assert json.loads(memory_of(state, "login1").read_text())[0]["local_port"] == port
+
+
+async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a session that is cancelled before its Jupyter listens: nobody else has heard of the way to its node."""
+    found, looked, closed = asyncio.Event(), asyncio.Event(), []
+    reach = Reach(*cast(Any, (None, None, None, None)))
+
+    async def log_in(goal: Goal, prompter: Any) -> Any:
+        looked.set()
+        await found.wait()
+        return SimpleNamespace(is_alive=True, close=lambda: closed.append(goal.node))
+
+    monkeypatch.setattr(reach, "_ssh", log_in)
+    cluster = cast(Any, SimpleNamespace(id="here"))
+    tunnels = Tunnels(Settings(state_dir=str(tmp_path)), lambda _: cluster)
+    tunnels._reaches["here"] = (cluster, reach)
+    record = {"kind": "session", "granted": {"nodes": "n1"}}
+    entry = Entry("here", JobFolder("/x/20260101-000000-00000000"), record, JobId(7), JobState("RUNNING"))
+    approaching = asyncio.create_task(tunnels.approach("here", entry))
+    await looked.wait()
+    tunnels.leave("here", str(entry.key))
+    goal = Goal("n1", "7", entry.folder)
+    while goal in reach._places:
+        await asyncio.sleep(0.01)
+    found.set()
+    await approaching
+    assert closed == ["n1"]
+    record["granted"]["nodes"] = "n[1"  # as no cluster says it
+    await tunnels.approach("here", entry)
