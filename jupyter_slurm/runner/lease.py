@@ -64,7 +64,7 @@ def _node() -> str:
 def _read(path: str) -> Any:
     """Return what a lock says, and when it was renewed, as other nodes see it after opening it; None: there is none."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
             return file.read(_MOST), os.fstat(file.fileno()).st_mtime_ns
     except FileNotFoundError:
         return None
@@ -72,6 +72,11 @@ def _read(path: str) -> Any:
         with contextlib.suppress(OSError):
             return "", os.stat(path).st_mtime_ns
         return None
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe that somebody has put there would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _told(text: str) -> dict[str, str]:

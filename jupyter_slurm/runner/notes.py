@@ -23,6 +23,7 @@ _NOTE = ".json"
 _LARGEST = 16_384  # bytes of a note
 _MOST = 1000  # images that are told
 _NAMES = 4000  # in a folder that are looked at
+_HELD = 600.0  # seconds since a lock was renewed, after which nobody holds it, also where clocks differ
 _TEXTS = ("image", "runtime", "node", "source", "job", "user")
 
 
@@ -71,7 +72,7 @@ def size_of(path: str) -> int:
 def _read(path: str) -> dict[str, Any]:
     """Return what a note says, as far as it is one: others may have written it."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
             told = json.loads(file.read(_LARGEST))
     except (OSError, ValueError, RecursionError):
         return {}
@@ -82,6 +83,11 @@ def _read(path: str) -> dict[str, Any]:
         if isinstance(told.get(name), (int, float)) and 0 <= told[name] < 1e18:
             kept[name] = told[name]
     return kept
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe that somebody has put there would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _names(folder: str) -> list[str]:
@@ -129,7 +135,7 @@ def remove(images: Any, folder: str, name: str) -> dict[str, Any]:
     """Remove an image from the folder; return what was removed, and on which nodes Docker has one of that name."""
     path = os.path.join(folder, images.file_name(name))
     there = [path + kind for kind in KINDS if os.path.lexists(path + kind)]
-    if busy := [one for one in (path + kind + ".lock" for kind in KINDS) if os.path.exists(one)]:
+    if busy := [one for one in (path + kind + ".lock" for kind in KINDS) if _is_renewed(one)]:
         return {"error": f"a job is making {name}: {busy[0]}"}
     removed = []
     for one in there:
@@ -144,6 +150,13 @@ def remove(images: Any, folder: str, name: str) -> dict[str, Any]:
         removed.append(one)
     nodes = sorted({one["node"] for one in told(folder) if one.get("image") == name and "node" in one})
     return {"removed": removed, "nodes": nodes}
+
+
+def _is_renewed(lock: str) -> bool:
+    """Tell whether somebody holds a lock (``lease.py``): that of a job which was killed stays, and its time, too."""
+    with contextlib.suppress(OSError):
+        return abs(time.time() - os.lstat(lock).st_mtime) < _HELD
+    return False
 
 
 def main() -> int:

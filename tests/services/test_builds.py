@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import zipfile
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -293,3 +295,20 @@ def test_what_is_unpacked_lies_in_no_folder_of_somebody_elses(tmp_path, monkeypa
         with refused, one._room("draft") as room:
             assert os.environ["TMPDIR"] == room
         assert os.listdir(top) == []
+
+
+def test_what_others_leave_in_a_folder_of_images_neither_stops_who_looks_nor_who_removes(tmp_path):
+    """A pipe in place of a note, or of a lock, and the lock of a job that was killed."""
+    notes, images = (runpy.run_path(BUILD.replace("build.py", f"{name}.py")) for name in ("notes", "images"))
+    for name in ("a.sif.json", ".docker-n1-b.json", "c.sif.lock"):
+        os.mkfifo(tmp_path / name)
+    for name in ("a.sif", "c.sif"):
+        (tmp_path / name).write_text("image")
+    told = {one["image"]: one["path"] for one in notes["told"](str(tmp_path))}
+    assert told == {name: str(tmp_path / f"{name}.sif") for name in "ac"}
+    assert images["lease"]._read(str(tmp_path / "c.sif.lock"))[0] == ""
+
+    remove = functools.partial(notes["remove"], SimpleNamespace(**images), str(tmp_path))
+    assert "a job is making c" in remove("c")["error"]
+    os.utime(tmp_path / "c.sif.lock", (0, 0))
+    assert remove("c") == {"removed": [str(tmp_path / "c.sif")], "nodes": []}
