@@ -102,10 +102,10 @@ class Workers:
         if not self._is_over:
             self._told()
 
-    def end(self) -> None:
-        """Have them end: first each by itself, since the head is gone, then by force."""
+    def end(self, *, at_once: bool) -> None:
+        """Have them end: first each by itself, since the head is gone, then by force, or at once."""
         self._is_over = True
-        self._process.send_signal(signal.SIGUSR2)
+        self._process.send_signal(signal.SIGTERM if at_once else signal.SIGUSR2)
         try:
             self._process.wait(_ENDS)
         except subprocess.TimeoutExpired:
@@ -152,7 +152,7 @@ def run(place: Any, args: list[str]) -> int:
         code = head.wait()
     finally:
         if workers:
-            workers.end()
+            workers.end(at_once=not os.path.exists(is_complete))  # else who is on the head's port may not be the head
         for path in (token, is_complete):
             with contextlib.suppress(OSError):
                 os.unlink(path)

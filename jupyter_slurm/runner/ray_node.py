@@ -202,6 +202,17 @@ def can_reach(address: str) -> str:
     return ""
 
 
+def check_whose(address: str) -> None:
+    """Refuse a head that is somebody else's: who was quicker to take its port would be told the token."""
+    relay, (host, _, port) = beside("relay"), address.rpartition(":")
+    try:
+        found = [(place, user) for place, user, _ in relay.ask_kernel(int(port))]
+    except OSError:
+        found = relay.listeners(*relay.tables(), int(port))
+    if any(user != os.getuid() for place, user in found if place in (host, "0.0.0.0", "::")):  # noqa: S104
+        raise Failed(f"somebody else has taken port {port} of {node_name()}, where Ray's head was to be: run it again")
+
+
 def work() -> int:
     """Be one of the other nodes, for as long as there is a head."""
     address, begun, is_told = os.environ["RAY_ADDRESS"], time.monotonic(), False
@@ -272,6 +283,7 @@ class Head:
         while can_reach(os.environ["RAY_ADDRESS"]):
             self._check(ray, begun, there)
             time.sleep(_PAUSE)
+        check_whose(os.environ["RAY_ADDRESS"])
         with open(os.path.join(ray.folder, "look.log"), "wb") as log:
             look = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         out: Any = look.stdout

@@ -8,6 +8,8 @@ import os
 import re
 import runpy
 import signal
+import socket
+import subprocess
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -147,6 +149,23 @@ def test_one_node_is_reached_from_there_only_and_ends_also_by_force(
     assert len(folders) == 1, "nobody was left to take it away"
     runpy.run_path(str(resources.files("jupyter_slurm.runner") / "ray_node.py"))["sweep"]()  # as the next one does
     assert not folders[0].exists()
+
+
+@pytest.mark.root
+def test_a_head_that_is_somebody_elses_is_not_told_the_token() -> None:
+    """On a node that several people use, one may take the port that Ray's command line says, before Ray does."""
+    node = runpy.run_path(str(resources.files("jupyter_slurm.runner") / "ray_node.py"))
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        node["check_whose"](f"127.0.0.1:{own.getsockname()[1]}")
+    listens = (
+        "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    argv = ["/usr/bin/python3", "-c", listens]
+    with subprocess.Popen(argv, user=12345, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        with pytest.raises(node["Failed"], match="somebody else has taken port"):
+            node["check_whose"](f"127.0.0.1:{int(other.stdout.readline())}")
+        other.communicate()
 
 
 @pytest.mark.sites("unipi")
