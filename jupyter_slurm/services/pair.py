@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jupyter_slurm.domain import staging
+from jupyter_slurm.domain.room import ROOM, parse_room
 from jupyter_slurm.domain.staging import Choice, Sign
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.folders import Tree
@@ -69,8 +70,8 @@ class Pair:
         choice = await asyncio.to_thread(staging.chosen, changes, base, tree.sign_of, is_pull=is_pull)
         return choice, {change.path for change in changes}
 
-    async def transfer(self, choice: Choice, sent: Sent, *, is_pull: bool) -> None:
-        """Have what was chosen travel; ``sent`` is told how far that is."""
+    async def transfer(self, choice: Choice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
+        """Have what was chosen travel; ``sent`` is told how far that is. By content: also where size and time agree."""
         total = max(choice.total, 1)
         names = "".join(f"./{change.path}\0" for change in choice.taken).encode("utf-8", "surrogateescape")
         loop = asyncio.get_running_loop()
@@ -80,7 +81,8 @@ class Pair:
 
         sent(0, total)
         run = Rsync(self._transport, self.source, self.dest, moved=moved)
-        self._checked(await run.run(staging.TRANSFERRED, is_pull=is_pull, stdin=names), is_pull=is_pull)
+        options = [*staging.TRANSFERRED, *(["--ignore-times"] if by_content else [])]
+        self._checked(await run.run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
         sent(total, total)
 
     async def base(self) -> dict[str, Sign]:
@@ -100,13 +102,12 @@ class Pair:
         await self._transport.write(posixpath.join(self.dest, staging.BASE), json.dumps(noted).encode())
 
     async def check_room(self, wanted: int) -> None:
-        """Refuse what would fill the disk there."""
-        done = await self._transport.run(["df", "-Pk", "--", self.dest])
-        fields = text_of(done.stdout).splitlines()[-1].split() if done.exit_code == 0 and done.stdout else []
-        free = int(fields[3]) << 10 if len(fields) > 5 and fields[3].isdecimal() else None
-        if free is not None and wanted > free:
+        """Refuse what would fill the disk there, or go beyond the person's quota."""
+        room = parse_room(text_of((await self._ask("look at", ROOM)).stdout))
+        if room is not None and wanted > room.free:
             raise UsageError(
-                f"{_size(wanted)} are to go to {self.dest}, and {_size(free)} are free there: nothing was submitted.",
+                f"{_size(wanted)} are to go to {self.dest}, and {_size(room.free)} are {room.words}: nothing was "
+                "submitted.",
                 hint="Make room there, name another place (stage=DIR:DEST), or leave files out: a line `- NAME` each "
                 "in .rsync-filter of the folder.",
             )

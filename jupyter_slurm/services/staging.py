@@ -227,7 +227,7 @@ class Staging:
         choice, listed = await pair.choose({} if by_content else base, is_pull=False, by_content=by_content)
         if choice.taken:
             await pair.check_room(choice.total)
-            await pair.transfer(choice, sent, is_pull=False)
+            await pair.transfer(choice, sent, is_pull=False, by_content=by_content)
         skipped = listed - {change.path for change in choice.taken}
         await pair.note({**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
         warnings = []

@@ -116,20 +116,25 @@ async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(de
     assert (dest / "changed").read_text() == "by the person, meanwhile\njob\n"
     assert (project / "a file").read_text() == "half a result\n"
 
-    # What is gone here goes there, too, if that is said; nothing else does.
+    # What is gone here goes there, too, if that is said; nothing else does. Size and time tell, or what is in a file.
+    old = (project / "-rf").stat()
+    (project / "-rf").write_text("-RF\n")
+    os.utime(project / "-rf", ns=(old.st_atime_ns, old.st_mtime_ns))
     (project / "mine").unlink()
     (dest / "of the cluster").touch()
     kept = await desk.submit("1", **staged(project))
     await desk.finished(kept["key"])
     assert (dest / "mine").exists()
+    assert (dest / "-rf").read_text() == "-rf\n"
     assert not (project / "mine").exists(), "what the person has removed does not come back"
     elsewhere = tmp_path / "elsewhere"
     shutil.move(dest / "sub", elsewhere)
     (dest / "sub").symlink_to(elsewhere)  # as a job does that has no room
     (project / "sub" / "é").unlink()
-    await desk.finished((await desk.submit("1", **staged(project, delete=True)))["key"])
+    await desk.finished((await desk.submit("1", **staged(project, delete=True, checksum=True)))["key"])
     assert not (dest / "mine").exists()
     assert (elsewhere / "é").exists()
+    assert (dest / "-rf").read_text() == "-RF\n"
     assert (dest / "of the cluster").exists()
 
 
@@ -247,6 +252,21 @@ os.mkfifo('pipe')
     assert os.listdir(home) == []
 
 
+@pytest.mark.slow
+@pytest.mark.here_only("Slurm alone tells the runner")
+async def test_what_lies_on_a_disk_of_the_node_comes_back_when_the_time_is_up(open_desk, cluster, project, tmp_path):
+    output = tmp_path / "output"
+    text = "#!/bin/sh\ntrap 'echo last > last; exit 0' TERM\necho half > half\nwhile :; do sleep 0.1; done\n"
+    async with open_desk(cluster, tmp_path, storage={"local": f"{output}/$USER"}) as desk:
+        job = await desk.submit(text, "--time=1", **staged(project))
+        over = await desk.until(job["key"], lambda told: told["stage"]["state"] == "back", timeout=240)
+        said = await desk.text(job["key"], "stderr")
+    assert (over["state"], over["stage"]["files"], over["stage"]["error"]) == ("TIMEOUT", 2, None)
+    assert "the time limit is near: 1 new or changed files are safe" in said
+    assert ((project / "half").read_text(), (project / "last").read_text()) == ("half\n", "last\n")
+    assert not list(output.glob("*/*")), "nothing is left on the node"
+
+
 async def on_the_way(desk: Any, project: Path, text: str) -> tuple[str, asyncio.Future[Any]]:
     """Submit a cell with a large folder; return its key, and what becomes of it, while that travels."""
     (project / "large").write_bytes(os.urandom(150_000_000))
@@ -282,7 +302,7 @@ async def test_a_link_that_breaks_on_the_way_is_waited_for_and_who_gives_up_leav
 
 @pytest.mark.root
 @pytest.mark.here_only("room is asked for alike over each way")
-async def test_a_disk_without_room_is_told_before_anything_travels(desk, project, tmp_path):
+async def test_a_disk_without_room_is_told_before_anything_travels(desk, project, tmp_path, monkeypatch):
     small = tmp_path / "small"
     small.mkdir()
     (project / "large").write_bytes(bytes(3_000_000))
@@ -290,6 +310,13 @@ async def test_a_disk_without_room_is_told_before_anything_travels(desk, project
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=True)
     try:
         with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*/small/copy, and 2\.1 MB are free there"):
+            await desk.core.submit(desk.id, asked)
+        # The kernels that tests run on have no quotas; the program says what it would.
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "quota").write_text("#!/bin/sh\necho '  tmpfs  500*  900  1000  0  9  0  0  0'\n")
+        (tmp_path / "bin" / "quota").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+        with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*, and 0\.5 MB are left of your quota there"):
             await desk.core.submit(desk.id, asked)
         assert os.listdir(small / "copy") == []
     finally:
@@ -371,7 +398,13 @@ def test_a_place_on_the_node_that_is_anothers_is_not_used(project, tmp_path):
     (folder / "job.json").write_text(json.dumps(record))
     env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7"}
     taken.mkdir(parents=True)
-    for mode, owner, said in ((0o755, 12345, "another user"), (0o777, 0, "others may write"), (0o1777, 0, "")):
+    for mode, owner, nodes, said in (
+        (0o755, 12345, "1", "another user"),
+        (0o777, 0, "1", "others may write"),
+        (0o1777, 0, "2", "the job has several nodes"),  # which would have a copy each
+        (0o1777, 0, "1", ""),
+    ):
+        env["SLURM_JOB_NUM_NODES"] = nodes
         taken.chmod(mode)
         os.chown(taken, owner, owner)
         done = subprocess.run(
