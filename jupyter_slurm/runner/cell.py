@@ -26,6 +26,8 @@ from typing import Any, Iterator
 beside = runpy.run_path(__file__[: -len("cell.py")] + "beside.py")["beside"]
 
 FORMAT = 1
+_HAD = {"account": "SLURM_JOB_ACCOUNT", "nodes": "SLURM_JOB_NODELIST", "partition": "SLURM_JOB_PARTITION"}
+_HAD["qos"] = "SLURM_JOB_QOS"
 _BEGUN = time.monotonic()
 
 
@@ -116,6 +118,7 @@ class Place:
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         end: dict[str, Any] = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code}
         end.update(time=time.time(), restarts=restart)
+        end["had"] = {name: told for name, variable in _HAD.items() if (told := os.environ.get(variable))}
         end.update({"used": used(), **more})
         try:
             self.put(path, json.dumps(end))

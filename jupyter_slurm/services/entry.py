@@ -22,7 +22,10 @@ from jupyter_slurm.transport.base import Hold
 if TYPE_CHECKING:
     from jupyter_slurm.services.served import Served
 
-__all__ = ["NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
+__all__ = ["HAD", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
+
+HAD = ("nodes", "partition", "account", "qos")
+"""What is kept of what a job had, once it is over."""
 
 SUBMITTING = JobState("SUBMITTING")
 """sbatch has been started; its answer is not known yet."""
@@ -69,6 +72,8 @@ class Entry:
         Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
     number : str or None
         Of a step: ``12.0``, once it has begun.
+    had : dict
+        Nodes, partition, account and QOS, as its runner told them at its end: the queue may not have shown it yet.
     ranks : dict or None
         Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
     bringing : (int, int) or None
@@ -100,6 +105,7 @@ class Entry:
     signal: int | None = None
     state_since: float | None = None
     restarts: int = 0
+    had: dict[str, str] = field(default_factory=dict)
     ranks: dict[str, Any] | None = None
     known: bool = True
     unverified: bool = False
@@ -158,7 +164,7 @@ class Entry:
         """The nodes that a runner has told, which may be before the queue does."""
         record = self.record or {}
         told = record.get("step") or (record.get("granted") if self.state.is_running else None) or {}
-        nodes: str | None = told.get("nodes")
+        nodes: str | None = told.get("nodes") or self.had.get("nodes")
         return nodes
 
     @property
@@ -215,13 +221,8 @@ class Entry:
             self.ranks = end.get("ranks")
             self.error = from_problem(end["error"]) if end.get("error") else None
         if end and self.id is not None:
-            self.latest = JobRecord(
-                id=self.id,
-                state=self.state,
-                reason=end.get("reason") or "",
-                nodes=end.get("nodes") or "",
-                partition=end.get("partition") or "",
-            )
+            had: dict[str, Any] = {name: end.get(name) or "" for name in HAD}
+            self.latest = JobRecord(id=self.id, state=self.state, reason=end.get("reason") or "", **had)
 
     def is_shown_by(self, records: Iterable[JobRecord]) -> bool:
         """Tell whether records that bear our number are certainly of this job, and not of one that got it later."""
@@ -310,7 +311,7 @@ class Entry:
         """Forget how an earlier run ended: the job was requeued."""
         self.restarts = restarts
         self.start_time = self.end_time = self.exit_code = self.signal = self.ranks = None
-        self.unverified = False
+        self.unverified, self.had = False, {}
         if self.record is not None:
             self.record["end"] = None
 

@@ -9,7 +9,7 @@ from typing import Any
 from jupyter_slurm.domain.endings import exit_code_of
 from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.services.entry import NOT_SUBMITTED, UNKNOWN, Entry
+from jupyter_slurm.services.entry import HAD, NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.processes import process_of
 from jupyter_slurm.services.served import session_dict, warnings_of
 
@@ -55,9 +55,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "reason_text": f"{words} {entry.blame}".strip() if "Dependency" in reason else words,
         "next_step": step,
         "name": record.get("name") or (latest.name if latest else None),
-        "partition": latest.partition if latest else None,
-        "account": latest.account if latest else None,
-        "qos": latest.qos if latest else None,
+        **{name: getattr(latest, name, None) or entry.had.get(name) for name in HAD},
         "nodes": (latest.nodes if latest else None) or entry.told_nodes,
         "allocation": entry.allocation,
         "process": process_of(entry),

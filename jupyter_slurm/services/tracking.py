@@ -18,12 +18,12 @@ from jupyter_slurm.errors import CommandError, ControllerError, ParseError, Slur
 from jupyter_slurm.services import parts, tasks
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.dependencies import note_blame
-from jupyter_slurm.services.entry import UNKNOWN, Entry
+from jupyter_slurm.services.entry import HAD, UNKNOWN, Entry
 from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.launching import ranks_of, read_ranks
 from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.processes import process_of, why_ended
-from jupyter_slurm.services.slurm import SlurmClient
+from jupyter_slurm.services.slurm import SlurmClient, printable
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.telling import job_dict
 
@@ -35,6 +35,7 @@ _ACCOUNTING_LAG = 60.0
 _FEW = 3
 _TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
 _LAST = 5.0  # seconds in which all of it is written at the end
+_LONGEST = 4096  # letters of what a runner tells
 _UNWRITTEN = "The record of this job could not be written: "
 _ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
 
@@ -195,7 +196,8 @@ class Tracker:
                 "signal": entry.signal,
                 "start_time": entry.start_time,
                 "end_time": entry.end_time,
-                **{name: getattr(latest, name, None) for name in ("nodes", "partition", "cpus", "time_limit")},
+                **{name: getattr(latest, name, None) or entry.had.get(name) for name in HAD},
+                **{name: getattr(latest, name, None) for name in ("cpus", "time_limit")},
                 "tasks": entry.counts() or None,
                 "components": entry.components(),
                 "ranks": entry.ranks,
@@ -349,7 +351,7 @@ class Tracker:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        entry.restarts, entry.ranks = restarts, ranks_of(marker)
+        entry.restarts, entry.ranks, entry.had = restarts, ranks_of(marker), _had(marker)
         if "lost" in marker:
             await self._end_of_process(entry)
         entry.error = why_ended(entry, marker) or entry.error  # first: whoever sees the end sees why
@@ -432,6 +434,13 @@ class Tracker:
             return []
         times = {submitted for job, submitted in jobs if entry.id is not None and job.job == entry.id.job}
         return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
+
+
+def _had(marker: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an end marker says that the job had; the job could have written anything there."""
+    told = marker.get("had")
+    told = told if isinstance(told, dict) else {}
+    return {name: printable(told[name][:_LONGEST]) for name in HAD if isinstance(told.get(name), str)}
 
 
 def _comes_after(entry: Entry, other: Entry) -> bool:

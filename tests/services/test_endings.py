@@ -49,6 +49,9 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
     async with open_desk(cluster, tmp_path) as desk:
         ended = await desk.finished(cell["key"])
         assert (ended["state"], ended["exit_code"]) == ("FAILED", 4)
+        # The queue never told of it, its runner did.
+        assert (ended["partition"], bool(ended["account"])) == ("devwork", accounting)
+        assert ended["nodes"].startswith("c4aiscw")
         report = await desk.core.report(desk.id, cell["key"])  # what it had is known, too
         assert (report["source"], report["cpus"]) == ("sacct" if accounting else "runner", 2)
         assert report["memory_asked"] == 300 << 20

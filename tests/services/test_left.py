@@ -113,8 +113,9 @@ async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
     assert not await tracker.read_end(entry)  # nor is anything raised: the looks at all other jobs would end with it
     assert entry.state.is_running
     path.unlink()
-    path.write_text(json.dumps(_END))
+    path.write_text(json.dumps({**_END, "had": {"account": "lab\udcff", "qos": 5}}))
     assert await tracker.read_end(entry)
+    assert entry.had == {"account": "lab\ufffd"}
 
 
 async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTransport, tmp_path: Path) -> None:
