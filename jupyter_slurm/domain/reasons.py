@@ -199,7 +199,7 @@ _THINGS: Final = {
 }
 
 
-def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
+def explain(reason: str, record: JobRecord | None = None, memory: str | None = None) -> tuple[str, str]:
     """Say in plain words why a job waits or how it ended, and what to do next.
 
     Parameters
@@ -208,6 +208,8 @@ def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
         As Slurm shows it: a word, several with commas (an array's tasks), or a sentence. May be empty.
     record : JobRecord, optional
         What is known of the job; of a finished one its end is explained.
+    memory : str, optional
+        What its site advises to ask for.
 
     Returns
     -------
@@ -225,7 +227,7 @@ def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
     if record is not None:
         step = step.replace(" ID", f" {record.id.allocation}").replace("jobid=ID", f"jobid={record.id.allocation}")
         if text.startswith("Resources"):
-            step = _memory_hint(record)
+            step = _memory_hint(record, memory)
     return words, step
 
 
@@ -268,11 +270,11 @@ def _explain_limit(limit: re.Match[str]) -> tuple[str, str]:
     )
 
 
-def _memory_hint(record: JobRecord) -> str:
+def _memory_hint(record: JobRecord, advised: str | None) -> str:
     """What to try when a job waits though nodes seem free: often it is the memory, which nobody had asked for."""
     asked = parse_tres(record.tres).get("mem")
     amount = f" (this one asks for {format_memory(asked)})" if asked else ""
     return (
         "It starts by itself. If nodes look free, it may wait for memory"
-        f"{amount}: cancel it and ask for what it needs with --mem=…, for example --mem=64G."
+        f"{amount}: cancel it and ask for what it needs with --mem=…, for example --mem={advised or '64G'}."
     )

@@ -140,6 +140,8 @@ class Intake:
         def make(part: Part | None) -> Plan:
             plan = make_plan(self._folder, runner, table, asked, context, now, version, prepared, part, staged)
             plan.record["user"] = self._where.user
+            if memory := self._where.advice.get("memory"):
+                plan.record["advised"] = {"memory": memory}
             if preempting == "OFF":
                 plan.record["preemptible"] = False
             return plan

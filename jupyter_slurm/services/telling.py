@@ -31,7 +31,8 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         reason = ""  # it has begun since, as its runner says: why it waited holds no longer
     told = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
     lease = record.get("lease") or {}
-    words, step = explain(reason, told) if reason or entry.state.is_finished else ("", "")
+    advised = (record.get("advised") or {}).get("memory")
+    words, step = explain(reason, told, advised) if reason or entry.state.is_finished else ("", "")
     python = None if process_of(entry) else (record.get("cell") or {}).get("python")
     if entry.kind == "session" and not record["session"].get("command"):
         python = record["asked"].get("python")

@@ -94,6 +94,7 @@ def test_who_waits_for_memory_is_told_to_ask_for_it() -> None:
     _, step = explain("Resources", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"))
     assert "--mem=64G" in step
     assert "10000M" in step
+    assert "--mem=90G" in explain("Resources", job(), "90G")[1]
     for reason in ("QOSMaxMemoryPerUser", "AssocGrpMemLimit", "MaxMemPerLimit"):
         assert "--mem" in explain(reason, job())[1]
 
