@@ -45,8 +45,10 @@ def of_sdumont(told: Told, replica: Replica) -> None:
     assert "nvidia_dev" in told.under("resources()")
     assert re.search(r"^sdumont300[12]$", told.under("%srun on=node"), re.MULTILINE)
     assert "nvidia_dev Python 3" in told.under("cores = len")
+    assert re.search(r"^GPUs 0,1$", told.under("cores = len"), re.MULTILINE), "all of the node"
     assert "still here: True" in told.under("still here")
     assert re.search(r"y is about 3\.0\d x", told.under("train.wait()"))
+    assert re.search(r"with gcc/7.4:python/3.9.1:cudnn/8.2_cuda-11.1$", told.under("as=evaluate"), re.MULTILINE)
     assert "accuracy 0.5 in /scratch/" in told.under('Path("experiments/logs/evaluate.txt")')
     assert re.search(rf"UA\n{replica.user} +nvidia_\w+ +\d", told.under("used.by")), "what the project pays"
     assert "Cluster/Account/User Utilization" in told.under("%sreport")
@@ -71,35 +73,42 @@ def of_arandu(told: Told, replica: Replica) -> None:
 def of_aau(told: Told, replica: Replica) -> None:
     assert "es.shj" in told.under("show assoc")
     assert "1gpulong" in told.under("show qos")
-    assert re.search(r"on nv-ai-0\d\S* with GPU \d", told.under("%%remote"))
+    assert re.search(r"on nv-ai-03\S* with GPU \d", told.under("%%remote"))
     assert "hello world from sbatch on node nv-ai-0" in told.under("as=hello")
     assert "--mem=64G" in told.under("as=little")
     assert "tensorflow_20.10-tf2-py3.sif" in told.under("image list")
     assert "accuracy 0.99 in" in told.under("train.stdout")
+    assert "Hello world" in told.under("env=docker://lab/hello:1 wait")
     assert "MySlurmJob" in told.under("%sacct ")
+    assert re.search(rf"^es\.shj +{replica.user} ", told.under('usage("es")'), re.MULTILINE), "of a group below it"
+    assert "Cluster Utilization" in told.under("%sreport")
 
 
 def of_skynet(told: Told, replica: Replica) -> None:
     assert {"a40", "2080_ti", "rtx_6000"} <= {*told.under("resources()").split()}
-    assert re.search(r"on \w+ with GPU \d", told.under("%%remote"))
+    assert re.search(r"\brtx_6000 +gerty", told.under("%sinfo"))
+    assert re.search(r"on gerty with GPU \d", told.under("%%remote"))
     assert "advises at most 15" in told.under("as=greedy")
+    assert re.search(r"^Debian GNU/Linux 12 .* with /dev/nvidia\d$", told.under("inside.wait()"), re.MULTILINE)
     shards = re.findall(
         r"^\[(\d)\] 250 of 1000 samples on (\w+) with GPU \d$", told.under("ranks.wait()"), re.MULTILINE
     )
     assert sorted(rank for rank, _ in shards) == ["0", "1", "2", "3"]
-    assert len({node for _, node in shards}) == 2
+    assert {node for _, node in shards} == {"vicki", "gerty"}, "one is excluded"
     assert told.under("fit.table()").count("COMPLETED") == 4
     assert "all of them are ours" in told.under("owners.wait()")
     runs = re.findall(r"run (\d+)   epoch (\d+)", told.under("long.wait()"))
     assert [int(epoch) for _, epoch in runs] == list(range(1, 41)), "none is lost, and none comes twice"
     assert {run for run, _ in runs} == {"1", "2"}, "it was preempted, and resumed"
     assert "a40" in told.under("usage(")
+    assert replica.containers() == [], "none is left"
 
 
 def of_unipi(told: Told, replica: Replica) -> None:
     assert re.search(r"on c0\d with \d+ CPUs", told.under("first.wait()"))
     assert "Debian GNU/Linux" in told.under("inside.wait()")
-    assert told.under("runs.wait()").count("configuration") == 8
+    ran = re.findall(r"configuration (\d) in \S+/docker_repo with \.:/opt/cannon'", told.under("runs.wait()"))
+    assert sorted(ran) == [*"12345678"]
     assert told.under("search.table()").count("COMPLETED") == 8
     assert re.search(r"^Ray on c0\d c0\d\n14 from c0\d", told.under("distributed.wait()"), re.MULTILINE)
     assert "rate" in told.under("best.parameters")
@@ -116,13 +125,14 @@ CHECKS: dict[str, Callable[[Told, Replica], None]] = {
 
 @pytest.fixture
 def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
-    """A site with what its notebook wants of a person: in Pisa an image with Ray."""
+    """A site with what its notebook wants of a person: in Pisa two environments in the profile."""
     if replica.name == "unipi":
         packages = request.getfixturevalue("ray_packages")
         (image,) = replica.site.software.images
         told = {"image": image, "bind": [str(packages)], "variables": {"PYTHONPATH": str(packages)}}
+        base = {"image": image, "variables": {"PYTHONPATH": ".:/opt/cannon"}, "work_dir": "~/docker_repo"}
         laptop = replica.laptop
-        laptop.profile.write_text(laptop.profile.read_text() + tomli_w.dumps({"env": {"ray": told}}))
+        laptop.profile.write_text(laptop.profile.read_text() + tomli_w.dumps({"env": {"ray": told, "base": base}}))
         laptop.command("disconnect", replica.name, "--yes")
         assert laptop.connect().code == 0
     return replica
