@@ -210,6 +210,9 @@ def test_a_container_has_the_gpus_of_its_job_and_is_gone_with_it(
     replica.laptop.run(f"%%sbatch {' '.join(wish)} --time 5\nimport time\nprint('begun', flush=True)\ntime.sleep(600)")
     if replica.dockers:
         wait_for(replica.containers, "a container")
+        docker = replica.dockers[node]
+        told = docker.node.run("docker", "inspect", "--format", "{{.HostConfig.CpusetCpus}}", *docker.containers())
+        assert told.stdout.strip(), "it has the CPUs of the job"
     numbers = [replica.laptop.value(f"{name}.id") for name in ("job", *(["other"] if gpus else []))]
     replica.laptop.run("job.cancel()" + ("; other.cancel()" if gpus else ""))
     wait_for(lambda: {state(replica, number) for number in numbers} == {"CANCELLED"}, "no job")
