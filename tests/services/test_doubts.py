@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -289,6 +291,8 @@ async def test_what_the_site_advises_is_told_and_the_job_is_taken(
             "That is 8 CPUs a GPU",
             "A job with GPUs that says no --mem may wait here although GPUs are free: --mem=1G, for example.",
         ]
+        record = json.loads(Path(job["folder"], "job.json").read_text())
+        assert record["advised"] == {"memory": "1G"}, "for who asks why it waits"
         quiet = await desk.submit(SCRIPT, "-p", "arandu", "--gpus=1", "-c", "6", "--mem=1G", "--hold")
         assert quiet["doubts"] == []
         for each in (job, quiet):

@@ -108,6 +108,20 @@ async def test_a_command_serves_through_a_local_port(desk: Any, served: Any, tmp
 
 
 @pytest.mark.here_only(HERE)
+async def test_a_folder_goes_with_one_and_comes_back_from_it(desk: Any, served: Any, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "note").write_text("of the laptop")
+    command = ["sh", "-c", 'echo made >result; exec "$@"', "sh", *FILES]
+    told = await served(command, stage={"folders": [{"source": str(project)}]})
+    assert told["work_dir"] == told["stage"]["folders"][0]["dest"]
+    assert (await get(f"{told['session']['url']}note")).text == "of the laptop"
+    await desk.core.sessions.end(desk.id, told["key"])
+    over = await desk.until(told["key"], lambda job: job["stage"]["state"] == "back")
+    assert (over["stage"]["files"], (project / "result").read_text()) == (1, "made\n")
+
+
+@pytest.mark.here_only(HERE)
 async def test_the_way_to_one_is_there_before_it_serves(desk: Any, served: Any, tmp_path: Path, wait_for: Any) -> None:
     command = ["sh", "-c", WAITS, "sh", "{port}"]
     told = await served(command, dir=str(tmp_path), until="starting")
