@@ -305,12 +305,12 @@ def test_a_cluster_that_runs_in_part_is_not_taken_for_one_that_runs(new_cluster)
     assert caught.value.hint == f"End it first: jupyter slurm embedded stop --dir {cluster.directory}"
 
 
-def test_daemons_that_died_are_told_and_stop_clears_the_rest(new_cluster, nothing_left):
-    cluster = new_cluster()
-    for role in ("slurmctld", "slurmd/c4aiscw1"):
+def test_daemons_that_died_are_told_and_stop_clears_the_rest(new_cluster, nothing_left, wait_for):
+    cluster, killed = new_cluster(), ["slurmctld", "slurmd/c4aiscw1"]
+    for role in killed:
         cluster.daemons.running()[role].send(signal.SIGKILL)
-    status = cluster.status()
-    assert (status.state, status.missing) == ("damaged", ["slurmctld", "slurmd/c4aiscw1"])
+    wait_for(lambda: cluster.status().missing == killed, "both to have ended")
+    assert cluster.status().state == "damaged"
     cluster.stop()
     nothing_left(cluster.directory)
 
