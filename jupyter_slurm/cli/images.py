@@ -29,7 +29,8 @@ scripts and sessions run in it by env=docker://NAME.
 
 Words (ours have no dashes, Slurm's have):
   base=NAME:TAG   of `environment`: what the image begins with; by default python:3.11-slim, for the same Python
-  context=FOLDER  of a file: the folder on the nodes that it takes files from; by default the one it lies in
+  context=FOLDER  of a file: the folder that it takes others from; by default the one it lies in. Over SSH what it takes
+                  travels with the job; /… and ~/… are then folders of the cluster
   from=docker     of pull: not a registry, but Docker of the node (-w NODE); or from=/…/image.tar, a file that the nodes
                   see: of `docker save`, for Charliecloud of `docker export`
   replace         also where there is one of that name

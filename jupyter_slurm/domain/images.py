@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
+from jupyter_slurm.domain.build_context import of_definition, of_dockerfile
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["LARGEST", "REQUIREMENT", "kind_of", "takes_files"]
+__all__ = ["LARGEST", "REQUIREMENT", "Kind", "files_taken", "kind_of"]
 
 Kind = Literal["dockerfile", "definition"]
 
@@ -22,9 +23,6 @@ REQUIREMENT: Final = r"[A-Za-z0-9][^\u0000-\u001f\u007f]{0,999}"
 
 _BOOTSTRAP = re.compile(r"bootstrap\s*:", re.IGNORECASE)
 _FROM = re.compile(r"(?:from|arg)\s+\S", re.IGNORECASE)
-_COPY = re.compile(r"(?:copy|add)\s+(?P<rest>.*)", re.IGNORECASE)
-_FILES = re.compile(r"%files(?P<rest>.*)", re.IGNORECASE)
-_ELSEWHERE = re.compile(r"(?:--\w+(?:=\S+)?\s+)*(?:--from=|https?://|git@|<<)", re.IGNORECASE)
 
 
 def kind_of(name: str, text: str) -> Kind:
@@ -49,10 +47,6 @@ def kind_of(name: str, text: str) -> Kind:
     )
 
 
-def takes_files(kind: Kind, text: str) -> bool:
-    """Tell whether it takes files of the folder that it lies in."""
-    lines = [line.strip() for line in text.splitlines()]
-    if kind == "dockerfile":
-        found = [match["rest"] for line in lines if (match := _COPY.fullmatch(line))]
-        return any(not _ELSEWHERE.match(rest) for rest in found)
-    return any(match["rest"].split()[:1] != ["from"] for line in lines if (match := _FILES.fullmatch(line)))
+def files_taken(kind: Kind, text: str) -> list[str]:
+    """Return what it takes of the folder that it lies in: paths and patterns; ``.`` is all of it."""
+    return of_dockerfile(text) if kind == "dockerfile" else of_definition(text)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jupyter_slurm.domain.containers import RUNTIMES
 from jupyter_slurm.domain.expand import Lookup
-from jupyter_slurm.domain.images import LARGEST, kind_of, takes_files
+from jupyter_slurm.domain.images import LARGEST, files_taken, kind_of
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line, tokenize
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles.array import handle
@@ -184,7 +184,10 @@ def _origin(cluster: Cluster, told: str | None) -> str | None:
 
 
 def _read(cluster: Cluster, name: str, context: str | None) -> dict[str, Any]:
-    """Return a file of this machine that says how an image is made, and the folder there that it takes files from."""
+    """Return a file of this machine that says how an image is made, and the folder that it takes files from.
+
+    That is one of this machine (``context``) where the nodes do not see it, else one as they call it (``folder``).
+    """
     path = os.path.expanduser(name)
     try:
         with open(path, "rb") as file:
@@ -198,19 +201,14 @@ def _read(cluster: Cluster, name: str, context: str | None) -> dict[str, Any]:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(printable(f"{path} is not text in UTF-8."), hint="Is it the right file?") from None
-    kind = kind_of(path, text)
-    if cluster.is_remote and context is None and takes_files(kind, text):
-        raise UsageError(
-            printable(f"{path} takes files along, and the folder here is not seen by {cluster.name}."),
-            hint="Copy the folder there, and say context=FOLDER, as it is called there.",
-        )
-    if context is None and takes_files(kind, text):
-        context = os.path.dirname(os.path.abspath(path))
-    elif context is not None and not cluster.is_remote:
-        context = os.path.abspath(os.path.expanduser(context))
-    if context is not None and not context.startswith(("/", "~/")):
-        raise UsageError(f"context={context}: which folder is that?", hint="Say it whole: /… or ~/… there.")
-    return {"name": os.path.basename(path), "text": text, **({"folder": context} if context else {})}
+    told = {"name": os.path.basename(path), "text": text}
+    takes = bool(files_taken(kind_of(path, text), text))
+    if cluster.is_remote and context is not None and context.startswith(("/", "~/")):
+        return {**told, "folder": context}
+    if context is None and not takes:
+        return told
+    here = os.path.abspath(os.path.expanduser(context) if context else os.path.dirname(os.path.abspath(path)))
+    return {**told, "context" if cluster.is_remote else "folder": here}
 
 
 def images(cluster: Cluster | None = None) -> Table:

@@ -266,7 +266,8 @@ Words (of image build and pull):
     runtime=NAME  docker, podman, apptainer, singularity, charliecloud; by default that of the profile
     replace       make it anew where there is one of that name
     base=NAME:TAG what an image with the packages of a Python begins with; by default python:3.11-slim, of its version
-    context=DIR   the folder of the nodes that a file takes others from; by default the one that it lies in
+    context=DIR   the folder that a file takes others from; by default the one that it lies in. Over SSH what it takes
+                  travels with the job; /… and ~/… are then folders of the cluster
     from=docker   no registry, but Docker of the node; from=/…/image.tar is a file of `docker save`, for Charliecloud of
                   `docker export`
     as=NAME  wait  show   as with %%sbatch

@@ -97,7 +97,7 @@ class Build:
             elif self._wish["act"] == "pull":
                 self._run([program, "pull", self.name])
             else:
-                with self._files(_DOCKERFILE) as (file, context):
+                with self._room("") as room, self._files(_DOCKERFILE, room) as (file, context):
                     self._run([program, "build", *self._limits(), f"--tag={self.name}", f"--file={file}", context])
             images.note_store(program, self.name, self._wish, self._source())
         return self.name
@@ -171,13 +171,13 @@ class Build:
             return f"{self._from} of a node" if self._from in _STORES else os.path.basename(self._from) or "docker://"
         return str(self._wish["file"]["name"]) if self._wish.get("file") else "environment"
 
-    def _apptainer(self, draft: str, _: str) -> str:
+    def _apptainer(self, draft: str, room: str) -> str:
         made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
         build = [self.runtime, "build", "--disable-cache"]
         if self._wish["act"] == "pull":
             self._run([*build, *self._daemon(), made, self._origin()])
         else:
-            with self._files(_DEFINITION) as (file, context):
+            with self._files(_DEFINITION, room) as (file, context):
                 self._run([*build, "--fakeroot", made, file], cwd=context)
         return str(images.runnable(self.runtime, self.name, made, tree, say))
 
@@ -211,7 +211,7 @@ class Build:
         if self._wish["act"] == "pull":
             self._run(["ch-image", "--no-cache", "pull", self.name], env=env)
         else:
-            with self._files(_DOCKERFILE) as (file, context):
+            with self._files(_DOCKERFILE, room) as (file, context):
                 words = ["build", "--force", f"--tag={self.name}", f"--file={file}", context]
                 self._run(["ch-image", "--no-cache", *words], env=env)
         say("unpacking")
@@ -221,8 +221,11 @@ class Build:
     # -- what it is made of
 
     @contextlib.contextmanager
-    def _files(self, kind: str) -> Iterator[tuple[str, str]]:
-        """Give the file that says how it is made, and the folder that it may take files from."""
+    def _files(self, kind: str, room: str = "") -> Iterator[tuple[str, str]]:
+        """Give the file that says how it is made, and the folder that it may take files from.
+
+        What has come with the job is unpacked where there is room for it; else in the job's own folder.
+        """
         place = os.path.join(self._folder, "build")
         shutil.rmtree(place, ignore_errors=True)  # of a run before a requeue
         os.mkdir(place, 0o700)
@@ -231,7 +234,10 @@ class Build:
                 with open(os.path.join(place, name), "w", encoding="utf-8") as file:
                     file.write(text)
             context = place
-            if told := (self._wish.get("file") or {}).get("folder"):
+            if archive := (self._wish.get("file") or {}).get("archive"):
+                context = os.path.join(room or place, "context")
+                unpack(os.path.join(self._folder, archive), context)
+            elif told := (self._wish.get("file") or {}).get("folder"):
                 context = os.path.expanduser(told)
                 if not os.path.isdir(context):
                     raise Refused(f"there is no folder {context} on this node, from which the image takes files")
@@ -301,6 +307,17 @@ def check_whose(folder: str) -> None:
         raise Refused(f"{folder} belongs to another user: build_dir in [container] of the profile names another place")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise Refused(f"anybody may write into {folder}: `chmod o-w` it")
+
+
+def unpack(path: str, folder: str) -> None:
+    """Unpack what has come with the job; it is of the person's own agent, which has looked at every path."""
+    os.mkdir(folder, 0o700)
+    try:
+        with tarfile.open(path) as archive:
+            archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # links may lead anywhere
+            archive.extractall(folder)  # noqa: S202 - our own, see above
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise Refused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
 
 
 def is_of_layers(path: str) -> bool:
@@ -374,6 +391,8 @@ def main() -> int:
         sys.stderr.write(f"image: ended before {wish['name']} was there\n")
         return stop.code if isinstance(stop.code, int) else _FAILED  # Slurm tells how
     place.end(code)
+    if archive := (wish.get("file") or {}).get("archive"):  # not before: a job that is requeued needs it again
+        images.remove(os.path.join(folder, archive))
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.domain.containers import is_path, reference
 from jupyter_slurm.domain.images import kind_of
 from jupyter_slurm.domain.script import job_script
+from jupyter_slurm.domain.staging import names
 from jupyter_slurm.errors import CommandError, UsageError
+from jupyter_slurm.services.contexts import ARCHIVE, packed
 from jupyter_slurm.services.jobdir import is_key
 from jupyter_slurm.services.slurm import printable, text_of
 
@@ -67,10 +70,11 @@ class Images:
                 hint="image_dir in [container] of the cluster's profile names a folder that they see.",
             )
         begun = [_PYTHON, "-u", cluster.runner("build.py"), cluster.folder.job(asked["key"]).path]
+        beside = await _beside(asked.get("file"))
         passed = {field: asked[field] for field in ("key", "context", "origin", "dry_run") if field in asked}
         options = [*site.get("build_options", ()), *(asked.get("options") or ())]
         script = {"kind": "script", "text": job_script(begun), "script_name": "image", "args": [], "image": wish}
-        return await cluster.submit({"python": None, "label": None, **passed, **script, "options": options})
+        return await cluster.submit({"python": None, "label": None, **passed, **script, **beside, "options": options})
 
     async def told(self, name: str) -> dict[str, Any]:
         """Return the images that there are, the latest first, and where they are kept."""
@@ -119,6 +123,19 @@ class Images:
         return answer
 
 
+async def _beside(file: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what travels with the job: what a file takes of a folder of this machine."""
+    if not file or not file.get("context"):
+        return {}
+    kind = kind_of(file["name"], file["text"])
+    made = await asyncio.to_thread(packed, file["context"], kind, file["name"], file["text"])
+    told = {"files": {ARCHIVE: await asyncio.to_thread(lambda: made.data)}}
+    if not made.left:
+        return told
+    left = printable(names(made.left))
+    return {**told, "warnings": [f"Links that lead out of {printable(file['context'])} did not go along: {left}."]}
+
+
 def _wish(asked: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the job is to do; what cannot be is refused before anything is queued."""
     file, runtime = asked.get("file"), asked.get("runtime") or site.get("runtime")
@@ -128,6 +145,8 @@ def _wish(asked: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError("What is an image already is pulled, not built.", hint="image pull NAME from=docker")
     if file:
         file = {**file, "kind": kind_of(file["name"], file["text"])}
+        if file.pop("context", None):  # a folder of this machine, of which the cluster has no use
+            file["archive"] = ARCHIVE
         fit = _RUNTIMES_OF_FILES[file["kind"]]
         if runtime and runtime not in fit:
             raise UsageError(

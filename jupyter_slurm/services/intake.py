@@ -152,7 +152,7 @@ class Intake:
         needs_jupyter = asked["kind"] == "session" and not {"command", "jupyter"} & asked["session"].keys()
         is_inside = (plan.record.get("environment") or {}).get("image")  # no folder of the node is meant
         named = asked.get("python") if asked["kind"] in _RUNNERS else (plan.record.get("cell") or {}).get("python")
-        warnings = await self._doubts(None if is_inside else named)
+        warnings = [*asked.get("warnings", ()), *await self._doubts(None if is_inside else named)]
         warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
         if asked.get("dry_run"):
             doubts = self._facts.doubts(plan.requests)

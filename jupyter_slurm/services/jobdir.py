@@ -17,6 +17,7 @@
     ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended, which rank failed first
     ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/values.py)
+    ROOT/CLUSTER/KEY/context.tar         what an image takes of a laptop, until it is built (services/contexts.py)
     ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/sweep.py); sweep.sh, sweep.script for scripts
                                          (also of ``resume``; sweep.task is what that runs then for a task)
                                          (of an array in parts, services/parts.py: these and in.values of the first)
@@ -65,7 +66,7 @@ _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
 _DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+|\.[0-9a-f]{{16}}\.tmp")
 _SCRIPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
 _RESERVED = re.compile(
-    r"(job\.json|stdout|stderr|claim|submit|end|display|resume|checkpoint|in|out|sweep|tasks|used|usage|memory)(\..*)?|end.*\.json"
+    r"(job\.json|stdout|stderr|claim|context|submit|end|display|resume|checkpoint|in|out|sweep|tasks|used|usage|memory)(\..*)?|end.*\.json"
 )
 
 

@@ -147,7 +147,7 @@ def make_plan(
         chosen,
         requests,
         wrapper=prepared.wrapper() if prepared and start.is_script else (),
-        files=sweep.files,
+        files={**sweep.files, **asked.get("files", {})},
     )
 
 

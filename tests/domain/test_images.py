@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.domain.images import kind_of, takes_files
+from jupyter_slurm.domain.images import files_taken, kind_of
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.packages import own_packages
 from jupyter_slurm.runner.build import of_packages
@@ -29,7 +29,7 @@ from jupyter_slurm.runner.build import of_packages
 )
 def test_what_a_file_is(text: str, kind: str, takes: bool) -> None:
     found = kind_of("a file", text)
-    assert (found, takes_files(found, text)) == (kind, takes)
+    assert (found, bool(files_taken(found, text))) == (kind, takes)
 
 
 @pytest.mark.parametrize("text", ["", "#!/bin/sh\ndocker build .\n", "RUN true\nFROM a\n", "fromage: 1\n"])

@@ -25,6 +25,7 @@ from containers import Docker, Node
 from registry import Registry
 
 from jupyter_slurm.runner.program import family
+from jupyter_slurm.services.contexts import ARCHIVE, packed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -65,15 +66,17 @@ class Builder:
     def __init__(self, node: Node, folder: Path, env: dict[str, str]) -> None:
         self.node, self.folder, self.env = node, folder, env
 
-    def start(self, **wish: Any) -> subprocess.Popen[str]:
+    def start(self, archive: bytes = b"", **wish: Any) -> subprocess.Popen[str]:
         place = self.node.job(run=[])
+        if archive:
+            (place / ARCHIVE).write_bytes(archive)
         record = json.loads((place / "job.json").read_text())
         record["image"] = {"act": "build", "image_dir": str(self.folder), **wish}
         (place / "job.json").write_text(json.dumps(record))
         return self.node.start(place, program="build.py", **self.env)
 
-    def run(self, **wish: Any) -> tuple[int, str, str]:
-        process = self.start(**wish)
+    def run(self, archive: bytes = b"", **wish: Any) -> tuple[int, str, str]:
+        process = self.start(archive, **wish)
         out, err = process.communicate(timeout=120)
         return process.returncode, out, err
 
@@ -133,6 +136,42 @@ def test_what_a_file_says_is_built_once_and_whole(
     assert _names(folder) == before
     assert not list(node.folder.glob("*/build"))
     assert os.listdir(short_path / "roo m") == []
+
+
+TAKEN = {
+    "docker": "FROM {base}\nCOPY told /etc/\nCOPY src /opt/src/\nRUN sh /opt/src/deep/run.sh > /etc/built\n",
+    "apptainer": "Bootstrap: docker\nFrom: {base}\n%files\n    told /etc/told\n    src /opt/src\n"
+    "%post\n    sh /opt/src/deep/run.sh > /etc/built\n",
+}
+TAKEN["charliecloud"] = TAKEN["docker"]
+
+
+def test_what_it_takes_of_a_laptop_comes_with_the_job(
+    node: Node, registry: Registry, folder: Path, runtime: tuple[str, dict[str, str]], tmp_path: Path, short_path: Path
+) -> None:
+    """And is unpacked where the site has room; nothing of it stays but in the image."""
+    name, env = runtime
+    base, _ = registry.add(f"base/{name}")
+    for path, text in {"told": "told/", "src/deep/run.sh": "echo with a script\n", "src/no.log": "no"}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    (tmp_path / "src/link").symlink_to("deep/run.sh")
+    (tmp_path / "src/out").symlink_to("/etc/hostname")
+    (tmp_path / ".dockerignore").write_text("**/*.log\n")
+    kind = "definition" if name == "apptainer" else "dockerfile"
+    text = TAKEN[name].format(base=base)
+    made = packed(str(tmp_path), kind, "a file", text)
+    builder = Builder(node, folder, {**registry.env, **env})
+    file = {"kind": kind, "name": "a file", "text": text, "archive": ARCHIVE}
+    wish = {"name": "mine/taken:1", "runtime": name, "file": file, "build_dir": str(_of_alice(node, short_path / "r"))}
+    code, out, err = builder.run(made.data, **wish)
+    assert code == 0, out + err
+    shown = builder.show("mine/taken:1", name, SHOW)
+    assert shown == f"base/{name}told/with a script\n"
+    listed = builder.show("mine/taken:1", name, ["/bin/sh", "-c", "cd /opt/src && cat link && echo *"]).split()
+    assert listed == ["echo", "with", "a", "script", "deep", "link", *(["no.log"] if kind == "definition" else ["out"])]
+    assert not list(node.folder.glob(f"*/{ARCHIVE}"))
+    assert os.listdir(short_path / "r") == []
 
 
 def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_half(

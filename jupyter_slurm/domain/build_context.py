@@ -1,0 +1,207 @@
+"""What a Dockerfile or a definition file takes of the folder that it lies in, and what .dockerignore leaves out.
+
+Sources: the reference of Dockerfiles (docs.docker.com/reference/dockerfile: parser directives, COPY, ADD, RUN --mount,
+here-documents), "Build context" (docs.docker.com/build/concepts/context: .dockerignore), apptainer.org/docs,
+"Definition Files" (%files).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shlex
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["LARGEST_CONTEXT", "Ignored", "of_definition", "of_dockerfile"]
+
+LARGEST_CONTEXT: Final = 256 << 20
+"""Bytes of the files of a laptop that may travel with a build."""
+
+ALL: Final = "."
+
+_DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
+_INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
+_FLAG = re.compile(r"\s*--(\w[\w-]*)(?:=(\S*))?")
+_HERE = re.compile(r"(?<!\S)<<-?([\"']?)([A-Za-z_][\w.]*)\1(?!\S)")
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://|git@", re.IGNORECASE)
+_SECTION = re.compile(r"\s*%(\w+)\s*(.*)")
+
+
+def of_dockerfile(text: str) -> list[str]:
+    """Return what COPY, ADD and mounts of RUN take: paths below the folder, and patterns; ``.`` is all of it."""
+    found: list[str] = []
+    for name, words in _instructions(text):
+        flags, rest = _flags(words)
+        if name == "RUN":
+            found += [mount for value in flags.get("mount", []) if (mount := _of_mount(value))]
+        elif name in ("COPY", "ADD") and "from" not in flags:
+            found += [_plain(source) for source in _operands(rest)[:-1] if not _is_elsewhere(source)]
+    return list(dict.fromkeys(found))
+
+
+def of_definition(text: str) -> list[str]:
+    """Return what %files takes, as it stands there: paths and patterns; those that come from a stage are not meant."""
+    found, is_files = list[str](), False
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            is_files = section[1].lower() == "files" and section[2].split()[:1] != ["from"]
+        elif is_files and line.strip() and not line.strip().startswith("#"):
+            source = _words(line)[0]
+            found.append(ALL if set(source) & set("${`") else source)  # a shell of the node says what that is
+    return list(dict.fromkeys(found))
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line) or [ALL]
+    except ValueError:
+        return line.split()
+
+
+# -- Dockerfiles
+
+
+def _instructions(text: str) -> Iterator[tuple[str, str]]:
+    """Return each instruction and what follows it, without comments and without the text of here-documents."""
+    escape, lines = _escape(text), deque(text.lstrip("\ufeff").splitlines())
+    while lines:
+        whole = _joined(lines.popleft(), lines, escape)
+        if match := _INSTRUCTION.fullmatch(whole):
+            for _, end in _HERE.findall(match[2]):
+                if end in (line.lstrip("\t") for line in lines):
+                    while lines.popleft().lstrip("\t") != end:
+                        pass
+            yield match[1].upper(), match[2]
+
+
+def _escape(text: str) -> str:
+    for line in text.lstrip("\ufeff").splitlines():
+        if not (match := _DIRECTIVE.fullmatch(line)):
+            break
+        if match[1].lower() == "escape":
+            return match[2]
+    return "\\"
+
+
+def _joined(line: str, lines: deque[str], escape: str) -> str:
+    """Return an instruction in one line: comments and empty lines between its parts do not end it."""
+    if line.lstrip().startswith("#"):
+        return ""
+    whole = line
+    while whole.rstrip().endswith(escape):
+        whole = whole.rstrip()[: -len(escape)]
+        while lines and (not lines[0].strip() or lines[0].lstrip().startswith("#")):
+            lines.popleft()
+        whole += lines.popleft() if lines else ""
+    return whole
+
+
+def _flags(words: str) -> tuple[dict[str, list[str]], str]:
+    flags: dict[str, list[str]] = {}
+    while match := _FLAG.match(words):
+        flags.setdefault(match[1].lower(), []).append(match[2] or "")
+        words = words[match.end() :]
+    return flags, words.strip()
+
+
+def _operands(rest: str) -> list[str]:
+    """Return sources and destination: a list of JSON, or words."""
+    if rest.startswith("["):
+        try:
+            return [str(word) for word in json.loads(rest)]
+        except ValueError:
+            pass  # Docker takes it for words then, too
+    return [word.strip("\"'") for word in rest.split()]
+
+
+def _of_mount(value: str) -> str | None:
+    """Return what a mount of RUN takes; None: nothing of the folder."""
+    told = dict(word.partition("=")[::2] for word in value.split(","))
+    if told.get("type", "bind") != "bind" or "from" in told:
+        return None
+    return _plain(told.get("source") or told.get("src") or ALL)
+
+
+def _is_elsewhere(source: str) -> bool:
+    return bool(_ELSEWHERE.match(source)) or source.startswith("<<")
+
+
+def _plain(source: str) -> str:
+    """Return a path below the folder; what a variable has in it may be anything there."""
+    return ALL if "$" in source else source.lstrip("/") or ALL
+
+
+# -- .dockerignore
+
+
+class Ignored:
+    """What a .dockerignore leaves out.
+
+    Parameters
+    ----------
+    text : str
+        Of the file.
+
+    Raises
+    ------
+    UsageError
+        A line of it is no pattern.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._rules: list[tuple[bool, re.Pattern[str]]] = []
+        for line in text.lstrip("\ufeff").splitlines():
+            said = line.strip()
+            if not said or line.startswith("#"):
+                continue
+            is_exception, said = said.startswith("!"), said.removeprefix("!").strip()
+            cleaned = posixpath.normpath(said).lstrip("/")
+            if cleaned in ("", ALL):
+                continue
+            self._rules.append((is_exception, _pattern(cleaned, line)))
+
+    @property
+    def has_exceptions(self) -> bool:
+        """Whether something within a folder that is left out may stay."""
+        return any(is_exception for is_exception, _ in self._rules)
+
+    def leaves_out(self, path: str) -> bool:
+        """Tell whether it leaves out a path: the last line that fits it, or what it lies in, decides."""
+        parts, is_out = path.split("/"), False
+        above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        for is_exception, pattern in self._rules:
+            if is_out == is_exception and any(pattern.fullmatch(one) for one in above):
+                is_out = not is_exception
+        return is_out
+
+
+def _pattern(glob: str, line: str) -> re.Pattern[str]:
+    """Return the expression of a pattern: ``**`` is any number of folders, ``*`` and ``?`` stay in one name."""
+    found, place = "", 0
+    while place < len(glob):
+        if glob.startswith("**", place):
+            place += 2
+            if glob.startswith("/", place):
+                place, found = place + 1, found + "(?:.*/)?"
+            else:
+                found += ".*"
+            continue
+        sign = glob[place]
+        if sign == "[" and (match := re.compile(r"\[\^?(?:\\.|[^\]\\])+\]").match(glob, place)):
+            place, found = match.end(), found + match[0].replace("[[", "[\\[")
+            continue
+        if sign == "\\" and place + 1 < len(glob):
+            place, sign = place + 1, glob[place + 1]
+            found += re.escape(sign)
+        else:
+            found += {"*": "[^/]*", "?": "[^/]"}.get(sign) or re.escape(sign)
+        place += 1
+    try:
+        return re.compile(found, re.DOTALL)
+    except re.error:
+        raise UsageError(f".dockerignore: {line!r} is no pattern.", hint="Correct that line.") from None
