@@ -59,6 +59,10 @@ class Pair:
         except FileNotFoundError:
             raise CommandError(f"{self.dest} is gone.") from None
 
+    async def end_remains(self) -> None:
+        """End what is left there of a transfer whose link broke, so that the next one goes on where that was."""
+        await Rsync(self._transport, self.source, self.dest).end_remains()
+
     async def choose(
         self, base: Mapping[str, Sign], *, is_pull: bool, by_content: bool = False
     ) -> tuple[Choice, set[str]]:

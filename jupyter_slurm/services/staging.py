@@ -206,8 +206,10 @@ class Staging:
 
     async def _push_again(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
         """Bring a folder there, again after each break; what has arrived is not sent twice."""
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
             try:
+                if tried:
+                    await pair.end_remains()
                 return await self._push(pair, stage, sent)
             except TransportError as error:
                 broken = error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -31,7 +32,16 @@ _PIECE = 256 << 10
 _BROKEN = (10, 12, 30, 35, 255)  # exit codes (rsync(1)): socket, protocol stream, time-outs, the shell that was to run
 _FULL = (b"No space left", b"quota exceeded")
 _MOST = 1 << 16  # bytes of the words that rsync wants to have run
-_THERE = 'cd -- "$1" && shift && echo && exec "$@"'  # the shell before it may have read what is sent before that line
+_MARK = "JUPYTER_SLURM_RSYNC"
+# The shell before it may have read what is sent before that line.
+_THERE = f'cd -- "$1" && {_MARK}=$2 && export {_MARK} && shift 2 && echo && exec "$@"'
+# When it ends, it keeps what has arrived where the next one looks for it. Without a process that has the mark: nothing.
+_END = f"""
+left() {{ grep -lzxF -- "{_MARK}=$1" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\\n'; }}
+kill $(left "$1") 2>/dev/null
+for _ in 1 2 3 4 5 6 7 8 9 10; do [ -z "$(left "$1")" ] && exit; sleep 1; done
+kill -9 $(left "$1") 2>/dev/null; :
+"""
 _HINT = "apt, dnf, brew and conda have it: install rsync (3.1 or newer) there, or ask the administrators."
 
 
@@ -99,6 +109,17 @@ class Rsync:
                 await running
             raise
 
+    async def end_remains(self) -> None:
+        """End the other side's half of an earlier run between these folders, which may not know that its link broke.
+
+        Only then is what it has received there for the next run.
+        """
+        await self._transport.run(["/bin/sh", "-c", _END, "sh", self._mark()])
+
+    def _mark(self) -> str:
+        named = "\0".join((socket.gethostname(), self._here, self._there))
+        return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
     def stop(self) -> None:
         """End it: what has arrived of a file is kept for the next time."""
         self._ended.set()
@@ -150,7 +171,7 @@ class Rsync:
             words = json.loads(said)[1:]
             if words[:2] != ["rsync", "--server"]:
                 raise TransportError(f"rsync wanted to run something else than rsync: {words[:2]}")
-            stream = self._transport.pipe(["/bin/sh", "-c", _THERE, "sh", self._there, *words], _PATIENCE)
+            stream = self._transport.pipe(["/bin/sh", "-c", _THERE, "sh", self._there, self._mark(), *words], _PATIENCE)
             self._pass_on(near, stream, *files)
         except (SlurmError, OSError, ValueError) as error:
             self._trouble = self._trouble or error

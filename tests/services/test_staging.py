@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ssh_hosts.network import Meter
 
 from jupyter_slurm.errors import CommandMissing, JobError, UsageError
 
@@ -267,17 +268,28 @@ async def test_what_lies_on_a_disk_of_the_node_comes_back_when_the_time_is_up(op
     assert not list(output.glob("*/*")), "nothing is left on the node"
 
 
+LARGE = 150_000_000
+
+
 async def on_the_way(desk: Any, project: Path, text: str) -> tuple[str, asyncio.Future[Any]]:
     """Submit a cell with a large folder; return its key, and what becomes of it, while that travels."""
-    (project / "large").write_bytes(os.urandom(150_000_000))
+    (project / "large").write_bytes(os.urandom(LARGE))
     asked = desk.asked(text, **staged(project))
-    submitting, sending = asyncio.ensure_future(desk.core.submit(desk.id, asked)), None
-    while not (sending and sending["done"]):
+    submitting = asyncio.ensure_future(desk.core.submit(desk.id, asked))
+    await part_of_it(desk, asked["key"], submitting)
+    return asked["key"], submitting
+
+
+async def part_of_it(desk: Any, key: str, submitting: asyncio.Future[Any], after: int = 0) -> int:
+    """Wait until a third of it has travelled, in the first try or, after so many bytes of one, in the next."""
+    last, is_next = after, not after
+    while not (is_next and last > LARGE // 3):
         assert not submitting.done(), submitting.result()
         await asyncio.sleep(0.02)
-        if asked["key"] in {known["key"] for known in await desk.core.jobs(desk.id, active=True)}:
-            sending = (await desk.job(asked["key"]))["sending"]
-    return asked["key"], submitting
+        if key in {known["key"] for known in await desk.core.jobs(desk.id, active=True)}:
+            now = ((await desk.job(key))["sending"] or {"done": 0})["done"]
+            last, is_next = now, is_next or now < last
+    return last
 
 
 @pytest.mark.carrier("paramiko")
@@ -286,9 +298,20 @@ async def test_a_link_that_breaks_on_the_way_is_waited_for_and_who_gives_up_leav
 ):
     text = "import hashlib; print(hashlib.sha256(open('large', 'rb').read()).hexdigest())"
     async with open_far_desk(cluster, tmp_path) as desk:
-        key, submitting = await on_the_way(desk, project, text)
-        login_host.kill_sessions()
-        await submitting
+        with Meter(login_host.port) as meter:
+            key, submitting = await on_the_way(desk, project, text)
+            first = await part_of_it(desk, key, submitting)
+            hanging = login_host.sessions()  # what has come lies there with a process that hears nothing of the end
+            for pid in hanging:
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                await part_of_it(desk, key, submitting, after=first)
+            finally:
+                for pid in hanging:
+                    os.kill(pid, signal.SIGKILL)
+            login_host.kill_sessions()
+            await submitting
+            assert LARGE < meter.total < 1.15 * LARGE, "it went on where it was"
         await desk.finished(key)
         assert await desk.text(key) == hashlib.sha256((project / "large").read_bytes()).hexdigest() + "\n"
 

@@ -14,7 +14,7 @@ from typing import Any
 from ssh_hosts import relay
 from ssh_hosts.machine import Machine, run
 
-__all__ = ["Lan", "Link", "LongWire", "Wire", "drop_port", "restore_port"]
+__all__ = ["Lan", "Link", "LongWire", "Meter", "Wire", "drop_port", "restore_port"]
 
 # Set apart for measuring network devices (RFC 2544): no real network uses it, and a route of this machine hardly does.
 _POOL = IPv4Network("198.18.0.0/15")
@@ -34,6 +34,16 @@ table inet jsl_{port} {{
     type filter hook input priority 0
     tcp dport {port} drop
     tcp sport {port} drop
+  }}
+}}
+"""
+
+_COUNT_PORT = """
+table inet jslc_{port} {{
+  chain input {{
+    type filter hook input priority 1
+    tcp dport {port} counter
+    tcp sport {port} counter
   }}
 }}
 """
@@ -194,6 +204,28 @@ def drop_port(port: int) -> None:
 def restore_port(port: int) -> None:
     """Let packets through again. Nothing happens where they are not dropped."""
     run("nft", "delete", "table", "inet", f"jsl_{port}", check=False)
+
+
+class Meter:
+    """How many bytes go to and from a port of this machine, those of packets around them included."""
+
+    def __init__(self, port: int) -> None:
+        self._table = ("table", "inet", f"jslc_{port}")
+        run("nft", "delete", *self._table, check=False)  # of who was killed
+        run("nft", "-f", "-", input=_COUNT_PORT.format(port=port))
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run("nft", "delete", *self._table)
+
+    @property
+    def total(self) -> int:
+        """Bytes of both directions since it was made."""
+        told = json.loads(run("nft", "-j", "list", *self._table).stdout)["nftables"]
+        said = [word for item in told if "rule" in item for word in item["rule"]["expr"]]
+        return sum(int(word["counter"]["bytes"]) for word in said if "counter" in word)
 
 
 def _on(machine: Machine | None, *argv: str, **options: Any) -> None:
