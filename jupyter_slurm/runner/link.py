@@ -1,0 +1,429 @@
+"""One link between a front, on the person's machine, and a keeper, on the node, over connections that come and go.
+
+Nothing here reads or writes: bytes that came are fed in, bytes to send are asked for. Both ends use it: the keeper
+(``kernel.py``), and the front, which imports it from the package. Python 3.8+, standard library only.
+
+A connection begins with a greeting of three texts of a fixed length, in which both ends prove that they know the
+secret, by an HMAC over all that was said and whose text it is; it also says how far each has come. Frames follow: type
+(1 byte), length (4, big-endian), body. A record (``DATA``) has a number (8 bytes), greater than that of the one before;
+it is kept until the other end says that it has it (``ACK``), and is sent again on the next connection. Who has nothing
+to say for a while says so (``ALIVE``), also while it is told a lot. ::
+
+    front   MAGIC VERSION who[8] nonce[16]
+    keeper  MAGIC VERSION told[1] nonce[16] received[8] proof[32]      told: 1, there is a newer front than you
+    front   received[8] proof[32]
+
+Payload of a record: channel (1 byte), how many frames (4), their lengths (4 each), the frames. Of ``NOTE`` it is one
+frame of JSON; on the other channels they are header, parent, metadata, content and buffers of a Jupyter message.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import hmac
+import json
+import os
+import struct
+import time
+from typing import Any, Callable, NamedTuple
+
+SHELL, CONTROL, STDIN, IOPUB, NOTE = range(5)
+GREETS_WITHIN = 10.0  # seconds for a greeting
+SPEAKS_AFTER, DEAD_AFTER = 5.0, 15.0  # seconds without a word: of ours, of theirs
+LARGEST = 1 << 31  # bytes of a frame
+_MAGIC, _VERSION = b"jslk", 1
+_ASKS, _ANSWERS, _PROVES = struct.Struct(">4sB8s16s"), struct.Struct(">4sBB16sQ"), struct.Struct(">Q")
+_PROOF = 32
+_DATA, _ACK, _ALIVE, _REPLACED = range(4)
+_HEADER, _NUMBER, _COUNT = struct.Struct(">BI"), struct.Struct(">Q"), struct.Struct(">BI")
+_AT_ONCE = 256 << 10  # bytes that are made ready to be sent
+_MOST_FRAMES = 10_000
+
+
+class Stranger(Exception):
+    """Who is at the other end does not know the secret, or speaks otherwise."""
+
+
+class Replaced(Exception):
+    """A newer front has come: this one is to leave."""
+
+
+class Broken(Exception):
+    """The connection is over: nobody answers, or what came makes no sense."""
+
+
+class Message(NamedTuple):
+    """What came in a record."""
+
+    channel: int
+    frames: list[bytes]
+
+    def note(self) -> dict[str, Any]:
+        """Return what a note says; Broken: it is none."""
+        try:
+            told = json.loads(self.frames[0])
+        except (IndexError, ValueError, RecursionError) as error:
+            raise Broken(f"a note that cannot be read: {error}") from None
+        if not isinstance(told, dict):
+            raise Broken("a note that is no object")
+        return told
+
+
+def pack(channel: int, frames: list[bytes]) -> bytes:
+    """Return the payload of a record."""
+    lengths = struct.pack(f">{len(frames)}I", *map(len, frames))
+    return b"".join((_COUNT.pack(channel, len(frames)), lengths, *frames))
+
+
+def unpack(payload: bytes | memoryview) -> Message:
+    """Return what :func:`pack` has packed; Broken: that is none."""
+    try:
+        channel, count = _COUNT.unpack_from(payload)
+        if count > _MOST_FRAMES:
+            raise Broken(f"a message of {count} frames")
+        lengths = struct.unpack_from(f">{count}I", payload, _COUNT.size)
+    except struct.error as error:
+        raise Broken(f"a record that is cut short: {error}") from None
+    at, frames = _COUNT.size + 4 * count, []
+    for length in lengths:
+        frames.append(bytes(payload[at : at + length]))
+        at += length
+    if at != len(payload):
+        raise Broken(f"a record of {len(payload)} bytes for frames of {at}")
+    return Message(channel, frames)
+
+
+# The greeting ---------------------------------------------------------------------------------------------------------
+
+
+class _Greeting:
+    """One end of a greeting."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret, self._said = secret, b""
+        self._incoming = bytearray()
+        self.is_done = False
+        self.received = 0  # the last record that the other end has
+
+    @property
+    def rest(self) -> bytes:
+        """What came behind the greeting."""
+        return bytes(self._incoming)
+
+    def _take(self, size: int) -> bytes:
+        """Return the next text; nothing: it has not come as a whole."""
+        if len(self._incoming) < size:
+            return b""
+        text = bytes(self._incoming[:size])
+        del self._incoming[:size]
+        return text
+
+    def _proof(self, role: bytes) -> bytes:
+        return hmac.new(self._secret, role + b"\n" + self._said, hashlib.sha256).digest()
+
+    def _prove(self, role: bytes, text: bytes) -> bytes:
+        """Return a text of ours with its proof."""
+        self._said += text
+        return text + self._proof(role)
+
+    def _believe(self, role: bytes, text: bytes) -> bytes:
+        """Return a text of theirs without its proof."""
+        text, proof = text[:-_PROOF], text[-_PROOF:]
+        self._said += text
+        if not hmac.compare_digest(proof, self._proof(role)):
+            raise Stranger("the other end does not know the secret of this kernel")
+        return text
+
+
+def _know(magic: bytes, version: int) -> None:
+    if magic != _MAGIC:
+        raise Stranger("the other end speaks otherwise")
+    if version != _VERSION:
+        raise Stranger(f"the other end speaks version {version} of the link, this one {_VERSION}")
+
+
+class FrontGreeting(_Greeting):
+    """The greeting of a front.
+
+    Parameters
+    ----------
+    secret : bytes
+    who : bytes
+        8 of them, which tell this front from others.
+    received : int
+        The last record that it has.
+    """
+
+    def __init__(self, secret: bytes, who: bytes, received: int) -> None:
+        super().__init__(secret)
+        self._own = received
+        self._said = self.first = _ASKS.pack(_MAGIC, _VERSION, who, os.urandom(16))
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what came in, return what to send; Stranger, Replaced."""
+        self._incoming += data
+        if not self.is_done and (text := self._take(_ANSWERS.size + _PROOF)):
+            _know(*_ANSWERS.unpack_from(text)[:2])
+            told, _, self.received = _ANSWERS.unpack(self._believe(b"keeper", text))[2:]
+            if told:
+                raise Replaced("another front has taken this kernel over")
+            self.is_done = True
+            return self._prove(b"front", _PROVES.pack(self._own))
+        return b""
+
+
+class KeeperGreeting(_Greeting):
+    """The greeting of a keeper.
+
+    Parameters
+    ----------
+    secret : bytes
+    received_of : callable
+        Takes the 8 bytes of a front, and returns the last record that came from it; None: there is a newer one.
+    """
+
+    def __init__(self, secret: bytes, received_of: Callable[[bytes], int | None]) -> None:
+        super().__init__(secret)
+        self._received_of = received_of
+        self.who = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what came in, return what to send; Stranger."""
+        self._incoming += data
+        answer = b""
+        if not self.who and (text := self._take(_ASKS.size)):
+            magic, version, self.who, _ = _ASKS.unpack(text)
+            _know(magic, version)
+            self._said, received = text, self._received_of(self.who)
+            told = _ANSWERS.pack(_MAGIC, _VERSION, received is None, os.urandom(16), received or 0)
+            answer = self._prove(b"keeper", told)
+        if self.who and not self.is_done and (text := self._take(_PROVES.size + _PROOF)):
+            (self.received,) = _PROVES.unpack(self._believe(b"front", text))
+            self.is_done = True
+        return answer
+
+
+# What is to be sent ---------------------------------------------------------------------------------------------------
+
+
+class _Record:
+    """One record: its payload, and what it was part of where it may be dropped."""
+
+    __slots__ = ("cause", "count", "payload", "size")
+
+    def __init__(self, payload: bytes, cause: bytes | None) -> None:
+        self.payload, self.cause = payload, cause
+        self.size, self.count = 0, 0  # of a note of what was dropped: bytes, messages
+
+    def told(self) -> bytes:
+        """Return the payload, which says what was dropped as far as it is known now."""
+        if not self.count:
+            return self.payload
+        parent = json.loads(self.cause or b"{}")
+        note = {"event": "dropped", "bytes": self.size, "messages": self.count, "parent": parent}
+        return pack(NOTE, [json.dumps(note).encode()])
+
+
+class Outbox:
+    """Records until the other end has them. What may be dropped, the oldest first, is so beyond a number of bytes.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of records that were not sent on this connection.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.last = limit, 0
+        self.unsent = 0  # bytes
+        self._records: collections.OrderedDict[int, _Record] = collections.OrderedDict()
+        self._queue: collections.deque[int] = collections.deque()
+        self._victims: collections.deque[int] = collections.deque()
+        self._marks: dict[bytes, int] = {}  # cause -> the note of what was dropped of it, where that was not sent
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def put(self, payload: bytes, cause: bytes | None = None) -> None:
+        """Add a record; ``cause``, the parent header of a message, says that it may be dropped."""
+        self.last += 1
+        self._records[self.last] = _Record(payload, cause)
+        self._queue.append(self.last)
+        self.unsent += len(payload)
+        if cause is not None:
+            self._victims.append(self.last)
+        while self.unsent > self.limit and self._victims:
+            self._drop(self._victims.popleft())
+
+    def _drop(self, number: int) -> None:
+        record = self._records.get(number)
+        if record is None:
+            return
+        self.unsent -= len(record.payload)
+        record.size, record.count, record.payload = len(record.payload), 1, b""
+        cause = record.cause or b""
+        # The last one that was dropped of a cell says so in its place: the other end may have those before it.
+        before = self._records.pop(self._marks.pop(cause, 0), None)
+        if before is not None:
+            record.size, record.count = record.size + before.size, record.count + before.count
+        self._marks[cause] = number
+
+    def next(self) -> tuple[int, bytes] | None:
+        """Return the next record to send; None: there is none."""
+        while self._queue:
+            number = self._queue.popleft()
+            record = self._records.get(number)
+            if record is not None:
+                self.unsent -= len(record.payload)
+                if record.count:
+                    self._marks.pop(record.cause or b"", None)
+                elif record.cause is not None and self._victims and self._victims[0] == number:
+                    self._victims.popleft()
+                return number, record.told()
+        return None
+
+    def has(self, number: int) -> None:
+        """Forget what the other end has."""
+        while self._records and next(iter(self._records)) <= number:
+            self._records.popitem(last=False)
+
+    def rewind(self) -> None:
+        """Send all again that the other end may not have."""
+        self._queue = collections.deque(self._records)
+        self._victims = collections.deque(n for n, r in self._records.items() if r.cause is not None and not r.count)
+        self._marks = {r.cause or b"": n for n, r in self._records.items() if r.count}
+        self.unsent = sum(len(record.payload) for record in self._records.values())
+
+
+# The link -------------------------------------------------------------------------------------------------------------
+
+
+class Link:
+    """One end, over all connections.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Bytes, beyond which what may be dropped is.
+    clock : callable, optional
+        Seconds.
+    """
+
+    def __init__(self, limit: int = 1 << 62, clock: Callable[[], float] = time.monotonic) -> None:
+        self.outbox, self._clock = Outbox(limit), clock
+        self.received = 0  # the last record that was passed on
+        self._fed = 0  # the last record that came
+        self.is_attached = False
+        self._incoming = bytearray()
+        self._ready = memoryview(b"")
+        self._words: list[bytes] = []  # frames that are no records
+        self._heard = self._spoke = 0.0
+
+    def attach(self, greeting: _Greeting) -> list[Message]:
+        """Go on over a connection that was greeted; return what came right behind the greeting."""
+        self.detach()
+        self.outbox.has(greeting.received)
+        self.is_attached, self._heard, self._fed = True, self._clock(), self.received
+        return self.feed(greeting.rest)
+
+    def detach(self) -> None:
+        """Forget the connection: what was sent and not confirmed will be sent again."""
+        self.is_attached = False
+        self._incoming, self._ready, self._words = bytearray(), memoryview(b""), []
+        self.outbox.rewind()
+
+    def forget(self) -> None:
+        """Begin anew with another peer, which has sent nothing yet."""
+        self.received = self._fed = 0
+
+    def send(self, channel: int, frames: list[bytes], cause: bytes | None = None) -> None:
+        """Have a message sent; with its parent header as ``cause`` it may be dropped where there are too many."""
+        self.outbox.put(pack(channel, frames), cause)
+
+    def tell(self, **told: Any) -> None:
+        """Have a note sent."""
+        self.send(NOTE, [json.dumps(told).encode()])
+
+    def replace(self) -> bytes:
+        """Return what tells a front that a newer one has come."""
+        return _HEADER.pack(_REPLACED, 0)
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take what came in, return the messages in it; Broken, Replaced.
+
+        When they are passed on, :meth:`confirm` says so; until then they would come again on another connection.
+        """
+        self._incoming += data
+        if data:
+            self._heard = self._clock()
+        messages: list[Message] = []
+        view, at, size = memoryview(self._incoming), 0, len(self._incoming)
+        try:
+            while size - at >= _HEADER.size:
+                kind, length = _HEADER.unpack_from(view, at)
+                if length > LARGEST:
+                    raise Broken(f"a frame of {length} bytes")
+                if size - at - _HEADER.size < length:
+                    break
+                at += _HEADER.size
+                with view[at : at + length] as body:
+                    self._handle(kind, body, messages)
+                at += length
+        finally:
+            view.release()
+            del self._incoming[:at]
+        return messages
+
+    def _handle(self, kind: int, body: memoryview, messages: list[Message]) -> None:
+        if kind in (_DATA, _ACK) and len(body) < _NUMBER.size:
+            raise Broken("a record without a number")
+        if kind == _DATA:
+            (number,) = _NUMBER.unpack_from(body)
+            if number > self._fed:
+                with body[_NUMBER.size :] as payload:
+                    messages.append(unpack(payload))
+                self._fed = number
+        elif kind == _ACK:
+            self.outbox.has(_NUMBER.unpack_from(body)[0])
+        elif kind == _REPLACED:
+            raise Replaced("another front has taken this kernel over")
+
+    def confirm(self) -> None:
+        """Say that all messages that came are passed on."""
+        if self._fed > self.received:
+            self.received = self._fed
+            self._words.append(_HEADER.pack(_ACK, _NUMBER.size) + _NUMBER.pack(self.received))
+
+    def pending(self) -> memoryview:
+        """Return bytes to send now; none: there is nothing. :meth:`written` says how many went."""
+        if not self._ready and self.is_attached:
+            words, self._words = self._words, []
+            size = 0
+            while size < _AT_ONCE and (record := self.outbox.next()) is not None:
+                number, payload = record
+                words += (_HEADER.pack(_DATA, _NUMBER.size + len(payload)), _NUMBER.pack(number), payload)
+                size += len(payload)
+            if words:
+                self._ready, self._spoke = memoryview(b"".join(words)), self._clock()
+        return self._ready
+
+    def written(self, count: int) -> None:
+        """Take note that so many bytes of :meth:`pending` were sent."""
+        self._ready = self._ready[count:]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the other end has all."""
+        return not len(self.outbox)
+
+    def tick(self) -> None:
+        """Look whether the other end is there, every second or so, after what came was fed in; Broken."""
+        now = self._clock()
+        if not self.is_attached:
+            return
+        if now - self._heard > DEAD_AFTER:
+            raise Broken(f"nothing was heard for {DEAD_AFTER:g} s")
+        if now - self._spoke > SPEAKS_AFTER:
+            self._spoke = now
+            self._words.append(_HEADER.pack(_ALIVE, 0))
