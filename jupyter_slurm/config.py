@@ -99,6 +99,11 @@ class Settings(Configurable):
         min=60.0,
         help="How long an allocation of %salloc stays open without a step in it or a kernel that uses it.",
     ).tag(config=True)
+    kernel_lease = Float(
+        3600.0,
+        min=60.0,
+        help="How long a kernel on a node goes on without its notebook, and its allocation without a kernel.",
+    ).tag(config=True)
     session_idle = Float(
         86_400.0, min=60.0, help="A session (a Jupyter in a job) ends when nobody has used it for so long."
     ).tag(config=True)

@@ -73,6 +73,7 @@ class CoreLike(Protocol):
     async def values(self, cluster: str, ref: str, first: int) -> Json: ...  # noqa: D102
     async def start_step(self, cluster: str, ref: str, asked: Json) -> Json: ...  # noqa: D102
     async def list_steps(self, cluster: str, ref: str) -> list[Json]: ...  # noqa: D102
+    async def kernel(self, cluster: str, ref: str, wait: float) -> Json: ...  # noqa: D102
     async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def record(self, cluster: str, ref: str) -> Json: ...  # noqa: D102

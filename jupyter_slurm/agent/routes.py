@@ -110,6 +110,7 @@ class Routes:
             "getValues": self._get_values,
             "listSteps": self._list_steps,
             "startStep": self._start_step,
+            "getKernel": self._get_kernel,
             "getScript": self._get_script,
             "getSource": self._get_source,
             "getRecord": self._get_record,
@@ -245,6 +246,9 @@ class Routes:
 
     async def _start_step(self, call: Call) -> Reply:
         return Reply(await self._core.start_step(call.path["cluster"], call.path["job"], call.body), status=201)
+
+    async def _get_kernel(self, call: Call) -> Reply:
+        return Reply(await self._core.kernel(call.path["cluster"], call.path["job"], call.query["wait"]))
 
     async def _get_script(self, call: Call) -> Reply:
         return Reply(await self._core.script(call.path["cluster"], call.path["job"]))

@@ -216,6 +216,7 @@ def allocate(
     label: str | None = None,
     keep: bool = False,
     once: bool = False,
+    kernel: Mapping[str, Any] | None = None,
 ) -> Allocation:
     """Ask for an allocation, once.
 
@@ -233,9 +234,13 @@ def allocate(
         It outlives this kernel.
     once : bool
         It ends with its first step.
+    kernel : mapping, optional
+        Which kernel of a notebook it is for.
     """
     with submission.body(cluster) as body:
         asked = {**body, "lease": {"seconds": lease, "once": once, "keep": keep}, "label": label}
+        if kernel is not None:
+            asked["kernel"] = dict(kernel)
         try:
             data = cluster.client.post(cluster.path("jobs"), json=asked)
         except KeyboardInterrupt:
@@ -316,7 +321,7 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> 
     found = [one for one in _open(cluster) if one._data.get("lease")]  # else it ends with the step that it is for
     if name is not None:
         return _named(name, value, found)
-    found = [one for one in found if one.keep]
+    found = [one for one in found if one.keep and not one._data.get("kernel")]  # a notebook's own: only by its name
     if len(found) > 1:
         raise UsageError("Which allocation? This kernel asked for none, and several are open.", hint=_listed(found))
     return found[0] if found else None

@@ -29,6 +29,7 @@ __all__ = [
     "known",
     "named",
     "overview",
+    "registered",
     "settings",
     "use",
 ]
@@ -154,6 +155,11 @@ def _check_here() -> None:
             hint=f"`%slurm use {names[0]}` in a notebook, --cluster {names[0]} in a terminal; "
             f'`c.Settings.cluster = "{names[0]}"` in jupyter_slurm_config.py for good.',
         )
+
+
+def registered(profile: str) -> Cluster:
+    """Return the cluster of a site profile, whether anybody is logged in there or not."""
+    return _registered(None, None, profile)
 
 
 def named(profile: str) -> Cluster:

@@ -28,7 +28,18 @@ from jupyter_slurm.handles.table import Table
 from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
-__all__ = ["WORDS", "Session", "SessionList", "launch", "named_in", "session", "sessions", "there"]
+__all__ = [
+    "WORDS",
+    "Session",
+    "SessionList",
+    "environment_named",
+    "idle_time",
+    "launch",
+    "named_in",
+    "session",
+    "sessions",
+    "there",
+]
 
 WORDS: dict[str, bool | None] = {
     "dir": True,
@@ -302,7 +313,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, 
         raise UsageError(
             f"jupyter={words['jupyter'] or ''}: {said}.", hint="jupyter=install, and no command behind --."
         )
-    env = _environment(words.get("env"), words.get("image"))
+    env = environment_named(words.get("env"), words.get("image"))
     is_open = env is not None and "python" not in words
     submission = Submission(
         "session",
@@ -316,7 +327,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, 
     )
     with submission.body(cluster) as body:
         asked: dict[str, Any] = {name: body[name] for name in _OF_A_LAUNCH if name in body}
-        asked |= {"name": words.get("name"), "idle": _idle(words.get("idle")), "dir": words.get("dir")}
+        asked |= {"name": words.get("name"), "idle": idle_time(words.get("idle")), "dir": words.get("dir")}
         asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
         asked["jupyter"] = words.get("jupyter")
         try:
@@ -353,7 +364,7 @@ def session(name: str) -> Session:
     return Session(cluster, cluster.client.get(cluster.path("sessions", str(name))))
 
 
-def _environment(env: str | None, image: str | None) -> str | None:
+def environment_named(env: str | None, image: str | None) -> str | None:
     """Return the environment that is meant: an image is one, by its name in a registry or by its path."""
     if image is None:
         return env
@@ -365,8 +376,8 @@ def _environment(env: str | None, image: str | None) -> str | None:
     return image if is_told else f"docker://{image}"
 
 
-def _idle(text: str | None) -> float:
-    """Return seconds: as ``--time`` is written, or 30m, 2h, 1d."""
+def idle_time(text: str | None, *, word: str = "idle") -> float:
+    """Return seconds: as ``--time`` is written, or 30m, 2h, 1d; of None, what was set."""
     if text is None:
         return settings().session_idle
     short = re.fullmatch(r"(\d{1,6})([mhd])", text)
@@ -376,8 +387,8 @@ def _idle(text: str | None) -> float:
         seconds = 0
     if seconds is None or seconds < _SHORTEST:
         raise UsageError(
-            f"idle={text}: that has to be a time of at least a minute, and not without end.",
-            hint="For example idle=30m, idle=2h, idle=1d; a number alone is minutes.",
+            f"{word}={text}: that has to be a time of at least a minute, and not without end.",
+            hint=f"For example {word}=30m, {word}=2h, {word}=1d; a number alone is minutes.",
         )
     return float(seconds)
 

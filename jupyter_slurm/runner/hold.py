@@ -51,6 +51,7 @@ class Step:
     def __init__(self, place: Any) -> None:
         self.place, self.is_interrupted = place, False
         self.is_process = place.job["kind"] == "process"
+        self.is_one_task = self.is_process or place.job["kind"] == "kernel"  # with all of the allocation on its node
         self.cells: dict[str, Any] = {}  # of a process: the places of those that are not over
         self.process: Any = None
         with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
@@ -102,25 +103,26 @@ class Step:
     def _argv(self) -> list[str]:
         cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
         argv = ["srun", "--disable-status"]  # so that one SIGINT is passed on
-        if cpus and not self.asked["has_cpus"] and not self.is_process:
+        if cpus and not self.asked["has_cpus"] and not self.is_one_task:
             argv.append(f"--cpus-per-task={cpus}")
         gpus = os.environ.get("SLURM_GPUS_ON_NODE")
-        if self.is_process and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.asked["has_gpus"]:
-            argv.append(f"--gpus={gpus}")  # else it has those of one task
+        if self.is_one_task and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.asked["has_gpus"]:
+            argv.append(f"--gpus={gpus}")  # else it has those that Slurm counts for each task
         if not self.asked["has_gpus"]:
             argv += beside("usage").for_steps(os.environ)
         python = self.asked.get("python") or sys.executable
         task = __file__[: -len("hold.py")] + "step.py"
-        return [*argv, *self.asked["options"], python, "-u", task, self.place.folder, *self.asked["args"]]
+        words = [*self.asked.get("wrapper", ()), python, "-u", task, self.place.folder, *self.asked["args"]]
+        return [*argv, *self.asked["options"], *words]
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of the cell, with what Slurm has set here."""
         given, own = self.asked.get("env"), dict(os.environ)
         if given is not None:
             own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODES_OWN}
-        if self.is_process:  # one task is to have all that the allocation has for its tasks on this node
+        if self.is_one_task:
             own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
-        return {**(given or {}), **own}
+        return {**(given or {}), **own, **self.asked.get("variables", {})}
 
     def send(self, name: str) -> None:
         """Interrupt what runs, or end the step."""

@@ -14,6 +14,7 @@ RUNNER = (
     "resume.py",
     "launch.py",
     "contain.py",
+    "contained.py",
     "door.py",
     "hold.py",
     "step.py",

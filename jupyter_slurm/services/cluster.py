@@ -20,10 +20,12 @@ from jupyter_slurm.services.acting import Acts
 from jupyter_slurm.services.again import asked_again
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.environments import Environments
 from jupyter_slurm.services.everybody import OthersKeeper
 from jupyter_slurm.services.facts import FactsKeeper
 from jupyter_slurm.services.intake import Intake
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder
+from jupyter_slurm.services.kernels import Kernels
 from jupyter_slurm.services.names import Names
 from jupyter_slurm.services.parts import check_task, task_of
 from jupyter_slurm.services.passing import pass_through
@@ -93,7 +95,8 @@ class Cluster:
         )
         self.settler = Settler(self.tracker, self.client, self.watcher, settings.submit_timeout)
         self.shelf = Shelf(self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry))
-        self.steps = Steps(self.client, self.tracker, self.shelf, settings.submit_timeout)
+        self.kernels = Kernels(self.client, self.tracker, Environments(where, transport, clock), where.home)
+        self.steps = Steps(self.client, self.tracker, self.shelf, self.kernels, settings.submit_timeout)
         self.releases = Releases(self.tracker, self.cancel)
         known = (self.client, self.tracker, self.settler, self.releases, self.watcher)
         self.acts = Acts(*known, find=functools.partial(self.entry, is_shown=False), cancel=self.cancel)

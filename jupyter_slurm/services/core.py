@@ -265,6 +265,11 @@ class Core:
         where = self._cluster(cluster)
         return where.steps.of(await where.entry(ref))
 
+    async def kernel(self, cluster: str, ref: str, wait: float) -> dict[str, Any]:
+        """Return where a kernel is reached; see :meth:`Kernels.where`."""
+        where = self._cluster(cluster)
+        return await where.kernels.where(await where.entry(ref), wait)
+
     async def script(self, cluster: str, ref: str) -> bytes:
         """See :meth:`Reader.script`."""
         return await self._cluster(cluster).reader.script(ref)

@@ -134,7 +134,7 @@ class Entry:
 
     @property
     def kind(self) -> str | None:
-        """``script``, ``python``, ``allocation``, ``session``; of a step also ``command``, ``process``; else None."""
+        """``script``, ``python``, ``allocation``, ``session``; of a step also ``command``, ``process``, ``kernel``."""
         return self.record.get("kind") if self.record else None
 
     @property

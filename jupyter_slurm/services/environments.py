@@ -112,7 +112,7 @@ class Environments:
             It is not there, or cannot be activated on the login node: nothing was submitted.
         """
         environment = await self._found(asked["env"], context)
-        if asked["kind"] not in ("python", "session"):
+        if asked["kind"] not in ("python", "session", "kernel"):
             return Prepared(environment, None)
         if environment.modules:  # a script's are loaded when it is submitted
             await self._try(environment, context)

@@ -37,6 +37,8 @@
                                          when it has ended, without the environment of the cell
     ROOT/CLUSTER/KEY/begun, started.json of the runner of a step: it was begun, and under which number. Cells of one
                                          process are steps with the number of that process (runner/remote.py)
+    ROOT/CLUSTER/KEY/kernel.json         of a step that is a kernel: which one, and the secret that leads to it
+    ROOT/CLUSTER/KEY/keeper.json         of its runner: where it listens (runner/kernel.py)
 
 Other versions of this package read these files months later: fields they do not know are kept.
 """

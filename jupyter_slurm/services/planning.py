@@ -17,6 +17,7 @@ from jupyter_slurm.services import launching, resuming, sweeping
 from jupyter_slurm.services.chosen import options_in_force
 from jupyter_slurm.services.environments import Prepared
 from jupyter_slurm.services.jobdir import FORMAT, ClusterFolder, JobFolder, script_name
+from jupyter_slurm.services.kernels import kernel_dict
 from jupyter_slurm.services.parts import Part
 from jupyter_slurm.services.staging import Staged
 from jupyter_slurm.transport.base import Context
@@ -229,6 +230,7 @@ class _Start:
             if not asked.get("lease"):
                 raise UsageError("an allocation needs a lease: after how long without use it ends")
             record["lease"] = asked["lease"]
+            record |= {"kernel": kernel_dict(asked["kernel"])} if asked.get("kernel") else {}
         if self.is_python:
             filename = asked.get("filename") or "<cell>"
             record["cell"] = {"source": asked["text"], "filename": filename, "python": self._python()}

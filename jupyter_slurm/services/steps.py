@@ -28,6 +28,7 @@ from jupyter_slurm.domain.steps import BUSY, step_options
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
+from jupyter_slurm.services.kernels import Kernels
 from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import read_own
 from jupyter_slurm.services.processes import process_of
@@ -57,14 +58,15 @@ class Steps:
 
     Parameters
     ----------
-    client, tracker, shelf
+    client, tracker, shelf, kernels
         Of the cluster.
     timeout : float
         Seconds that asking for a step may take.
     """
 
-    def __init__(self, client: SlurmClient, tracker: Tracker, shelf: Shelf, timeout: float) -> None:
+    def __init__(self, client: SlurmClient, tracker: Tracker, shelf: Shelf, kernels: Kernels, timeout: float) -> None:
         self._client, self._tracker, self._shelf, self._timeout = client, tracker, shelf, timeout
+        self._kernels = kernels
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._renewed: dict[str, float] = {}
         self._looked: dict[str, float] = {}
@@ -101,8 +103,12 @@ class Steps:
         self._check_process(allocation, asked)
         folder = self._tracker.folder.job(asked["key"])
         step = self._step(asked, await self._client.options("srun"), allocation)
+        kernel = await self._kernels.plan(asked) if asked["kind"] == "kernel" else None
+        step |= kernel.step if kernel else {}
         record, script = self._record(asked, folder, allocation, step)
+        record |= kernel.record if kernel else {}
         files = {record["script"]: script, "job.json": dump(record), "step.json": dump(step)}
+        files |= kernel.files if kernel else {}
         if path := (asked.get("values") or {}).get("file"):
             files["in.values"] = await asyncio.to_thread(read_own, path)
         entry = Entry(self._tracker.name, folder=folder)
@@ -158,9 +164,9 @@ class Steps:
 
     def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: Entry) -> dict[str, Any]:
         """Return what the holder needs to know."""
-        options, is_process = list(asked.get("options") or []), asked["kind"] == "process"
-        names = step_options(table, options, is_process=is_process)
-        if is_process:
+        options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
+        names = step_options(table, options, is_process=is_one_task)
+        if is_one_task:
             options[:0] = _ONE_TASK
         if not names & _SHARED:
             options.insert(0, "--overlap")  # else a step waits until the one before it is over
@@ -187,9 +193,9 @@ class Steps:
             if not args:
                 raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]")
             text, name = f"{shlex.join(args)}\n", "command"
-        elif kind in ("python", "process"):
-            name = "cell.py" if kind == "python" else "process"
-            if not (asked.get("python") or asked.get("process")):
+        elif kind in ("python", "process", "kernel"):
+            name = "cell.py" if kind == "python" else kind
+            if not (step["python"] or asked.get("process")):
                 raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
         out = None if step["has_output"] else folder.file("stdout")
         record: dict[str, Any] = {
@@ -201,7 +207,7 @@ class Steps:
             "label": None,
             "name": printable(shlex.join(args))[:80] if kind == "command" else name,
             "script": name,
-            "argv": ["srun", *step["options"], *_run_by(asked, name)],
+            "argv": ["srun", *step["options"], *_run_by(asked, name, step["python"])],
             "work_dir": step["cwd"],
             "events": self._tracker.folder.events,
             "outputs": {"stdout": out, "stderr": out and folder.file("stderr")},
@@ -399,7 +405,9 @@ def _is_alone(step: Entry) -> bool:
     return process_of(step) is None and "--overlap" not in ((step.record or {}).get("argv") or [])
 
 
-def _run_by(asked: Mapping[str, Any], name: str) -> list[str]:
+def _run_by(asked: Mapping[str, Any], name: str, python: str | None) -> list[str]:
     """Return what srun runs, as it is told."""
     args = list(asked.get("args") or [])
-    return args if asked["kind"] == "command" else [asked["python"]] if asked["kind"] == "process" else [name, *args]
+    if asked["kind"] in ("process", "kernel"):
+        return [python or ""]
+    return args if asked["kind"] == "command" else [name, *args]

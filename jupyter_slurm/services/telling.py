@@ -60,6 +60,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
         "nodes": (latest.nodes if latest else None) or entry.told_nodes,
         "allocation": entry.allocation,
         "process": process_of(entry),
+        "kernel": record.get("kernel"),
         "gpus": (record.get("granted") or {}).get("gpus"),
         "lease": None if lease.get("once") else lease.get("seconds"),
         "keep": bool(lease.get("keep")) if lease else None,

@@ -1,0 +1,81 @@
+"""``jupyter slurm kernel``: kernels on nodes, which a Jupyter here offers beside its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from dataclasses import asdict
+from typing import Any
+
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["add_parser", "run"]
+
+_USE = """\
+Have the Jupyter here offer a kernel that runs on a node: the notebook, and its files, stay on this machine.
+
+  jupyter slurm kernel add [CLUSTER] [options of sbatch] [words]
+  jupyter slurm kernel list [--json]
+  jupyter slurm kernel remove NAME
+
+  jupyter slurm kernel add arandu -p arandu --gpus 1 --time 8:00:00
+  jupyter slurm kernel add arandu -p arandu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3 name="PyTorch on arandu"
+  jupyter slurm kernel add on=train        in the allocation that %salloc as=train has asked for
+
+It is in the launcher of JupyterLab, in `jupyter console --kernel NAME`, in `jupyter nbconvert --execute`. When a
+notebook begins with it, Slurm is asked for an allocation, in which the kernel is a step: a restart takes no queue.
+
+Words (ours have no dashes, Slurm's have):
+  name=NAME     how it is shown; by default what is asked for: "Python on arandu, 1 GPU"
+  env=NAME      the environment: a name, or the folder of a venv or of conda; an image, too: docker://NAME:TAG
+  image=NAME:TAG
+                the image that it runs in: of a registry, a SIF file, or the folder of an unpacked one
+  python=PATH   the Python there whose kernel it is; it needs ipykernel
+  kernel=NAME   another kernel that is installed there: ir, julia-1.10 …; by default python3
+  dir=FOLDER    the folder there that it begins in
+  on=NAME       an allocation that is open, instead of one of its own
+  idle=TIME     it ends when nothing has run for so long: 30m, 2h; by default a day
+  lease=TIME    it ends when its notebook was away for so long; by default an hour"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "kernel",
+        help="kernels on nodes, for the launcher of a Jupyter here: add, list, remove",
+        usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [words] | list | remove NAME",
+        description=_USE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prefix_chars="\0",  # what begins with a dash is Slurm's
+        add_help=False,
+    )
+    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(explain=parser.print_help)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    act, rest = (args.words[0], args.words[1:]) if args.words else ("", [])
+    if {"-h", "--help"} & set(args.words) or not act:
+        args.explain()
+        return 0 if act else 2
+    from jupyter_slurm.handles.kernelspecs import add, kernelspecs, listed, remove
+    from jupyter_slurm.handles.terminal import printable
+
+    if act == "add":
+        added = add(rest)
+        print(printable(f"{added.display_name}\nJupyter offers it as {added.name}: {added.folder}"))
+    elif act == "list" and rest in ([], ["--json"]):
+        known = listed()
+        if rest:
+            print(json.dumps([asdict(one) for one in known], indent=2))
+        else:
+            print(kernelspecs() if known else "No kernels on nodes. `jupyter slurm kernel add` adds one.")
+    elif act == "remove" and len(rest) == 1:
+        print(printable(f"Removed: {remove(rest[0]).display_name}"))
+    else:
+        raise UsageError(
+            f"kernel has no {shlex.join(args.words)}.", hint="kernel add [CLUSTER] …, kernel list, kernel remove NAME"
+        )
+    return 0

@@ -1,0 +1,203 @@
+"""Kernels of notebooks on nodes: their allocations, and the steps that they are."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.errors import OptionError, UsageError
+from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose
+from jupyter_slurm.handles.cluster import Cluster, settings
+from jupyter_slurm.handles.sending import hand_over
+from jupyter_slurm.handles.session import environment_named, idle_time
+from jupyter_slurm.handles.submitting import Submission, python_named
+
+__all__ = ["WORDS", "KernelStep", "ask", "check", "orphans", "start"]
+
+WORDS: dict[str, bool | None] = {
+    "dir": True,
+    "env": True,
+    "idle": True,
+    "image": True,
+    "kernel": True,
+    "lease": True,
+    "name": True,
+    "on": True,
+    "python": True,
+}
+"""Our words of a kernel, and whether each takes a value."""
+
+_NOT_HERE = ("array", "test-only", "wait", "wrap", "help", "usage", "version")
+_OF_A_STEP = ("key", "kind", "options", "args", "python", "env", "default_python", "context")
+_LONGEST_WAIT = 30.0  # seconds that the agent may be asked to wait
+_ANSWERS_WITHIN = 30.0  # seconds beyond those
+
+
+class KernelStep(Step):
+    """A kernel on a node: a step of its allocation."""
+
+    @property
+    def owner(self) -> str | None:
+        """The hash of the notebook that it belongs to."""
+        return (self._data.get("kernel") or {}).get("owner")
+
+    def where(self, wait: float = 0.0) -> dict[str, Any]:
+        """Return where it is reached, as far as that is known.
+
+        Parameters
+        ----------
+        wait : float
+            Seconds, at most 30, in which it may come to that.
+
+        Returns
+        -------
+        dict
+            ``node`` and ``port`` of its keeper, None while that does not listen; ``stage``: how far the image of its
+            container is, or None; ``state`` of the step, and whether it is ``finished``.
+        """
+        wait = min(wait, _LONGEST_WAIT)
+        client, path = self._cluster.client, self._path("kernel")
+        told: dict[str, Any] = client.get(path, params={"wait": wait}, timeout=wait + _ANSWERS_WITHIN)
+        return told
+
+    def end(self) -> KernelStep:
+        """End it; its allocation goes on."""
+        self.cancel()
+        return self
+
+
+def check(parsed: MagicLine) -> None:
+    """Refuse what a kernel cannot be asked for with.
+
+    Raises
+    ------
+    UsageError
+        Nothing was asked of Slurm.
+    """
+    words = parsed.words
+    for option in parsed.parsed.options:
+        if option.name in _NOT_HERE:
+            message = f"--{option.name} has no place here: a kernel runs in an allocation."
+            raise OptionError(message, option=option.tokens[0])
+    if parsed.args:
+        raise UsageError("A kernel takes no arguments.", hint="Leave out what is behind --")
+    if "on" in words and parsed.parsed.options:
+        raise UsageError(
+            f"on={words['on']} is an allocation that is there: nothing else is asked of Slurm.",
+            hint="Leave out either on= or the options of sbatch.",
+        )
+    environment_named(words.get("env"), words.get("image"))
+    idle_time(words.get("idle"))
+    _lease(words.get("lease"))
+
+
+def _lease(text: str | None) -> float:
+    return settings().kernel_lease if text is None else idle_time(text, word="lease")
+
+
+def ask(
+    cluster: Cluster, parsed: MagicLine, *, owner: str = "", name: str = "", display_name: str = "", label: str = ""
+) -> Allocation:
+    """Return the allocation for a kernel: an open one that ``on=`` names, else one that is asked for.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    parsed : MagicLine
+        Options of sbatch and our words.
+    owner, name, display_name : str
+        Which notebook's it is (a hash in hexadecimal digits), its kernelspec, and how that is shown.
+    label : str
+        What the allocation is called; by default a name is made.
+
+    Raises
+    ------
+    UsageError, SubmitRefused
+        There is none.
+    """
+    check(parsed)
+    words = parsed.words
+    if "on" in words:
+        found = choose(cluster, words["on"], {})
+        assert found is not None  # of a name it is told which one, or why there is none
+        return found
+    python = python_named(None if {"env", "image"} & words.keys() else words.get("python"), cluster)
+    holder = Submission("allocation", "", list(parsed.options), python=python)
+    return allocate(
+        cluster,
+        holder,
+        lease=_lease(words.get("lease")),
+        label=label or f"kernel-{secrets.token_hex(4)}",
+        keep=True,  # it is the keeper on the node that ends it, and no process here
+        kernel=_told(owner, name, display_name),
+    )
+
+
+def start(
+    cluster: Cluster,
+    allocation: Allocation,
+    parsed: MagicLine,
+    *,
+    secret: bytes,
+    owner: str = "",
+    name: str = "",
+    display_name: str = "",
+) -> KernelStep:
+    """Start a kernel in an allocation, once.
+
+    Parameters
+    ----------
+    cluster, allocation
+        Where.
+    parsed : MagicLine
+        As of :func:`ask`.
+    secret : bytes
+        32 of them, by which both ends of the link know each other.
+    owner, name, display_name : str
+        As of :func:`ask`.
+
+    Raises
+    ------
+    UsageError, JobError
+        There can be none.
+    SubmissionUnknown
+        Whether it was asked for is not known.
+    """
+    words = parsed.words
+    env, python = environment_named(words.get("env"), words.get("image")), words.get("python")
+    is_of_env = env is not None and (python is None or "/" not in python)  # looked for in the environment
+    submission = Submission(
+        "kernel",
+        "",
+        python=python if is_of_env else python_named(python, cluster),
+        env=env,
+        default_python=python_named(None, cluster),
+    )
+    with submission.body(cluster) as body:
+        asked: dict[str, Any] = {part: body[part] for part in _OF_A_STEP if part in body}
+        asked["kernel"] = {
+            **_told(owner, name, display_name),
+            "kernel": words.get("kernel"),
+            "secret": secret.hex(),
+            "idle": idle_time(words.get("idle")),
+            "lease": _lease(words.get("lease")),
+            "dir": words.get("dir"),
+        }
+        return KernelStep(cluster, hand_over(cluster, allocation._path("steps"), asked))
+
+
+def orphans(cluster: Cluster, owner: str) -> list[KernelStep]:
+    """Return the kernels of a notebook that go on, the latest first."""
+    told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
+    owned = [one for one in told if (one.get("kernel") or {}).get("owner") == owner]
+    steps = [step for one in owned for step in cluster.client.get(cluster.path("jobs", one["key"], "steps"))]
+    going = [step for step in steps if step["kind"] == "kernel" and not step["finished"]]
+    going.sort(key=lambda step: step["submit_time"] or 0.0, reverse=True)
+    return [KernelStep(cluster, step) for step in going]
+
+
+def _told(owner: str, name: str, display_name: str) -> Mapping[str, Any]:
+    return {"owner": owner or None, "name": name or None, "display_name": display_name or None}
