@@ -63,6 +63,8 @@ def main() -> int:
         place.suffix = f".rank{rank}"  # its figures and values are its own
     if isinstance(asked.get("umask"), int):
         os.umask(asked["umask"])
+    if kind == "kernel":
+        return int(cell.beside("kernel").serve(cell, place))
     if kind == "process":
         return int(cell.beside("remote").serve(cell, sys.modules[__name__], place))
     if kind == "python":

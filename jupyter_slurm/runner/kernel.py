@@ -1,0 +1,361 @@
+"""Keep a kernel on a node: ``python -u kernel.py JOBDIR``, or a step of kind ``kernel``.
+
+The keeper starts the kernel, talks to its sockets, and listens on the node's loopback for its *front*, which a notebook
+elsewhere takes for the kernel. Between the two is one connection that may break (``link.py``): the kernel goes on, and
+what it says meanwhile is kept. Which kernel, and the secret that a front has to know, is in ``kernel.json``; where the
+keeper listens, and in the end how the kernel ended, it writes into ``keeper.json``.
+
+Notes of the front, ``{"do": …}``: ``interrupt``; ``end`` (``restart``: what the kernel is told of it). Those of the
+keeper, ``{"event": …}``: ``attached`` (to each new front: whether the kernel has ``begun``, its ``state``), ``started``
+(``kernel_info``), ``dropped`` (see ``link.py``), and at the end ``died``, with ``code``, ``signal``, ``log`` (the last
+lines), ``begun``, ``asked`` (a front has asked for it), ``why`` and ``hint`` where there are words for it; before that
+``idle_over`` (``seconds``) where that was the reason. When the front has received all, the keeper leaves.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import runpy
+import selectors
+import signal
+import sys
+import time
+import uuid
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("kernel.py")] + "beside.py")["beside"]
+kernel_door: Any = beside("kernel_door")
+link: Any = kernel_door.link
+kernel_process: Any = beside("kernel_process")
+kernel_wires: Any = beside("kernel_wires")
+kernel_idle: Any = beside("kernel_idle")
+
+FORMAT = 1
+_LEASE, _IDLE = 3600.0, float("inf")  # seconds
+_TRIES = 0.05  # seconds between two looks for the kernel's sockets
+_LOOKS = 1.0
+_ASKS_AGAIN = 1.0  # seconds between two questions to a kernel that begins
+_ENDS = 5.0  # seconds to end in peace, at each of three degrees
+_PASSES_ON = 10.0  # seconds for a front to take the last words of a kernel that was ended
+_SILENT = 2.0  # seconds for what a kernel said before it died
+_CHANNELS = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
+_NUMBERS = {name: number for number, name in _CHANNELS.items()}
+# What a front cannot do without; all else that is published may be dropped, where there is too much of it.
+_NEEDED = {"status", "execute_input", "execute_result", "error", "shutdown_reply"}
+
+
+def message(kind: str, content: dict[str, Any], parent: bytes = b"{}") -> tuple[str, list[bytes]]:
+    """Return the id and the frames of a message of ours."""
+    at = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    header = {"msg_id": uuid.uuid4().hex, "msg_type": kind, "session": "keeper", "username": "keeper", "date": at}
+    told = json.dumps({**header, "version": "5.3"}).encode()
+    return header["msg_id"], [told, parent, b"{}", json.dumps(content).encode()]
+
+
+def read(frame: bytes) -> dict[str, Any]:
+    """Return what a part of a message says; nothing, where it is no object."""
+    try:
+        told = json.loads(frame)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+class Keeper:
+    """One kernel and its front.
+
+    Parameters
+    ----------
+    place : cell.Place
+        The job directory.
+    """
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+        with open(os.path.join(place.folder, "kernel.json"), encoding="utf-8", errors="surrogateescape") as file:
+            self.asked: dict[str, Any] = json.load(file)
+        self.lease = float(self.asked.get("lease") or _LEASE)
+        self.idle = float(self.asked.get("idle") or _IDLE)
+        self.activity = kernel_idle.Activity()
+        self.ready = selectors.DefaultSelector()
+        self._wake_end, self._wake_fd = os.pipe()
+        for end in (self._wake_end, self._wake_fd):
+            os.set_blocking(end, False)
+        self.ready.register(self._wake_end, selectors.EVENT_READ, self._woken)
+        self._is_woken = False
+        self.door = kernel_door.Door(bytes.fromhex(self.asked["secret"]), self.ready, self._take, self._tell_front)
+        self.kernel: Any = None
+        self.wires: Any = None
+        self.info: dict[str, Any] | None = None  # what the kernel says of itself, when it has begun
+        self._probe, self._probed, self._has_published = "", 0.0, False
+        self._own: set[str] = set()  # ids of our own requests
+        self._early: list[tuple[str, list[bytes]]] = []
+        self._killed, self._degree = 0.0, 0  # how it is being ended
+        self._asked_to_end = self._is_terminated = self._is_restarting = False
+        self._over: dict[str, Any] = {}  # of idle or lease
+
+    # -- the loop
+
+    def run(self) -> int:
+        """Keep it until the end; return the exit code of the step."""
+        signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._terminate)
+        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
+        self._note(port=self.door.port)
+        try:
+            self.kernel = kernel_process.Kernel(self.asked)
+            self.kernel.start()
+            self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
+            self.wires = kernel_wires.Wires(self.kernel.path, self.kernel.key, self._wake)
+            while self.kernel.process.poll() is None:
+                self._turn()
+            return self._finish()
+        except kernel_process.CannotStart as error:
+            sys.stderr.write(f"{error} {error.hint}\n")
+            return self._last_words(127, why=str(error), hint=error.hint)
+        finally:
+            if self.wires is not None:
+                self.wires.close()
+            if self.kernel is not None:
+                self.kernel.clear()
+            self.door.close()
+
+    def _turn(self) -> None:
+        """Do what there is to do once."""
+        if self.info is None:
+            self._begin()
+        self._look_after()
+        self._pump()
+
+    def _pump(self) -> None:
+        """Carry messages, and wait for more of them."""
+        has_more = self.wires is not None and self.wires.reader is not None and self.wires.reader.has_more
+        pause = 0.0 if has_more else _TRIES if self.info is None else _LOOKS
+        self._wait(pause)
+        if self.wires is not None:
+            for frames in self.wires.published():
+                self._publish(frames)
+            self._write_to_kernel()
+        self.door.flush()
+
+    def _wait(self, pause: float) -> None:
+        for key, mask in self.ready.select(pause):
+            if self.ready.get_map().get(key.fd) is key:  # who came before it in this turn may have let it go
+                key.data(mask)
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wake_fd, b"\0")
+
+    def _woken(self, _: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_end, 4096)
+        self._is_woken = False  # before what has come is looked at
+
+    def _hear_output(self, _: int) -> None:
+        if not self.kernel.hear():
+            self.ready.unregister(self.kernel.output)
+
+    def _note(self, **told: Any) -> None:
+        """Leave word of where the keeper listens, and of how it ended."""
+        node = kernel_process.program.node_name()
+        note = {"format": FORMAT, "time": time.time(), "pid": os.getpid(), "node": node, "port": self.door.port, **told}
+        try:
+            self.place.put(os.path.join(self.place.folder, "keeper.json"), json.dumps(note))
+        except OSError as error:
+            sys.stderr.write(f"keeper.json cannot be written: {error}\n")
+
+    # -- the kernel
+
+    def _begin(self) -> None:
+        """Get on with the start: it has begun when it answers, and what it publishes comes."""
+        now = time.monotonic()
+        if self.wires.reader is None:
+            if not self.wires.connect():
+                return
+            for name in self.wires.NAMES:
+                wire = self.wires.wires[name]
+                self.ready.register(wire.sock, selectors.EVENT_READ, lambda mask, name=name: self._serve(name, mask))
+        if not self._probe and now - self._probed > _ASKS_AGAIN:
+            self._probed = now
+            self._probe = self._ask("shell", "kernel_info_request", {})
+
+    def _ask(self, channel: str, kind: str, content: dict[str, Any]) -> str:
+        number, frames = message(kind, content)
+        self._own.add(number)
+        self.wires.send(channel, frames)
+        return number
+
+    def _answered(self, content: bytes) -> None:
+        """Take in what the kernel says of itself: from now on it gets what it is asked."""
+        self._probe = ""
+        if self._has_published:
+            self.info = read(content)
+            self.door.link.tell(event="started", kernel_info=self.info)
+            early, self._early = self._early, []
+            for channel, frames in early:
+                self._pass_to_kernel(channel, frames)
+
+    def _serve(self, name: str, mask: int) -> None:
+        """Read what came from a socket of the kernel; one that is closed is no more than a sign of its end."""
+        try:
+            if mask & selectors.EVENT_READ:
+                for frames in self.wires.read(name):
+                    self._reply(name, frames)
+            if mask & selectors.EVENT_WRITE:
+                self.wires.wires[name].write()
+        except (OSError, kernel_wires.zmtp.Unspoken) as error:
+            if not isinstance(error, ConnectionError):
+                sys.stderr.write(f"kernel: {error}\n")
+            self.ready.unregister(self.wires.wires[name].sock)
+
+    def _write_to_kernel(self) -> None:
+        for name in self.wires.NAMES:
+            wire = self.wires.wires.get(name)
+            if wire is not None and wire.sock in self.ready.get_map():
+                wanted = selectors.EVENT_WRITE if wire.has_more else 0
+                key = self.ready.get_key(wire.sock)
+                if key.events != selectors.EVENT_READ | wanted:
+                    self.ready.modify(wire.sock, selectors.EVENT_READ | wanted, key.data)
+
+    def _reply(self, name: str, frames: list[bytes]) -> None:
+        parent = read(frames[1]).get("msg_id", "")
+        if parent not in self._own:
+            self.door.link.send(_NUMBERS[name], frames)
+        elif self.info is None and read(frames[0]).get("msg_type") == "kernel_info_reply":
+            self._answered(frames[3])
+
+    def _publish(self, frames: list[bytes]) -> None:
+        kind, parent = read(frames[0]).get("msg_type", ""), read(frames[1]).get("msg_id", "")
+        if kind == "iopub_welcome" or parent in self._own:
+            self._has_published = True
+            return
+        self.activity.hear(kind, parent, read(frames[3]) if kind == "status" else {})
+        self.door.link.send(link.IOPUB, frames, None if kind in _NEEDED else frames[1])
+
+    def _interrupt(self) -> None:
+        if self.info is None or self.kernel.process.returncode is not None:
+            return  # one that begins would end by it
+        if self.kernel.spec.is_asked_to_interrupt:
+            self._ask("control", "interrupt_request", {})
+        else:
+            self.kernel.interrupt()
+
+    # -- the front
+
+    def _tell_front(self) -> None:
+        state = "starting" if self.info is None else "busy" if self.activity.is_at_work else "idle"
+        self.door.link.tell(event="attached", begun=self.info is not None, state=state)
+        if self.info is not None:
+            self.door.link.tell(event="started", kernel_info=self.info)
+
+    def _take(self, messages: list[Any]) -> None:
+        """Do what a front asks for."""
+        for one in messages:
+            if one.channel == link.NOTE:
+                note = one.note()
+                if note.get("do") == "interrupt":
+                    self._interrupt()
+                elif note.get("do") == "end":
+                    self._asked_to_end, self._is_restarting = True, bool(note.get("restart"))
+            elif one.channel in _CHANNELS and len(one.frames) >= 4:
+                self.activity.ask()
+                if self.info is None:
+                    self._early.append((_CHANNELS[one.channel], one.frames))
+                else:
+                    self._pass_to_kernel(_CHANNELS[one.channel], one.frames)
+
+    def _pass_to_kernel(self, channel: str, frames: list[bytes]) -> None:
+        kind = read(frames[0]).get("msg_type") if channel == "control" else None
+        if kind == "interrupt_request" and not self.kernel.spec.is_asked_to_interrupt:
+            self.kernel.interrupt()
+            self.door.link.send(link.CONTROL, message("interrupt_reply", {"status": "ok"}, frames[0])[1])
+            return
+        if kind == "shutdown_request":
+            self._asked_to_end = True
+            self._degree, self._killed = 1, time.monotonic() + _ENDS
+        self.wires.send(channel, frames)
+
+    # -- the end
+
+    def _terminate(self, *_: Any) -> None:
+        self._is_terminated = True
+
+    def _look_after(self) -> None:
+        """Look whether it is to end, and have it end."""
+        self.door.tick()
+        if not self._over and self.door.alone > self.lease:
+            self._over = {"event": "lease_over", "seconds": self.lease}
+            sys.stderr.write(f"Nobody came back to this kernel for {self.lease:g} s: it ends.\n")
+        elif not self._over and self.activity.unused > self.idle:
+            self._over = {"event": "idle_over", "seconds": self.idle}
+            sys.stderr.write(f"Nobody has used this kernel for {self.idle:g} s: it ends.\n")
+        if (self._over or self._asked_to_end or self._is_terminated) and time.monotonic() > self._killed:
+            self._end_by_degrees()
+
+    def _end_by_degrees(self) -> None:
+        """Ask it to end, then ask the system."""
+        self._degree, self._killed = self._degree + 1, time.monotonic() + _ENDS
+        if self._degree == 1 and self.info is not None:
+            self._ask("control", "shutdown_request", {"restart": self._is_restarting})
+        elif self._degree <= 2 and self.info is not None:
+            self.kernel.kill(signal.SIGTERM)
+        else:
+            self.kernel.kill(signal.SIGKILL)
+
+    def _finish(self) -> int:
+        """Pass on what it said before it ended; return the exit code."""
+        code = self.kernel.process.returncode
+        self.kernel.kill(signal.SIGKILL)  # what it has started, and may hold its sockets
+        deadline = time.monotonic() + _SILENT
+        reader = self.wires.reader
+        while reader is not None and not (reader.is_over and not reader.has_more) and time.monotonic() < deadline:
+            self._pump()
+        for name in self.wires.NAMES:
+            if name in self.wires.wires and self.wires.wires[name].sock in self.ready.get_map():
+                self._serve(name, selectors.EVENT_READ)
+        self.kernel.hear()
+        return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None)
+
+    def _last_words(self, code: int, **told: Any) -> int:
+        """Tell the front how it ended, and wait until it knows; return the exit code of the step."""
+        if self._over:
+            self.door.link.tell(**self._over)
+        tail = self.kernel.tail if self.kernel is not None else ""
+        said = {"code": code, "log": tail, "begun": self.info is not None, "asked": self._asked_to_end, **told}
+        self.door.link.tell(event="died", **said)
+        self._note(over=dict(said, **self._over))
+        is_ours = bool(self._over or self._asked_to_end or self._is_terminated)
+        deadline = time.monotonic() + (_PASSES_ON if is_ours else self.lease)
+        while not self.door.link.is_clear and time.monotonic() < deadline:
+            if not self.door.has_front and (is_ours or self._is_terminated):
+                break
+            self.door.tick()
+            self.door.flush()
+            self._wait(_TRIES)
+        return 143 if self._is_terminated else 0 if is_ours else code
+
+
+def serve(cell: Any, place: Any) -> int:
+    """Be the keeper of a step; ``cell`` is ``cell.py``."""
+    cell.take_any_text()
+    return Keeper(place).run()
+
+
+def main() -> int:
+    """Keep the kernel of a job directory."""
+    cell = beside("cell")
+    return serve(cell, cell.Place(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

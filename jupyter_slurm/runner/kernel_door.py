@@ -1,0 +1,193 @@
+"""Where a keeper listens for its front (``kernel.py``): on the loopback of the node, for whoever knows the secret.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import selectors
+import socket
+import sys
+import time
+from typing import Any, Callable, Iterator
+
+# The files of the runner are no package: each is read by its path.
+beside = runpy.run_path(__file__[: -len("kernel_door.py")] + "beside.py")["beside"]
+link: Any = beside("link")
+
+KEPT = 64 << 20  # bytes of output for a front that is away
+_KEPT_LIVE = 512 << 20  # and for one that is there, and slow
+_GUESTS = 16  # connections at once whose greeting is not over
+_PIECE = 1 << 20
+
+
+class Guest:
+    """A connection that has not proven yet that it is a front's."""
+
+    def __init__(self, sock: Any, greeting: Any) -> None:
+        self.sock, self.greeting = sock, greeting
+        self.deadline = time.monotonic() + link.GREETS_WITHIN
+
+
+class Door:
+    """Listens for fronts, and has one of them at a time.
+
+    Parameters
+    ----------
+    secret : bytes
+    ready : selectors.BaseSelector
+    take : callable
+        Takes the messages of the front.
+    greet : callable
+        Is told when a front comes that is another one than before.
+    """
+
+    def __init__(self, secret: bytes, ready: Any, take: Callable[[list[Any]], None], greet: Callable[[], None]) -> None:
+        self._secret, self._ready, self._take, self._greet = secret, ready, take, greet
+        self.link = link.Link(KEPT)
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(_GUESTS)
+        self._listener.setblocking(False)
+        ready.register(self._listener, selectors.EVENT_READ, self._accept)
+        self.port = int(self._listener.getsockname()[1])
+        self._guests: list[Guest] = []
+        self._sock: Any = None
+        self._who = b""
+        self._gone: set[bytes] = set()  # fronts in whose place others have come
+        self._left = time.monotonic()
+
+    @property
+    def alone(self) -> float:
+        """Seconds since there was a front."""
+        return 0.0 if self._sock is not None else time.monotonic() - self._left
+
+    @property
+    def has_front(self) -> bool:
+        """Whether there is a front."""
+        return self._sock is not None
+
+    def _accept(self, _: int) -> None:
+        with contextlib.suppress(OSError):
+            sock, _ = self._listener.accept()
+            sock.setblocking(False)
+            guest = Guest(sock, link.KeeperGreeting(self._secret, self._received_of))
+            self._guests.append(guest)
+            self._ready.register(sock, selectors.EVENT_READ, lambda _: self._hear(guest))
+            if len(self._guests) > _GUESTS:
+                self._dismiss(self._guests[0])
+
+    def _received_of(self, who: bytes) -> int | None:
+        return None if who in self._gone else self.link.received if who == self._who else 0
+
+    def _dismiss(self, guest: Guest) -> None:
+        self._guests.remove(guest)
+        self._ready.unregister(guest.sock)
+        guest.sock.close()
+
+    def _hear(self, guest: Guest) -> None:
+        try:
+            data = guest.sock.recv(512)
+            answer = guest.greeting.feed(data)
+            if answer:
+                guest.sock.sendall(answer)  # fits into what the system keeps for a new connection
+        except BlockingIOError:
+            return
+        except (OSError, link.Stranger) as error:
+            sys.stderr.write(f"A connection is refused: {error}\n")
+            self._dismiss(guest)
+            return
+        if guest.greeting.is_done:
+            self._guests.remove(guest)
+            self._ready.unregister(guest.sock)
+            self._attach(guest)
+        elif not data:
+            self._dismiss(guest)
+
+    def _attach(self, guest: Guest) -> None:
+        """Have a front that has proven itself, in place of the one before."""
+        is_new = guest.greeting.who != self._who
+        if self._sock is not None:
+            if is_new:
+                with contextlib.suppress(OSError):
+                    self._sock.send(self.link.replace())
+            self.drop()
+        if is_new:
+            self._gone.add(self._who)
+            self._who = guest.greeting.who
+            self.link.forget()
+        self._sock = guest.sock
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._ready.register(self._sock, selectors.EVENT_READ, self._serve)
+        with self._breaking():
+            messages = self.link.attach(guest.greeting)
+            self.link.outbox.limit = _KEPT_LIVE
+            if is_new:
+                self._greet()
+            self._pass_on(messages)
+
+    @contextlib.contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """Let the front go where its connection turns out to be over."""
+        try:
+            yield
+        except BlockingIOError:
+            pass
+        except (OSError, link.Broken) as error:
+            sys.stderr.write(f"The front is gone: {error}\n")
+            self.drop()
+
+    def drop(self) -> None:
+        """Let the front go."""
+        if self._sock is not None:
+            self._ready.unregister(self._sock)
+            self._sock.close()
+            self._sock, self._left = None, time.monotonic()
+            self.link.detach()
+            self.link.outbox.limit = KEPT
+
+    def _serve(self, mask: int) -> None:
+        with self._breaking():
+            if mask & selectors.EVENT_READ:
+                data = self._sock.recv(_PIECE)
+                if not data:
+                    raise ConnectionAbortedError("it has closed the connection")
+                self._pass_on(self.link.feed(data))
+            if mask & selectors.EVENT_WRITE:
+                self._write()
+
+    def _pass_on(self, messages: list[Any]) -> None:
+        self._take(messages)
+        self.link.confirm()
+
+    def _write(self) -> None:
+        pending = self.link.pending()
+        if pending:
+            self.link.written(self._sock.send(pending))
+
+    def flush(self) -> None:
+        """Write what there is, and have the rest written when the front takes it."""
+        if self._sock is not None:
+            with self._breaking():
+                self._write()
+        if self._sock is not None:
+            wanted = selectors.EVENT_WRITE if self.link.pending() else 0
+            self._ready.modify(self._sock, selectors.EVENT_READ | wanted, self._serve)
+
+    def tick(self) -> None:
+        """Look who is there still."""
+        for guest in list(self._guests):
+            if time.monotonic() > guest.deadline:
+                self._dismiss(guest)
+        with self._breaking():
+            self.link.tick()
+
+    def close(self) -> None:
+        """Let everybody go."""
+        self.drop()
+        for guest in list(self._guests):
+            self._dismiss(guest)
+        self._ready.unregister(self._listener)
+        self._listener.close()
