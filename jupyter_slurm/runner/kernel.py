@@ -110,7 +110,7 @@ class Keeper:
         signal.signal(signal.SIGINT, lambda *_: self._interrupt())
         self._note(port=self.door.port)
         try:
-            self.kernel = kernel_process.Kernel(self.asked)
+            self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
             self.kernel.start()
             self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
             self.wires = kernel_wires.Wires(self.kernel.path, self.kernel.key, self._wake)
@@ -245,7 +245,7 @@ class Keeper:
     def _interrupt(self) -> None:
         if self.info is None or self.kernel.process.returncode is not None:
             return  # one that begins would end by it
-        if self.kernel.spec.is_asked_to_interrupt:
+        if self.kernel.is_asked_to_interrupt:
             self._ask("control", "interrupt_request", {})
         else:
             self.kernel.interrupt()
@@ -276,7 +276,7 @@ class Keeper:
 
     def _pass_to_kernel(self, channel: str, frames: list[bytes]) -> None:
         kind = read(frames[0]).get("msg_type") if channel == "control" else None
-        if kind == "interrupt_request" and not self.kernel.spec.is_asked_to_interrupt:
+        if kind == "interrupt_request" and not self.kernel.is_asked_to_interrupt:
             self.kernel.interrupt()
             self.door.link.send(link.CONTROL, message("interrupt_reply", {"status": "ok"}, frames[0])[1])
             return
@@ -324,7 +324,8 @@ class Keeper:
             if name in self.wires.wires and self.wires.wires[name].sock in self.ready.get_map():
                 self._serve(name, selectors.EVENT_READ)
         self.kernel.hear()
-        return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None)
+        why = {} if self.info is not None else {"why": self.kernel.why_not()}
+        return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None, **why)
 
     def _last_words(self, code: int, **told: Any) -> int:
         """Tell the front how it ended, and wait until it knows; return the exit code of the step."""

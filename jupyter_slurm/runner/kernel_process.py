@@ -1,4 +1,4 @@
-"""The kernel itself, for ``kernel.py``: which one is meant, its connection file, its process and what that prints.
+"""The kernel itself, for ``kernel.py``: its connection file, its process, and what that prints.
 
 Any kernel that takes a connection file will do. Its sockets lie in a folder of this user alone, on a disk of the node.
 Python 3.8+, standard library only.
@@ -7,30 +7,28 @@ Python 3.8+, standard library only.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
-import re
 import runpy
 import secrets
 import shutil
 import signal
-import string
 import subprocess
 import sys
 import tempfile
-from typing import Any, NamedTuple
+from typing import Any
 
 # The files of the runner are no package: each is read by its path.
 beside = runpy.run_path(__file__[: -len("kernel_process.py")] + "beside.py")["beside"]
 program: Any = beside("program")
+start: Any = beside("kernel_start")
 
 CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
 _LONGEST = 90  # bytes of the path of a socket (unix(7) has room for 107)
 _TAIL = 8000  # bytes of what it printed that are kept
 _PIECE = 65_536
+_NO_CONTAINER = 125  # exit code of contained.py
 _KILLED_FIRST = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the kernel goes and we can say so
-_PYTHON = re.compile(r"python[0-9.]*")
 
 
 class CannotStart(Exception):
@@ -39,68 +37,6 @@ class CannotStart(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
-
-
-class Spec(NamedTuple):
-    """What starts a kernel."""
-
-    argv: list[str]
-    env: dict[str, str]
-    is_asked_to_interrupt: bool = False  # by a message; else by a signal
-    folder: str = ""
-
-
-def places() -> list[str]:
-    """Return the folders in which this node has kernelspecs, as Jupyter looks for them."""
-    env = os.environ.get
-    own = env("JUPYTER_DATA_DIR") or os.path.join(
-        env("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "jupyter"
-    )
-    tops = [one for one in env("JUPYTER_PATH", "").split(os.pathsep) if one]
-    mine = [os.path.join(sys.prefix, "share", "jupyter")]
-    tops += [*mine, own] if sys.prefix != sys.base_prefix or env("CONDA_PREFIX") else [own, *mine]
-    tops += ["/usr/local/share/jupyter", "/usr/share/jupyter"]
-    return list(dict.fromkeys(os.path.join(top, "kernels") for top in tops))
-
-
-def find(asked: dict[str, Any]) -> Spec:
-    """Return the kernel that is meant: ``argv``, else the kernelspec called ``name``, else ipykernel of this Python."""
-    if asked.get("argv"):
-        return Spec(list(asked["argv"]), {}, is_asked_to_interrupt=asked.get("interrupt_mode") == "message")
-    if asked.get("name"):
-        return _named(str(asked["name"]))
-    for module in ("ipykernel_launcher", "ipykernel"):
-        with contextlib.suppress(ImportError, ValueError):
-            if importlib.util.find_spec(module) is not None:
-                options = ["-Xfrozen_modules=off"] if sys.version_info >= (3, 11) else []  # for its debugger
-                return Spec([sys.executable, *options, "-m", module, "-f", "{connection_file}"], {})
-    raise CannotStart(
-        f"{sys.executable} on {program.node_name()} has no ipykernel.",
-        f"Install it there ({sys.executable} -m pip install ipykernel), or name another Python, environment or image.",
-    )
-
-
-def _named(name: str) -> Spec:
-    known: dict[str, str] = {}
-    for place in places():
-        with contextlib.suppress(OSError):
-            for one in os.listdir(place):
-                if os.path.exists(os.path.join(place, one, "kernel.json")):
-                    known.setdefault(one.lower(), os.path.join(place, one))
-    folder = known.get(name.lower())
-    if folder is None:
-        there = f"It has {', '.join(sorted(known))}." if known else "It has none."
-        raise CannotStart(f"{program.node_name()} has no kernel {name}.", there)
-    try:
-        with open(os.path.join(folder, "kernel.json"), encoding="utf-8") as file:
-            told = json.load(file)
-        argv, env = [str(word) for word in told["argv"]], told.get("env") or {}
-        if _PYTHON.fullmatch(argv[0]):
-            argv[0] = sys.executable
-        is_asked = told.get("interrupt_mode") == "message"
-        return Spec(argv, {str(k): str(v) for k, v in env.items()}, is_asked, folder)
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise CannotStart(f"{folder}/kernel.json cannot be read: {error}.") from None
 
 
 def make_folder() -> str:
@@ -117,15 +53,16 @@ class Kernel:
 
     Parameters
     ----------
+    place : str
+        The job directory.
     asked : dict
-        ``kernel.json`` of the job directory.
+        Its ``kernel.json``.
     """
 
-    def __init__(self, asked: dict[str, Any]) -> None:
-        self.spec = find(asked)
+    def __init__(self, place: str, asked: dict[str, Any]) -> None:
         self.key = secrets.token_hex(32).encode("ascii")
         self.folder = make_folder()
-        self._asked, self._tail = asked, b""
+        self._place, self._asked, self._tail = place, asked, b""
         self.process: Any = None
         self.output = -1  # a file descriptor: what it prints past its channels
 
@@ -143,8 +80,7 @@ class Kernel:
         told.update(signature_scheme="hmac-sha256", kernel_name=self._asked.get("name") or "python3")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(told, file)
-        known = {"{connection_file}": path, "{resource_dir}": self.spec.folder, "{prefix}": sys.prefix}
-        argv = [self._with(word, known) for word in self.spec.argv]
+        argv = self._argv(path)
         self.output, write = os.pipe()
         os.set_blocking(self.output, False)
         try:
@@ -166,11 +102,22 @@ class Kernel:
         with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
             file.write(_KILLED_FIRST)
 
-    @staticmethod
-    def _with(word: str, known: dict[str, str]) -> str:
-        for name, value in known.items():
-            word = word.replace(name, value)
-        return word
+    def _argv(self, path: str) -> list[str]:
+        """Return what starts it, in a container where there is to be one."""
+        image, beside_us = self._asked.get("image"), __file__[: -len("kernel_process.py")]
+        python = (image or {}).get("python") or ("python3" if image else sys.executable)
+        argv = [python, "-u", f"{beside_us}kernel_start.py", str(self._asked.get("name") or "python3"), path]
+        if self._asked.get("argv"):
+            argv = [str(word).replace("{connection_file}", path) for word in self._asked["argv"]]
+        inside = [sys.executable, "-u", f"{beside_us}contained.py", self._place, self.folder]
+        return [*inside, *argv] if image else argv
+
+    @property
+    def is_asked_to_interrupt(self) -> bool:
+        """Whether it is interrupted by a message; else by a signal."""
+        with contextlib.suppress(OSError), open(os.path.join(self.folder, start.HOW), encoding="ascii") as file:
+            return file.read() == "message"
+        return bool(self._asked.get("interrupt_mode") == "message")
 
     def _cwd(self) -> str | None:
         cwd = self._asked.get("cwd")
@@ -181,8 +128,9 @@ class Kernel:
 
     def _environment(self) -> dict[str, str]:
         env = {**os.environ, **(self._asked.get("env") or {})}
-        env.update({name: string.Template(value).safe_substitute(env) for name, value in self.spec.env.items()})
-        env["JPY_PARENT_PID"] = str(os.getpid())
+        env["JPY_PARENT_PID"] = str(os.getpid())  # else it explains how to be used from a terminal
+        if self._asked.get("image"):  # there it may be the child of process 1, and would think that we are gone
+            del env["JPY_PARENT_PID"]
         return env
 
     def hear(self) -> bool:
@@ -200,6 +148,11 @@ class Kernel:
             with contextlib.suppress(OSError):  # a full disk is no reason to end
                 os.write(2, data)
 
+    def why_not(self) -> str:
+        """Return why it has not even begun, where it was not the kernel that ended; nothing otherwise."""
+        lines = self.tail.strip().split("\n")
+        return lines[-1] if self.process.returncode in (start.LACKING, _NO_CONTAINER) else ""
+
     @property
     def tail(self) -> str:
         """The last of what it printed past its channels."""
@@ -208,7 +161,10 @@ class Kernel:
     def interrupt(self) -> None:
         """Interrupt it as a terminal does, with what it has started."""
         with contextlib.suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGINT)
+            if self._asked.get("image"):
+                self.process.send_signal(signal.SIGINT)  # who runs the container passes it on
+            else:
+                os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self, number: int) -> None:
         """Send a signal to it and to what it has started."""
