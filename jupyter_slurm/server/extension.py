@@ -10,6 +10,7 @@ from jupyter_core.paths import jupyter_path
 from jupyter_server.extension.application import ExtensionApp
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.handles.leaving import leave
 from jupyter_slurm.server.access import AgentAccess
 from jupyter_slurm.server.addresses import fits_sessions
 from jupyter_slurm.server.caller import Caller
@@ -49,7 +50,8 @@ class SlurmExtension(ExtensionApp):
             self.log.info("jupyter_slurm was installed without its JupyterLab panel; building that needs Node.js 20.")
 
     async def stop_extension(self) -> None:
-        """Let go of the agent; one that lives here ends with the server."""
+        """Let go of the agent, which ends with the server if it lives here; and of kernels on nodes, which go on."""
+        leave()
         await self._caller.close()
         await self._access.close()
 

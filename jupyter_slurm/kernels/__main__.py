@@ -1,0 +1,48 @@
+"""What a kernelspec runs: ``python -m jupyter_slurm.kernels -f CONNECTION_FILE [CLUSTER] [options] [words]``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_slurm.kernels import heard
+
+__all__ = ["main"]
+
+
+def main(args: Sequence[str]) -> int:
+    """Be the kernel of a connection file."""
+    parser = argparse.ArgumentParser(prog="python -m jupyter_slurm.kernels", description=main.__doc__)
+    parser.add_argument("-f", dest="file", metavar="CONNECTION_FILE", required=True)
+    parser.add_argument("--give-back", action="store_true", help="end what is left of a kernel instead")
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="cluster, options of sbatch and our words")
+    asked = parser.parse_args(args)
+    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
+    if asked.give_back:
+        from jupyter_slurm.kernels.ascent import give_back
+
+        return give_back(asked.file)
+    with open(asked.file, encoding="utf-8") as file:
+        connection = json.load(file)
+    return asyncio.run(_serve(asked.file, connection, asked.words))
+
+
+async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int:
+    from jupyter_slurm.kernels.ascent import Ascent
+    from jupyter_slurm.kernels.front import Front
+    from jupyter_slurm.kernels.signpost import Signpost
+
+    name = str(connection.get("kernel_name") or "")
+    place = Ascent(words, Signpost(file, os.environ.get("JPY_SESSION_NAME"), name), name=name)
+    front = Front(connection, place, heard.known(words), lambda told: heard.remember(words, told))
+    return await front.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,318 @@
+"""From what a kernelspec asks for to a kernel on a node: log-in, allocation, step, and the way there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import shlex
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jupyter_slurm.errors import (
+    AgentError,
+    ControllerError,
+    JobNotFound,
+    NotConnected,
+    SlurmError,
+    TransportError,
+    TunnelError,
+)
+from jupyter_slurm.handles import held
+from jupyter_slurm.handles.allocation import Allocation
+from jupyter_slurm.handles.card import headline, notes, sentences
+from jupyter_slurm.handles.kernel import KernelStep, Wish, addressed, ask, read, start
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.serving import start_note
+from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
+from jupyter_slurm.kernels import signpost as signposts
+from jupyter_slurm.kernels.front import CannotBegin
+from jupyter_slurm.kernels.signpost import Signpost
+from jupyter_slurm.kernels.standin import StandIn
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.cluster import Cluster
+
+__all__ = ["Ascent"]
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_WAIT = 1.0  # seconds after which it is looked again why it does not begin
+_LOOK = 1.0  # seconds between two attempts, where nobody answers
+_LOGS_IN = 5.0  # seconds between two looks whether somebody has answered
+_CONNECTS_WITHIN = 10.0
+_TOLD_WITHIN = 15.0  # seconds in which Slurm tells how something ended
+_LAST_CALL = 30.0  # seconds for a request that is under way, when what it asks for is not wanted any more
+_SECRET = 32
+_PAUSES = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, 300.0)  # seconds between attempts to give something back
+
+
+class Ascent:
+    """The allocation and the step of one kernel.
+
+    Parameters
+    ----------
+    words : sequence of str
+        What the kernelspec asks for: cluster, options of sbatch, our words.
+    signpost : Signpost
+        What is left for who comes next.
+    """
+
+    secret: bytes = b""
+    is_known = False
+
+    def __init__(self, words: Sequence[str], signpost: Signpost, *, name: str = "") -> None:
+        self._words, self._signpost, self._name = list(words), signpost, name
+        self._cluster: Cluster | None = None
+        self._allocation: Allocation | None = None
+        self._step: KernelStep | None = None
+        self._tunnel: Tunnel | None = None
+        self._call: asyncio.Future[Any] | None = None
+
+    # On the way up ----------------------------------------------------------------------------------------------
+
+    async def climb(self, standin: StandIn) -> None:
+        """Have the kernel begin; say on the way what it waits for.
+
+        Raises
+        ------
+        CannotBegin
+            It cannot.
+        """
+        try:
+            if self._words:
+                standin.say(f"Asks for a kernel: {shlex.join(self._words)}")
+            wish = await self._arrived(standin)
+            if not await self._do(self._find):
+                await self._do(lambda: self._ask(wish))
+            await self._wait(standin)
+        except (SlurmError, OSError) as error:
+            raise CannotBegin(str(error)) from error
+
+    async def _arrived(self, standin: StandIn) -> Wish:
+        """Come to the cluster; where its hosts ask for something, somebody answers at another front door."""
+        while True:
+            try:
+                return await self._do(self._arrive)
+            except SlurmError as error:
+                if type(error) is not SlurmError:  # what is not ours to answer has no class of its own
+                    raise
+                standin.say(str(error))
+                await asyncio.sleep(_LOGS_IN)
+
+    def _arrive(self) -> Wish:
+        """Come to the cluster, logged in; return what is wanted there."""
+        self._cluster, words = addressed(self._words)
+        return read(option_table(self._cluster, "sbatch"), words)
+
+    def _find(self) -> bool:
+        """Find what an earlier front has left; tell whether that is a kernel."""
+        left, cluster = self._signpost.data, self._there
+        if not left.get("allocation"):
+            return False
+        with contextlib.suppress(JobNotFound):
+            allocation = Allocation(cluster, cluster.client.get(cluster.path("jobs", str(left["allocation"]))))
+            if allocation.is_open:
+                self._allocation = allocation
+                return self._is_attachable(left)
+        return False
+
+    def _is_attachable(self, left: Mapping[str, Any]) -> bool:
+        cluster = self._there
+        if not left.get("step"):
+            return False
+        with contextlib.suppress(JobNotFound):
+            step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", str(left["step"]))))
+            if step.is_finished:
+                return False
+            if left.get("state") not in ("starting", "running"):
+                step.cancel()  # what it was to end has not heard it, perhaps
+                return False
+            self._step, self.secret = step, bytes.fromhex(str(left["secret"]))
+            self.is_known = left["state"] == "running"
+            return True
+        return False
+
+    def _ask(self, wish: Wish) -> None:
+        """Ask for a kernel, in an allocation that is there or in a new one."""
+        cluster, post = self._there, self._signpost
+        whose = {"owner": self._signpost.owner, "name": self._name, "display_name": wish.name}
+        if self._allocation is None:
+            post.write(words=self._words, state="starting", allocation=None, step=None, shared=wish.on is not None)
+            self._allocation = ask(cluster, wish, whose)
+            post.write(allocation=self._allocation.key)
+        self._allocation._follow()  # whoever follows it uses it, and is told what becomes of it
+        self.secret = secrets.token_bytes(_SECRET)
+        self._step = start(cluster, self._allocation, wish, secret=self.secret.hex(), kernel=whose)
+        post.write(words=self._words, step=self._step.key, secret=self.secret.hex(), state="starting")
+
+    async def _wait(self, standin: StandIn) -> None:
+        """Wait until the keeper listens; say what for, one line a change."""
+        while True:
+            try:
+                where = await self._do(lambda: self._kernel.where(_WAIT))
+            except (AgentError, ControllerError, TransportError) as error:
+                standin.say(str(error))
+                await asyncio.sleep(_LOOK)
+                continue
+            if where.port:
+                return
+            if where.is_over:
+                raise CannotBegin(await self.ended(wait=True) or "The kernel is over before it began.")
+            standin.say(f"{where.stage} …" if where.stage else await self._do(self._waits_for))
+
+    def _waits_for(self) -> str:
+        """Return what a kernel that has not begun waits for."""
+        allocation = self._granted
+        if allocation.state == "RUNNING":
+            return f"Starts on {allocation.data.get('nodes') or 'its node'} …"
+        data = allocation.data
+        return sentences(f"Waits for its allocation ({data['state']})", data.get("reason_text"), start_note(data))
+
+    async def connect(self) -> socket.socket:
+        """Return a connection to the keeper.
+
+        Raises
+        ------
+        SlurmError, OSError
+            No way leads there now.
+        """
+        if self._tunnel is None:
+            try:
+                self._tunnel = await self._do(self._open_tunnel)
+            except NotConnected:
+                self._there.log_in_again()
+                raise
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.setblocking(False)
+            async with asyncio.timeout(_CONNECTS_WITHIN):
+                await asyncio.get_running_loop().sock_connect(connection, str(self._tunnel.socket))
+        except BaseException:
+            connection.close()
+            self._tunnel = None  # an agent that has ended took it along; the next one has it again
+            raise
+        return connection
+
+    def _open_tunnel(self) -> Tunnel:
+        where = self._kernel.where(_WAIT)
+        if not where.port:
+            raise TunnelError("Where the kernel listens is not known now.")
+        return open_tunnel(self._there, str(self._granted.key), where.port, node=where.node, socket=True)
+
+    # The end ----------------------------------------------------------------------------------------------------
+
+    async def ended(self, *, wait: bool = False) -> str | None:
+        """Return why the kernel is over; None: it is not, or nobody knows."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _TOLD_WITHIN
+        while True:
+            with contextlib.suppress(SlurmError):
+                if (why := await self._do(self._look)) is not None:
+                    return why
+            if not wait or loop.time() >= until:
+                return None
+            await asyncio.sleep(_LOOK)
+
+    def _look(self) -> str | None:
+        """Return why the step, or all of the allocation, is over."""
+        step, allocation = self._kernel.refresh()._data, self._granted.refresh()._data
+        if not held.is_open(allocation):
+            return sentences(headline(allocation), *notes(allocation))
+        if not step["finished"]:
+            return None
+        said = [] if step["state"] == "COMPLETED" else notes(step)
+        return sentences(headline(step), *said)
+
+    async def is_gone(self) -> bool:
+        """Tell whether the allocation is over."""
+        with contextlib.suppress(SlurmError):
+            return not await self._do(lambda: held.is_open(self._granted.refresh()._data))
+        return False
+
+    def mark(self, state: str) -> None:
+        """Leave word for who comes next; ``over``: there is nothing to come back to."""
+        if state == "over":
+            self._signpost.write(state=state, step=None)
+        elif self._signpost.data:
+            self._signpost.write(state=state)
+
+    async def give_back(self, *, restart: bool) -> None:
+        """End the step and, without ``restart``, the allocation, unless somebody else uses it."""
+        if self._call is not None and not self._call.done():  # what it asks for is to be known, to be given back
+            with contextlib.suppress(SlurmError, TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._call), _LAST_CALL)
+        await self._do(lambda: self._end(restart))
+        if not restart:
+            self._signpost.remove()
+
+    async def abandon(self) -> bool:
+        """Give back what an earlier front has left, as soon as somebody listens; tell whether that was done."""
+        for pause in (0.0, *_PAUSES):
+            await asyncio.sleep(pause)
+            try:
+                await self._do(self._arrive)
+                await self._do(self._find_left)
+                await self.give_back(restart=False)
+            except (SlurmError, OSError) as error:
+                log.warning("what is left of a kernel cannot be given back yet: %s", error)
+                continue
+            return True
+        return False
+
+    def _find_left(self) -> None:
+        """Find the allocation, also by whose it is: its front may have been killed before it heard the key."""
+        left, cluster = self._signpost.data, self._there
+        for told in cluster.client.get(cluster.path("jobs"), params={"state": "active"}):
+            is_ours = (told.get("kernel") or {}).get("owner") == left["owner"] and told["kind"] == "allocation"
+            if told["key"] == left["allocation"] or (is_ours and not left["allocation"]):
+                self._allocation = Allocation(cluster, told)
+        if left.get("step"):
+            with contextlib.suppress(JobNotFound):
+                self._step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", left["step"])))
+
+    def _end(self, restart: bool) -> None:
+        if self._step is not None:
+            self._step.cancel()
+        if restart or self._allocation is None or self._signpost.data.get("shared"):
+            return
+        own = self._step.key if self._step is not None else None
+        others = [step for step in self._allocation.steps if not step.is_finished and step.key != own]
+        if not others:
+            self._allocation.release()
+
+    def leave(self) -> None:
+        """Let the kernel go on."""
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _there(self) -> Cluster:
+        assert self._cluster is not None
+        return self._cluster
+
+    @property
+    def _granted(self) -> Allocation:
+        assert self._allocation is not None
+        return self._allocation
+
+    @property
+    def _kernel(self) -> KernelStep:
+        assert self._step is not None
+        return self._step
+
+    async def _do(self, call: Callable[[], _T]) -> _T:
+        """Make a call that blocks; it goes on when nobody waits for it any more."""
+        self._call = asyncio.ensure_future(asyncio.to_thread(call))
+        return await asyncio.shield(self._call)
+
+
+def give_back(connection_file: str) -> int:
+    """Give back what a kernel has left whose front was killed; return the exit code."""
+    if not signposts.read(connection_file):
+        return 0
+    signpost = Signpost(connection_file)
+    return 0 if asyncio.run(Ascent(signpost.data.get("words") or [], signpost).abandon()) else 1

@@ -1,0 +1,132 @@
+"""The link to a keeper, over one connection after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_slurm.kernels.wire import Frames
+from jupyter_slurm.runner import link
+from jupyter_slurm.runner.link import Message as Parcel
+from jupyter_slurm.runner.link import Replaced, Stranger
+
+__all__ = ["Carrier", "Parcel", "Replaced", "Stranger"]
+
+_READ = 256 << 10  # bytes at once
+_TICK = 1.0  # seconds between two looks whether the other end is there
+
+
+class Carrier:
+    """Carries messages between a front and a keeper; what a broken connection has lost, the next one carries.
+
+    Parameters
+    ----------
+    secret : bytes
+        Which both know.
+    take : callable
+        Is called with each message that comes, once.
+    """
+
+    def __init__(self, secret: bytes, take: Callable[[Parcel], None]) -> None:
+        self._secret, self._take = secret, take
+        self._who, self._link = os.urandom(8), link.Link()
+        self._wake = asyncio.Event()
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link.is_attached
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the keeper has all that was sent."""
+        return self._link.is_clear
+
+    def send(self, channel: int, frames: Frames) -> None:
+        """Have a message sent, as soon as that is possible."""
+        self._link.send(channel, frames)
+        self._wake.set()
+
+    def tell(self, **told: Any) -> None:
+        """Have a note sent."""
+        self._link.tell(**told)
+        self._wake.set()
+
+    async def over(self, connection: socket.socket) -> None:
+        """Carry over a connection, until it breaks.
+
+        Raises
+        ------
+        Stranger, Replaced
+            Who is there does not know the secret, or has a newer front.
+        ConnectionError
+            It is broken: another one is needed.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(link.GREETS_WITHIN):
+                greeting = await self._greet(loop, connection)
+            self._pass_on(self._link.attach(greeting))
+            self._wake.set()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read(loop, connection))
+                group.create_task(self._write(loop, connection))
+                group.create_task(self._watch())
+        except (ExceptionGroup, link.Broken, OSError) as error:
+            first = _first(error)
+            if isinstance(first, (link.Broken, OSError)):
+                raise ConnectionError(str(first)) from error
+            raise first from None
+        finally:
+            self._link.detach()
+            connection.close()
+
+    async def _greet(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> link.FrontGreeting:
+        greeting = link.FrontGreeting(self._secret, self._who, self._link.received)
+        await loop.sock_sendall(connection, greeting.first)
+        while not greeting.is_done:
+            answer = greeting.feed(await _received(loop, connection))
+            if answer:
+                await loop.sock_sendall(connection, answer)
+        return greeting
+
+    async def _read(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+        while True:
+            self._pass_on(self._link.feed(await _received(loop, connection)))
+            self._wake.set()  # with an acknowledgement at least
+
+    async def _write(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+        while True:
+            self._wake.clear()
+            while data := self._link.pending():
+                await loop.sock_sendall(connection, data)
+                self._link.written(len(data))
+            await self._wake.wait()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            self._link.tick()
+            self._wake.set()
+
+    def _pass_on(self, messages: list[Parcel]) -> None:
+        for message in messages:
+            self._take(message)
+        self._link.confirm()
+
+
+async def _received(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> bytes:
+    data = await loop.sock_recv(connection, _READ)
+    if not data:
+        raise ConnectionResetError("the other end has closed it")
+    return data
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return an error, of a group of them the first one."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,116 @@
+"""The five local sockets on which clients find their kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from jupyter_slurm.kernels.wire import Frames, Message, Wire
+
+__all__ = ["Channels"]
+
+log = logging.getLogger(__name__)
+
+_SLOWEST = 200_000  # messages that a client may be behind on iopub before it loses some
+_LAST_WORDS = 2000  # milliseconds in which what was said last still goes out
+_ASKED = ("shell", "control", "stdin")
+
+
+class Channels:
+    """The sockets of a connection file, bound; clients are asked and answered through them.
+
+    Parameters
+    ----------
+    connection : mapping
+        The content of the connection file.
+    take : callable
+        ``take(channel, message)`` is called with what a client sends, in its order.
+
+    Raises
+    ------
+    zmq.ZMQError
+        A port is taken.
+    """
+
+    def __init__(self, connection: Mapping[str, Any], take: Callable[[str, Message], None]) -> None:
+        self._connection, self._take = connection, take
+        key = str(connection.get("key", "")).encode()
+        self.wire = Wire(key, connection.get("signature_scheme") or "hmac-sha256")
+        self._context = zmq.Context()
+        self._loops: list[asyncio.Task[None]] = []
+        self._sockets: dict[str, Any] = {}
+        kinds = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.REP, "iopub": zmq.PUB}
+        around = zmq.asyncio.Context(self._context)
+        for name, kind in kinds.items():
+            self._sockets[name] = self._bind((self._context if name == "iopub" else around).socket(kind), name)
+
+    def _bind(self, socket: Any, name: str) -> Any:
+        given, port = self._connection, self._connection[f"{name}_port"]
+        socket.linger = _LAST_WORDS
+        if name == "iopub":
+            socket.sndhwm = _SLOWEST
+        elif name != "hb":
+            socket.rcvhwm = socket.sndhwm = 0  # what a client asks for waits, and is not lost
+            socket.router_handover = True  # a client that comes again is the same one
+        if given.get("curve_secretkey"):
+            socket.curve_secretkey, socket.curve_publickey = (
+                given[name].encode() for name in ("curve_secretkey", "curve_publickey")
+            )
+            socket.curve_server = True
+        is_path = given.get("transport") == "ipc"
+        socket.bind(f"ipc://{given['ip']}-{port}" if is_path else f"tcp://{given['ip']}:{port}")
+        return socket
+
+    def start(self) -> None:
+        """Listen."""
+        self._loops = [asyncio.create_task(self._listen(name), name=name) for name in _ASKED]
+        self._loops.append(asyncio.create_task(self._beat(), name="heartbeat"))
+
+    async def close(self) -> None:
+        """Say what is left to say, and let the ports go."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        for socket in self._sockets.values():
+            socket.close()
+        await asyncio.to_thread(self._context.term)
+
+    async def _listen(self, name: str) -> None:
+        while True:
+            message = self.wire.read(await self._sockets[name].recv_multipart())
+            if message is None:
+                log.warning("what came on %s is no message, or not signed with the key", name)
+                continue
+            try:
+                self._take(name, message)
+            except Exception:
+                log.exception("a message of kind %s", message.kind)
+
+    async def _beat(self) -> None:
+        socket = self._sockets["hb"]
+        while True:
+            await socket.send_multipart(await socket.recv_multipart())
+
+    # What we say ------------------------------------------------------------------------------------------------
+
+    def send(self, channel: str, frames: Frames, idents: Sequence[bytes]) -> None:
+        """Send a message to a client; one that is gone does not hear it."""
+        self._sockets[channel].send_multipart(self.wire.parts(frames, idents))  # a future that is done already
+
+    def publish(self, frames: Frames, kind: str) -> None:
+        """Send a message to all clients."""
+        self._sockets["iopub"].send_multipart(self.wire.parts(frames, [f"kernel.{kind}".encode()]))
+
+    def answer(self, channel: str, to: Message, content: Mapping[str, Any]) -> None:
+        """Answer a request."""
+        kind = to.kind.removesuffix("_request") + "_reply"
+        self.send(channel, self.wire.make(kind, content, to.header), to.idents)
+
+    def tell(self, kind: str, content: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> None:
+        """Publish a message of our own."""
+        self.publish(self.wire.make(kind, content, parent), kind)

@@ -1,0 +1,311 @@
+"""The front of a kernel on a node: what clients on this machine take for the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Any, Protocol
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.handles.card import sentences
+from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.kernels.carrier import Carrier, Parcel, Replaced, Stranger
+from jupyter_slurm.kernels.channels import Channels
+from jupyter_slurm.kernels.running import Running
+from jupyter_slurm.kernels.standin import StandIn
+from jupyter_slurm.kernels.wire import Message
+from jupyter_slurm.runner import link
+
+__all__ = ["CannotBegin", "Front", "Place"]
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.0  # seconds between two looks whether whoever started us is there
+_SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
+_KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within those that a client waits for us
+_LINES = 20  # of its log that are shown
+_DETACHED, _DIED = 0, 1
+_UNUSED = {
+    "idle_over": "The kernel was ended: nobody had used it for as long as idle= says. What it had was given back.",
+    "lease_over": "The kernel was ended: no notebook had come back to it for as long as lease= says.",
+}
+
+
+class CannotBegin(Exception):
+    """There will be no kernel; the message says why."""
+
+
+class Place(Protocol):
+    """Where the kernel is to be, and how to get there."""
+
+    secret: bytes
+    is_known: bool
+    """Whether the kernel had begun before this front did."""
+
+    async def climb(self, standin: StandIn) -> None:
+        """Have it begin, or find it; CannotBegin."""
+
+    async def connect(self) -> Any:
+        """Return a socket that leads to its keeper; SlurmError, OSError."""
+
+    async def ended(self, *, wait: bool = False) -> str | None:
+        """Return why it is over, with ``wait`` as soon as that is known; None: it is not."""
+
+    async def is_gone(self) -> bool:
+        """Tell whether nothing can be started there any more."""
+
+    def mark(self, state: str) -> None:
+        """Leave word for who comes next."""
+
+    async def give_back(self, *, restart: bool) -> None:
+        """End it; without ``restart``, nothing is to be started there any more."""
+
+    def leave(self) -> None:
+        """Let it go on."""
+
+
+class Front:
+    """Answers clients, by itself until there is a kernel, and then by that.
+
+    Parameters
+    ----------
+    connection : mapping
+        The content of the connection file.
+    place : Place
+        Where the kernel is to be.
+    kernel_info : mapping
+        What is said of the kernel before it is there.
+    introduced : callable
+        Is told what it says of itself.
+    """
+
+    def __init__(self, connection: Mapping[str, Any], place: Place, kernel_info: Mapping[str, Any], introduced: Any):
+        self._place = place
+        self._channels = Channels(connection, self._take)
+        self._standin = StandIn(self._channels, kernel_info)
+        self._introduced = introduced
+        self._carrier: Carrier | None = None
+        self._running: Running | None = None
+        self._is_running = False
+        self._note: Mapping[str, Any] = {}  # how the kernel ended, by its keeper
+        self._unused = ""  # why the keeper has ended it
+        self._has_ended = asyncio.Event()
+        self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._ending: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        """Serve until the kernel is over, or is left alone; return the exit code."""
+        loop, parent = asyncio.get_running_loop(), os.getppid()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._detach)
+        self._channels.start()
+        self._work = asyncio.create_task(self._serve(), name="kernel")
+        while not self._over.done():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._over), _LOOK)
+            if os.getppid() != parent:  # it was killed, and nobody else ends us
+                self._detach()
+        for task in (self._work, self._ending):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(self._work, return_exceptions=True)
+        await self._channels.close()
+        return self._over.result()
+
+    # What clients want ------------------------------------------------------------------------------------------
+
+    def _take(self, channel: str, message: Message) -> None:
+        if message.kind == "shutdown_request":
+            self._shut_down(channel, message)
+        elif message.kind == "interrupt_request":
+            self._answer(channel, message, {"status": "ok"})
+            self._interrupt()
+        elif self._is_running and self._running is not None:
+            self._running.pass_on(channel, message)
+        else:
+            self._standin.take(channel, message)
+
+    def _answer(self, channel: str, message: Message, content: Mapping[str, Any]) -> None:
+        self._channels.tell("status", {"execution_state": "busy"}, message.header)
+        self._channels.answer(channel, message, content)
+        self._channels.tell("status", {"execution_state": "idle"}, message.header)
+
+    def _interrupt(self) -> None:
+        if self._is_running and self._carrier is not None:
+            self._carrier.tell(do="interrupt")
+        else:
+            self._standin.interrupt()
+
+    def _shut_down(self, channel: str, message: Message) -> None:
+        restart = bool(message.content.get("restart"))
+        if self._over.done():  # what is left alone is not ended
+            return
+        content = {"status": "ok", "restart": restart}
+        self._answer(channel, message, content)
+        self._channels.tell("shutdown_reply", content, message.header)
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(restart), name="end")
+
+    async def _end(self, restart: bool) -> None:
+        """End the kernel, and give back what it had."""
+        try:
+            self._place.mark("restarting" if restart else "ending")
+            if self._carrier is not None and self._carrier.is_attached:
+                self._carrier.tell(do="end")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._has_ended.wait(), _KERNEL_ENDS)
+            elif self._work is not None:
+                self._work.cancel()
+                await asyncio.gather(self._work, return_exceptions=True)
+            await self._place.give_back(restart=restart)
+        except (SlurmError, OSError) as error:
+            log.warning("what the kernel had could not be given back: %s", error)
+        finally:
+            self._leave(0)
+
+    def _detach(self) -> None:
+        """Let the kernel go on; whoever comes next finds it."""
+        if self._ending is None and not self._over.done():
+            self._place.leave()
+            self._leave(_DETACHED)
+
+    def _leave(self, code: int) -> None:
+        if not self._over.done():
+            self._over.set_result(code)
+
+    # The kernel -------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Have the kernel begin, keep the link to it, and say why it is over."""
+        try:
+            await self._place.climb(self._standin)
+            async with _beside(self._keep_link()) as linked:
+                ended = asyncio.ensure_future(self._has_ended.wait())
+                await asyncio.wait((linked, ended), return_when=asyncio.FIRST_COMPLETED)
+                ended.cancel()
+                if linked.done():
+                    linked.result()
+                await self._died()
+        except CannotBegin as error:
+            self._refuse("KernelNotStarted", str(error))
+        except Exception as error:
+            log.exception("the front has failed")
+            self._refuse("KernelNotStarted", f"{type(error).__name__}: {error}")
+
+    def _refuse(self, name: str, text: str) -> None:
+        """Say it in every cell; nothing is asked of Slurm again before somebody restarts the kernel."""
+        self._is_running = False
+        self._place.mark("over")
+        log.warning("%s", text)
+        self._standin.refuse(name, f"{printable(text)}\nRestart the kernel to try again.")
+
+    async def _keep_link(self) -> None:
+        """Connect, as often as that is needed, until the kernel is over."""
+        self._carrier = carrier = Carrier(self._place.secret, self._arrived)
+        self._running = Running(self._channels, carrier)
+        if self._place.is_known:
+            self._begun()
+        pause = _SHORTEST
+        while not self._has_ended.is_set():
+            try:
+                await carrier.over(await self._place.connect())
+            except Stranger as error:
+                raise CannotBegin(f"What answers on the node is not this kernel: {error}.") from error
+            except Replaced:
+                log.warning("another front has taken the kernel over")
+                self._detach()
+                return
+            except (SlurmError, OSError) as error:
+                log.info("the link: %s", error)
+            if await self._place.ended() is not None:
+                return
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST, pause * 2)
+
+    def _begun(self) -> None:
+        """Take up work: the kernel is there."""
+        if self._is_running or self._running is None:
+            return
+        self._is_running = True
+        self._place.mark("running")
+        for channel, message in self._standin.leave():
+            self._running.pass_on(channel, message)
+
+    def _arrived(self, parcel: Parcel) -> None:
+        try:
+            if parcel.channel == link.NOTE:
+                self._noted(parcel.note())
+            elif self._running is not None:
+                self._running.arrived(parcel)
+        except (ValueError, KeyError, IndexError) as error:
+            log.warning("what came from the node makes no sense: %s", error)
+
+    def _noted(self, note: Mapping[str, Any]) -> None:
+        event = note.get("event")
+        if event == "started":
+            if isinstance(info := note.get("kernel_info"), dict):
+                self._introduced(info)
+            self._begun()
+        elif event == "dropped" and self._running is not None:
+            self._running.dropped(note)
+        elif event in _UNUSED:
+            self._unused = _UNUSED[event]
+        elif event == "died":
+            self._note = note
+            self._has_ended.set()
+
+    async def _died(self) -> None:
+        """Say why the kernel is over; whoever started us starts another one, if that can help."""
+        if self._ending is not None or self._over.done():
+            return
+        had_begun, self._is_running = self._is_running or bool(self._note.get("begun")), False
+        text = self._unused or await self._why()
+        if self._unused:
+            await self._give_back_quietly()
+        if self._unused or await self._place.is_gone():
+            self._fail("KernelEnded", text)
+            self._refuse("KernelEnded", text)
+        elif not had_begun:
+            self._refuse("KernelNotStarted", text)
+        else:
+            self._fail("KernelDied", text)
+            self._place.mark("died")
+            self._leave(_DIED)
+
+    def _fail(self, name: str, text: str) -> None:
+        if self._running is not None:
+            self._running.fail(name, printable(text))
+
+    async def _give_back_quietly(self) -> None:
+        with contextlib.suppress(SlurmError, OSError):
+            await self._place.give_back(restart=False)
+
+    async def _why(self) -> str:
+        """Return why the kernel is over, by its keeper, by Slurm and by its log."""
+        note = self._note
+        if note.get("why"):
+            return sentences(note["why"], note.get("hint"))
+        said = [await self._place.ended(wait=True) or "The kernel is over"]
+        with contextlib.suppress(ValueError, TypeError):
+            number = note.get("signal")
+            said.append(f"Signal {number} ({signal.Signals(int(number)).name}) has ended it" if number else "")
+        text = sentences(*said)
+        tail = "\n".join(str(note.get("log") or "").strip().split("\n")[-_LINES:])
+        return f"{text}\nThe last lines of its log:\n{tail}" if tail else text
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Have something go on as long as the block does."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

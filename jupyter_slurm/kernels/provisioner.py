@@ -1,0 +1,125 @@
+"""What Jupyter does with the front of a kernel on a node: it starts it again, ends it, leaves it alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from subprocess import DEVNULL, Popen, TimeoutExpired
+from typing import Any
+
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.launcher import launch_kernel
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from jupyter_slurm.handles.leaving import is_leaving
+from jupyter_slurm.kernels import signpost
+
+__all__ = ["SlurmProvisioner"]
+
+_LEAVES_WITHIN = 5.0  # seconds
+_MOST, _WHILE = 3, 60.0  # fronts in so many seconds
+
+
+class SlurmProvisioner(LocalProvisioner):
+    """Starts the front of a kernel on a node (``jupyter_slurm.kernels``).
+
+    A front that was killed is started again, and its kernel has all its variables. The kernel outlives a Jupyter server
+    that stops; a kernel that is shut down without being asked (``now=True``) gives back what it had all the same.
+    """
+
+    _cmd: list[str]
+    _asked: dict[str, Any]
+    _ends = False
+    _is_left = False
+    _had_died = False
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Start the front."""
+        self._cmd, self._asked, self._ends, self._is_left, self._had_died = cmd, dict(kwargs), False, False, False
+        self._begun: list[float] = []
+        return await super().launch_kernel(cmd, **kwargs)
+
+    async def poll(self) -> int | None:
+        """Tell whether the front has ended; one that was killed is started again instead."""
+        code = await super().poll()
+        if (
+            code is None
+            or code >= 0
+            or self._ends
+            or not self.has_process
+            or getattr(self.parent, "shutting_down", True)
+        ):
+            return code
+        self._had_died = True
+        now = time.monotonic()
+        self._begun = [at for at in self._begun if now - at < _WHILE]
+        if len(self._begun) >= _MOST or not self._left:
+            return code
+        self._begun.append(now)
+        self.process = launch_kernel(self._cmd, **self._scrub_kwargs(self._asked))
+        self.pid = self.process.pid
+        self.pgid = os.getpgid(self.pid)
+        return None
+
+    async def send_signal(self, signum: int) -> None:
+        """Send the front a signal; instead of the interrupt before a server stops it is told to leave the kernel."""
+        if signum == signal.SIGINT and is_leaving() and self.has_process:
+            self._is_left = self._ends = True
+            await super().send_signal(signal.SIGHUP)
+            await self._wait(_LEAVES_WITHIN)
+            return
+        await super().send_signal(signum)
+
+    async def kill(self, restart: bool = False) -> None:
+        """End the front in any case; the kernel has to end otherwise (:meth:`cleanup`)."""
+        self._had_died = self._had_died or await self._is_over()
+        self._ends = True
+        await super().kill(restart)
+
+    async def terminate(self, restart: bool = False) -> None:
+        """End the front; the kernel has to end otherwise (:meth:`cleanup`)."""
+        self._ends = True
+        await super().terminate(restart)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Give back what a front that had no time to has left."""
+        if not (self._is_left or is_leaving()) and self._left:
+            if not restart:
+                self._give_back()
+            elif not self._had_died:
+                self._restart_it()
+        await super().cleanup(restart)
+
+    @property
+    def _left(self) -> dict[str, Any]:
+        return signpost.read(self._file)
+
+    @property
+    def _file(self) -> str:
+        return os.path.abspath(str(getattr(self.parent, "connection_file", "")))
+
+    async def _is_over(self) -> bool:
+        return self.has_process and await super().poll() is not None
+
+    async def _wait(self, seconds: float) -> None:
+        if self.process is not None:
+            with contextlib.suppress(TimeoutExpired):
+                await asyncio.to_thread(self.process.wait, seconds)
+
+    def _give_back(self) -> None:
+        """Have what is left given back, by a process that nobody waits for: the cluster may be slow, or silent."""
+        command = [sys.executable, "-m", "jupyter_slurm.kernels", "--give-back", "-f", self._file]
+        env = self._asked.get("env") or None
+        with contextlib.suppress(OSError):
+            Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=env, start_new_session=True)
+
+    def _restart_it(self) -> None:
+        """Have the next front start another kernel in the allocation, in place of this one."""
+        with contextlib.suppress(OSError):
+            post = signpost.Signpost(self._file)
+            post.write(state="restarting")
+            post.close()

@@ -1,0 +1,89 @@
+"""A kernel that runs: what clients send goes to it, and what it says goes to them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.handles.report import format_size
+from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.kernels.carrier import Carrier, Parcel
+from jupyter_slurm.kernels.channels import Channels
+from jupyter_slurm.kernels.standin import fail, stop
+from jupyter_slurm.kernels.wire import Message
+from jupyter_slurm.runner import link
+
+__all__ = ["Running"]
+
+_NAMES = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
+_MOST = 100_000  # requests without an answer whose senders are remembered
+
+
+class Running:
+    """Passes messages on, and knows which requests have no answer yet.
+
+    Parameters
+    ----------
+    channels : Channels
+        Where the clients are.
+    carrier : Carrier
+        The way to the kernel.
+    """
+
+    def __init__(self, channels: Channels, carrier: Carrier) -> None:
+        self._channels, self._carrier = channels, carrier
+        self._open: OrderedDict[str, tuple[str, Message]] = OrderedDict()
+
+    @property
+    def cells(self) -> list[Message]:
+        """The cells that have no answer yet; the first one runs."""
+        return [message for _, message in self._open.values() if message.kind == "execute_request"]
+
+    def pass_on(self, channel: str, message: Message) -> None:
+        """Send a client's message to the kernel."""
+        if message.kind.endswith("_request"):
+            self._open[message.id] = channel, message
+            while len(self._open) > _MOST:
+                self._open.popitem(last=False)
+        self._carrier.send(_NUMBERS[channel], message.frames)
+
+    def arrived(self, parcel: Parcel) -> None:
+        """Send what the kernel says to whom it is for."""
+        message = Message(parcel.frames)
+        if parcel.channel == link.IOPUB:
+            self._channels.publish(parcel.frames, message.kind)
+            return
+        channel = _NAMES[parcel.channel]
+        asked = self._open.get(message.of)
+        if channel != "stdin":
+            self._open.pop(message.of, None)
+        # Who asked before an earlier front was killed has the identity of its session.
+        idents = asked[1].idents if asked else [str(message.parent.get("session", "")).encode()]
+        self._channels.send(channel, parcel.frames, idents)
+
+    def dropped(self, note: Mapping[str, Any]) -> None:
+        """Say in a cell that some of its output is gone."""
+        size = format_size(int(note.get("bytes") or 0))
+        text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
+        self.warn(text, note.get("parent"))
+
+    def warn(self, text: str, parent: Mapping[str, Any] | None = None) -> None:
+        """Say something in the cell that runs, or in another one."""
+        if parent is None and self.cells:
+            parent = self.cells[0].header
+        self._channels.tell("stream", {"name": "stderr", "text": printable(text)}, parent)
+
+    def fail(self, name: str, text: str) -> None:
+        """Answer what has no answer: the cell that runs has failed, and those behind it do not run."""
+        cells = self.cells
+        for channel, message in self._open.values():
+            if message in cells[:1]:
+                fail(self._channels, message, name, text)
+            elif message in cells:
+                stop(self._channels, message)
+            else:
+                reply = {"status": "error", "ename": name, "evalue": text, "traceback": []}
+                self._channels.answer(channel, message, reply)
+        self._open.clear()

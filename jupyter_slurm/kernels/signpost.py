@@ -1,0 +1,132 @@
+"""What leads from a connection file to its kernel: the file beside it, for who comes after a front that was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Signpost", "read"]
+
+_ENDING = ".slurm"
+_LARGEST = 1 << 16
+_LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
+
+
+class Signpost:
+    """The signpost of a connection file, which one front at a time has; its owner alone can read it.
+
+    It says the cluster, the keys of allocation and step, the secret of the link, and the state: ``starting``,
+    ``running``, ``restarting`` (another step is to begin in the allocation), ``died``, ``over`` (so is the allocation).
+
+    Parameters
+    ----------
+    connection_file : path
+        Beside which it stands.
+    notebook, kernel : str
+        Whose kernel it is; without a notebook nobody finds it by another connection file.
+
+    Raises
+    ------
+    BlockingIOError
+        Another front has it.
+    """
+
+    def __init__(self, connection_file: str, notebook: str | None = None, kernel: str = "") -> None:
+        self.path = connection_file + _ENDING
+        self._file = _open_when_free(self.path)
+        self.data: dict[str, Any] = _content(self._file)
+        self.owner = str(self.data.get("owner") or _owner_of(notebook, kernel))
+        if not self.data and notebook:
+            self._adopt()
+
+    def write(self, **told: Any) -> None:
+        """Say something else, or more."""
+        self.data = {**self.data, "owner": self.owner, **told}
+        text = json.dumps(self.data).encode() + b"\n"
+        os.pwrite(self._file, text, 0)  # in its place: it is locked, and a line is read as a whole or not at all
+        os.ftruncate(self._file, len(text))
+
+    def remove(self) -> None:
+        """Take it away: its kernel is over."""
+        self.data = {}
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def close(self) -> None:
+        """Leave it to whoever comes next."""
+        os.close(self._file)
+
+    def _adopt(self) -> None:
+        """Take over the kernel of the same notebook whose front has ended, and whose connection file may be gone."""
+        for path in Path(self.path).parent.glob(f"*{_ENDING}"):
+            if str(path) == self.path:
+                continue
+            with contextlib.suppress(OSError):
+                other = _open(str(path), 0)
+                try:
+                    told = _content(other)
+                    if told.get("owner") == self.owner and os.path.samestat(os.fstat(other), path.stat()):
+                        self.write(**told)
+                        path.unlink()
+                        return
+                finally:
+                    os.close(other)
+
+
+def read(connection_file: str) -> dict[str, Any]:
+    """Return what the signpost of a connection file says; nothing where there is none."""
+    try:
+        file = os.open(connection_file + _ENDING, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        return _content(file)
+    finally:
+        os.close(file)
+
+
+def _owner_of(notebook: str | None, kernel: str) -> str:
+    """Return to whom a kernel belongs: a notebook on this machine, else nobody who comes again."""
+    said = "\n".join((socket.gethostname(), os.path.abspath(notebook) if notebook else secrets.token_hex(16), kernel))
+    return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _open_when_free(path: str) -> int:
+    """Open a signpost of ours; the front before us may have a moment to live."""
+    deadline = time.monotonic() + _LEAVES_WITHIN
+    while True:
+        try:
+            return _open(path, os.O_CREAT)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK)
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a signpost, and lock it; it is unlocked when its process ends, however that does."""
+    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
+    try:
+        if os.fstat(file).st_uid != os.geteuid():
+            raise PermissionError(f"{path} belongs to somebody else")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _content(file: int) -> dict[str, Any]:
+    try:
+        told = json.loads(os.pread(file, _LARGEST, 0).partition(b"\n")[0])
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}

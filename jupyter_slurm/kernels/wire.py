@@ -1,0 +1,152 @@
+"""Jupyter's messages as they travel over the sockets of a connection file, and their signatures.
+
+Source: https://jupyter-client.readthedocs.io/en/stable/messaging.html, "The Wire Protocol".
+"""
+
+from __future__ import annotations
+
+import datetime
+import hmac
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+__all__ = ["Frames", "Message", "Wire"]
+
+Frames = list[bytes]
+"""Header, parent header, metadata and content (JSON), then the buffers: a message without who it is for."""
+
+_DELIMITER = b"<IDS|MSG>"
+_PARTS = 4  # that are signed: header, parent header, metadata, content
+_VERSION = "5.3"
+
+
+@dataclass
+class Message:
+    """A message that a client has sent, or that goes to it.
+
+    Attributes
+    ----------
+    frames : Frames
+        What it says.
+    idents : list of bytes
+        Whom it came from.
+    """
+
+    frames: Frames
+    idents: list[bytes] = field(default_factory=list)
+
+    @cached_property
+    def header(self) -> dict[str, Any]:
+        """Who says it, when and what kind it is."""
+        return _object(self.frames[0])
+
+    @cached_property
+    def parent(self) -> dict[str, Any]:
+        """The header of what it answers, or comes of."""
+        return _object(self.frames[1])
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """What it says."""
+        return _object(self.frames[3])
+
+    @property
+    def kind(self) -> str:
+        """Its ``msg_type``."""
+        return str(self.header.get("msg_type", ""))
+
+    @property
+    def id(self) -> str:
+        """Its ``msg_id``."""
+        return str(self.header.get("msg_id", ""))
+
+    @property
+    def of(self) -> str:
+        """The ``msg_id`` of what it answers, or comes of."""
+        return str(self.parent.get("msg_id", ""))
+
+
+class Wire:
+    """Signs and reads messages with the key of a connection file.
+
+    Parameters
+    ----------
+    key : bytes
+        Empty: messages are not signed.
+    scheme : str
+        ``hmac-`` and the name of a hash.
+
+    Raises
+    ------
+    ValueError
+        There is no such scheme.
+    """
+
+    def __init__(self, key: bytes, scheme: str = "hmac-sha256") -> None:
+        kind, _, self._hash = scheme.partition("-")
+        if kind != "hmac":
+            raise ValueError(f"{scheme} is no scheme of signatures")
+        self._key = key
+        self._signer = hmac.new(key, digestmod=self._hash) if key else None
+        self._session = uuid.uuid4().hex
+        self._number = 0
+
+    def read(self, parts: Sequence[bytes]) -> Message | None:
+        """Return a message that was received; None: it is none, or not signed with the key."""
+        try:
+            at = list(parts).index(_DELIMITER)
+        except ValueError:
+            return None
+        signature, frames = parts[at + 1 : at + 2], list(parts[at + 2 :])
+        if len(frames) < _PARTS or not signature or not hmac.compare_digest(signature[0], self._sign(frames)):
+            return None
+        message = Message(frames, list(parts[:at]))
+        try:
+            known = message.header["msg_type"], message.header["msg_id"]
+        except (ValueError, KeyError):
+            return None
+        return message if all(isinstance(text, str) for text in known) else None
+
+    def parts(self, frames: Frames, idents: Sequence[bytes]) -> list[bytes]:
+        """Return what is sent for a message: signed, to whom it is for."""
+        return [*idents, _DELIMITER, self._sign(frames), *frames]
+
+    def make(self, kind: str, content: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> Frames:
+        """Return a message of our own."""
+        self._number += 1
+        header = {
+            "msg_id": f"{self._session}_{self._number}",
+            "msg_type": kind,
+            "username": "jupyter_slurm",
+            "session": self._session,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(),
+            "version": _VERSION,
+        }
+        return [_json(header), _json(parent or {}), b"{}", _json(content)]
+
+    def _sign(self, frames: Sequence[bytes]) -> bytes:
+        if self._signer is None:
+            return b""
+        signer = self._signer.copy()
+        for frame in frames[:_PARTS]:
+            signer.update(frame)
+        return signer.hexdigest().encode("ascii")
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
+
+
+def _object(frame: bytes) -> dict[str, Any]:
+    """Return a JSON object; ValueError: it is none."""
+    try:
+        value = json.loads(frame)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value
