@@ -1,27 +1,36 @@
 """A front whose kernel is on this machine, started by hand: ``python by_hand.py CONNECTION_FILE FOLDER``.
 
-It begins when ``begin`` appears in the folder; the lines of ``says`` are what it waits for until then.
+It begins when ``begin`` appears in the folder; what stands in ``says`` is what it waits for until then. A keeper that
+runs is found again. The file ``argv`` has the command of another kernel than this Python's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from jupyter_slurm.kernels import heard
 from jupyter_slurm.kernels.front import CannotBegin, Front
 from jupyter_slurm.kernels.standin import StandIn
+from jupyter_slurm.runner import kernel as keeper
+
+_SECRET = b"s" * 32
 
 
 class ByHand:
     """A keeper of this machine."""
 
+    secret = _SECRET
     is_known = False
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.secret = folder, b"s" * 32
+        self.folder = folder
 
     async def climb(self, standin: StandIn) -> None:
         while not (self.folder / "begin").exists():
@@ -30,6 +39,29 @@ class ByHand:
             if (self.folder / "says").exists():
                 standin.say((self.folder / "says").read_text())
             await asyncio.sleep(0.05)
+        self.is_known = (self.folder / "keeper.json").exists()
+        if not self.is_known:
+            self._start()
+        while not (self.folder / "keeper.json").exists():
+            await asyncio.sleep(0.05)
+
+    def _start(self) -> None:
+        asked: dict[str, Any] = {"secret": _SECRET.hex(), "idle": 0, "lease": 600}
+        if (self.folder / "argv").exists():
+            asked["argv"] = json.loads((self.folder / "argv").read_text())
+        (self.folder / "kernel.json").write_text(json.dumps(asked))
+        (self.folder / "job.json").write_text("{}")
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", keeper.__file__, str(self.folder)], stdout=log, stderr=log, start_new_session=True
+            )
+        (self.folder / "keeper.pid").write_text(str(process.pid))
+
+    async def connect(self) -> socket.socket:
+        port = json.loads((self.folder / "keeper.json").read_text())["port"]
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.setblocking(False)
+        return connection
 
     def mark(self, state: str) -> None:
         (self.folder / "state").write_text(state)
@@ -41,10 +73,14 @@ class ByHand:
         (self.folder / "left").touch()
 
     async def ended(self, *, wait: bool = False) -> str | None:
-        return None
+        try:
+            os.kill(int((self.folder / "keeper.pid").read_text()), 0)
+        except ProcessLookupError:
+            return "The keeper is over."
+        return "The kernel is over." if wait else None
 
     async def is_gone(self) -> bool:
-        return False
+        return (self.folder / "gone").exists()
 
 
 async def main() -> int:

@@ -1,0 +1,92 @@
+"""A front, a keeper and an ipykernel, started by hand: what a client of the kernel sees."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+
+def test_what_was_asked_before_there_was_a_kernel_runs_in_its_order(front: Any) -> None:
+    cells = [front.client.execute(f"print({number})") for number in range(3)]
+    front.begin()
+    assert [front.printed(cell) for cell in cells] == ["0\n", "1\n", "2\n"]
+    assert front.client.complete("prin", reply=True, timeout=60)["content"]["matches"]
+    assert front.client.kernel_info(reply=True, timeout=60)["content"]["implementation"] == "ipython"
+
+
+def test_input_reaches_the_cell_that_asks(front: Any) -> None:
+    front.begin()
+    cell = front.client.execute("print('Hello', input('Who? '))", allow_stdin=True)
+    assert front.client.get_stdin_msg(timeout=60)["content"]["prompt"] == "Who? "
+    front.client.input("Ada")
+    assert front.printed(cell) == "Hello Ada\n"
+
+
+def test_an_interrupt_reaches_the_cell_by_signal_and_by_message(front: Any) -> None:
+    front.begin()
+    for way in (lambda: front.process.send_signal(signal.SIGINT), lambda: interrupt(front.client)):
+        cell = front.client.execute("import time; print('begun', flush=True); time.sleep(600)")
+        assert front.published(cell, "stream")["text"] == "begun\n"
+        way()
+        assert front.reply(cell)["ename"] == "KeyboardInterrupt"
+
+
+def interrupt(client: Any) -> None:
+    client.control_channel.send(client.session.msg("interrupt_request", {}))
+
+
+def test_a_kernel_that_dies_says_why_in_its_cell(front: Any) -> None:
+    front.begin()
+    cell, waits = front.client.execute("import os; os.kill(os.getpid(), 9)"), front.client.execute("1")
+    told = front.reply(cell)
+    assert told["ename"] == "KernelDied"
+    assert "Signal 9 (SIGKILL) has ended it" in told["evalue"]
+    assert front.reply(waits)["status"] == "aborted"
+    assert front.process.wait(60) == 1, "whoever started it starts another"
+    assert (front.folder / "state").read_text() == "died"
+
+
+def test_nothing_restarts_by_itself_where_the_allocation_is_over(front: Any) -> None:
+    front.begin()
+    assert front.run("print(1)") == "1\n"
+    (front.folder / "gone").touch()
+    cell = front.client.execute("import os; os._exit(3)")
+    assert front.reply(cell)["ename"] == "KernelEnded"
+    assert "KernelEnded" in front.reply(front.client.execute("1"))["ename"]
+    assert front.process.poll() is None
+
+
+def test_what_is_no_kernel_says_why(front: Any) -> None:
+    (front.folder / "argv").write_text('["/bin/sh", "-c", "echo no such module >&2; exit 1"]')
+    front.begin()
+    told = front.reply(front.client.execute("1"))
+    assert told["ename"] == "KernelNotStarted"
+    assert "no such module" in told["evalue"]
+    assert front.process.poll() is None
+
+
+def test_a_front_that_was_killed_is_followed_by_another_and_nothing_printed_is_lost(front: Any) -> None:
+    front.begin()
+    cell = front.client.execute(
+        "import time, pathlib\nprint('begun', flush=True)\n"
+        f"while not pathlib.Path({str(front.folder / 'go-on')!r}).exists(): time.sleep(0.05)\n"
+        "for number in range(20_000): print(number)\n"
+        f"pathlib.Path({str(front.folder / 'printed')!r}).touch()"
+    )
+    assert front.published(cell, "stream")["text"] == "begun\n"
+    os.kill(front.process.pid, signal.SIGKILL)
+    front.process.wait()
+    (front.folder / "go-on").touch()
+    front.start()
+    assert front.printed(cell) == "".join(f"{number}\n" for number in range(20_000))
+    assert front.run("print(number)") == "19999\n"
+
+
+def test_a_shutdown_ends_the_kernel_and_gives_back_what_it_had(front: Any, wait_for: Any) -> None:
+    front.begin()
+    pid = int(front.run("import os; print(os.getpid())"))
+    front.client.shutdown(reply=True, timeout=60)
+    assert front.process.wait(60) == 0
+    assert (front.folder / "given-back").read_text() == "all"
+    wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the kernel has ended")
