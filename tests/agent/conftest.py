@@ -236,6 +236,10 @@ class PlumbingCore:
         self._job(cluster, ref)
         return {"values": [[first, "eA=="]], "next": None}
 
+    async def kernel(self, cluster: str, ref: str, wait: float) -> dict[str, Any]:
+        self._job(cluster, ref)
+        return {"state": "PENDING", "finished": False, "node": None, "port": None, "stage": None}
+
     async def script(self, cluster: str, ref: str) -> bytes:
         self._job(cluster, ref)
         return b"#!/bin/sh\n\xff\n"

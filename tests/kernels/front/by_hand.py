@@ -53,7 +53,10 @@ class ByHand:
         (self.folder / "job.json").write_text("{}")
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", keeper.__file__, str(self.folder)], stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-P", keeper.__file__, str(self.folder)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         (self.folder / "keeper.pid").write_text(str(process.pid))
 
