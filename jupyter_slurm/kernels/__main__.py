@@ -21,8 +21,9 @@ def main(args: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m jupyter_slurm.kernels", description=main.__doc__)
     parser.add_argument("-f", dest="file", metavar="CONNECTION_FILE", required=True)
     parser.add_argument("--give-back", action="store_true", help="end what is left of a kernel instead")
-    parser.add_argument("words", nargs=argparse.REMAINDER, help="cluster, options of sbatch and our words")
-    asked = parser.parse_args(args)
+    # Behind the connection file stand cluster, options of sbatch and our words: argparse would take some of them apart.
+    at = args.index("-f") + 2 if "-f" in args else len(args)
+    asked, words = parser.parse_args(args[:at]), list(args[at:])
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
     if asked.give_back:
         from jupyter_slurm.kernels.ascent import give_back
@@ -30,7 +31,7 @@ def main(args: Sequence[str]) -> int:
         return give_back(asked.file)
     with open(asked.file, encoding="utf-8") as file:
         connection = json.load(file)
-    return asyncio.run(_serve(asked.file, connection, asked.words))
+    return asyncio.run(_serve(asked.file, connection, words))
 
 
 async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int:
