@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 _SLOWEST = 200_000  # messages that a client may be behind on iopub before it loses some
 _LAST_WORDS = 2000  # milliseconds in which what was said last still goes out
 _ASKED = ("shell", "control", "stdin")
+_SUBSCRIBES = b"\1"  # https://rfc.zeromq.org/spec/29/
 
 
 class Channels:
@@ -44,10 +46,11 @@ class Channels:
         self._context = zmq.Context()
         self._loops: list[asyncio.Task[None]] = []
         self._sockets: dict[str, Any] = {}
-        kinds = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.REP, "iopub": zmq.PUB}
+        kinds = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.REP, "iopub": zmq.XPUB}
         around = zmq.asyncio.Context(self._context)
         for name, kind in kinds.items():
-            self._sockets[name] = self._bind((self._context if name == "iopub" else around).socket(kind), name)
+            self._sockets[name] = self._bind(around.socket(kind), name)
+        self._has_listener = asyncio.Event()
 
     def _bind(self, socket: Any, name: str) -> Any:
         given, port = self._connection, self._connection[f"{name}_port"]
@@ -70,6 +73,13 @@ class Channels:
         """Listen."""
         self._loops = [asyncio.create_task(self._listen(name), name=name) for name in _ASKED]
         self._loops.append(asyncio.create_task(self._beat(), name="heartbeat"))
+        self._loops.append(asyncio.create_task(self._subscribe(), name="iopub"))
+
+    async def heard_by_anybody(self, within: float) -> None:
+        """Wait until somebody hears what is published, but not for long: without, it is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._has_listener.wait()
 
     async def close(self) -> None:
         """Say what is left to say, and let the ports go."""
@@ -95,6 +105,11 @@ class Channels:
         socket = self._sockets["hb"]
         while True:
             await socket.send_multipart(await socket.recv_multipart())
+
+    async def _subscribe(self) -> None:
+        while True:
+            if (await self._sockets["iopub"].recv()).startswith(_SUBSCRIBES):
+                self._has_listener.set()
 
     # What we say ------------------------------------------------------------------------------------------------
 

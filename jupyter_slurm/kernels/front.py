@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two looks whether whoever started us is there
 _SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
+_CLIENTS_COME_BACK = 10.0  # seconds for clients to connect to a front in the place of another
 _KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within those that a client waits for us
 _LINES = 20  # of its log that are shown
 _DETACHED, _DIED = 0, 1
@@ -210,6 +211,7 @@ class Front:
         self._carrier = carrier = Carrier(self._place.secret, self._arrived)
         self._running = Running(self._channels, carrier)
         if self._place.is_known:
+            await self._channels.heard_by_anybody(_CLIENTS_COME_BACK)  # to what the kernel has said meanwhile
             self._begun()
         pause = _SHORTEST
         while not self._has_ended.is_set():

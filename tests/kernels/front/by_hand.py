@@ -18,9 +18,10 @@ from typing import Any
 from jupyter_slurm.kernels import heard
 from jupyter_slurm.kernels.front import CannotBegin, Front
 from jupyter_slurm.kernels.standin import StandIn
-from jupyter_slurm.runner import kernel as keeper
+from jupyter_slurm.runner import link
 
 _SECRET = b"s" * 32
+_KEEPER = str(Path(link.__file__).with_name("kernel.py"))
 
 
 class ByHand:
@@ -53,10 +54,7 @@ class ByHand:
         (self.folder / "job.json").write_text("{}")
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", keeper.__file__, str(self.folder)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                [sys.executable, "-P", _KEEPER, str(self.folder)], stdout=log, stderr=log, start_new_session=True
             )
         (self.folder / "keeper.pid").write_text(str(process.pid))
 

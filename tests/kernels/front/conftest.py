@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -27,8 +28,16 @@ class Front:
         self.start()
         self.client = BlockingKernelClient(connection_file=self.file)
         self.client.load_connection_file()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.client.start_channels(hb=False)  # a heart that misses a beat is no end, on a busy machine
+        self.listen()
+
+    def listen(self) -> None:
+        """Wait until what is published arrives."""
+        while True:
+            self.client.kernel_info(reply=True, timeout=60)
+            with contextlib.suppress(queue.Empty):
+                self.client.get_iopub_msg(timeout=0.5)
+                return
 
     def start(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-P", str(_BY_HAND), self.file, str(self.folder)])
