@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jupyter_slurm.domain.line import MagicLine, parse_cell_line
 from jupyter_slurm.errors import (
     AgentError,
     ControllerError,
@@ -23,9 +24,10 @@ from jupyter_slurm.errors import (
 from jupyter_slurm.handles import held
 from jupyter_slurm.handles.allocation import Allocation
 from jupyter_slurm.handles.card import headline, notes, sentences
-from jupyter_slurm.handles.kernel import KernelStep, Wish, addressed, ask, read, start
+from jupyter_slurm.handles.kernel import WORDS, KernelStep, ask, start
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.serving import start_note
+from jupyter_slurm.handles.session import named_in, there
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.kernels import signpost as signposts
 from jupyter_slurm.kernels.front import CannotBegin
@@ -85,14 +87,14 @@ class Ascent:
         try:
             if self._words:
                 standin.say(f"Asks for a kernel: {shlex.join(self._words)}")
-            wish = await self._arrived(standin)
+            parsed = await self._arrived(standin)
             if not await self._do(self._find):
-                await self._do(lambda: self._ask(wish))
+                await self._do(lambda: self._ask(parsed))
             await self._wait(standin)
         except (SlurmError, OSError) as error:
             raise CannotBegin(str(error)) from error
 
-    async def _arrived(self, standin: StandIn) -> Wish:
+    async def _arrived(self, standin: StandIn) -> MagicLine:
         """Come to the cluster; where its hosts ask for something, somebody answers at another front door."""
         while True:
             try:
@@ -103,10 +105,11 @@ class Ascent:
                 standin.say(str(error))
                 await asyncio.sleep(_LOGS_IN)
 
-    def _arrive(self) -> Wish:
+    def _arrive(self) -> MagicLine:
         """Come to the cluster, logged in; return what is wanted there."""
-        self._cluster, words = addressed(self._words)
-        return read(option_table(self._cluster, "sbatch"), words)
+        name, line = named_in(shlex.join(self._words))
+        self._cluster = there(name)
+        return parse_cell_line(line, option_table(self._cluster, "sbatch"), WORDS)
 
     def _find(self) -> bool:
         """Find what an earlier front has left; tell whether that is a kernel."""
@@ -136,17 +139,18 @@ class Ascent:
             return True
         return False
 
-    def _ask(self, wish: Wish) -> None:
+    def _ask(self, parsed: MagicLine) -> None:
         """Ask for a kernel, in an allocation that is there or in a new one."""
-        cluster, post = self._there, self._signpost
-        whose = {"owner": self._signpost.owner, "name": self._name, "display_name": wish.name}
+        cluster, post, words = self._there, self._signpost, parsed.words
+        whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or ""}
         if self._allocation is None:
-            post.write(words=self._words, state="starting", allocation=None, step=None, shared=wish.on is not None)
-            self._allocation = ask(cluster, wish, whose)
-            post.write(allocation=self._allocation.key)
+            label = f"kernel-{secrets.token_hex(4)}"
+            post.write(words=self._words, state="starting", label=label, allocation=None, step=None)
+            self._allocation = ask(cluster, parsed, **whose, label=label)
+            post.write(allocation=self._allocation.key, shared="on" in words)
         self._allocation._follow()  # whoever follows it uses it, and is told what becomes of it
         self.secret = secrets.token_bytes(_SECRET)
-        self._step = start(cluster, self._allocation, wish, secret=self.secret.hex(), kernel=whose)
+        self._step = start(cluster, self._allocation, parsed, secret=self.secret, **whose)
         post.write(words=self._words, step=self._step.key, secret=self.secret.hex(), state="starting")
 
     async def _wait(self, standin: StandIn) -> None:
@@ -158,11 +162,11 @@ class Ascent:
                 standin.say(str(error))
                 await asyncio.sleep(_LOOK)
                 continue
-            if where.port:
+            if where["port"]:
                 return
-            if where.is_over:
+            if where["finished"]:
                 raise CannotBegin(await self.ended(wait=True) or "The kernel is over before it began.")
-            standin.say(f"{where.stage} …" if where.stage else await self._do(self._waits_for))
+            standin.say(f"{where['stage']} …" if where["stage"] else await self._do(self._waits_for))
 
     def _waits_for(self) -> str:
         """Return what a kernel that has not begun waits for."""
@@ -199,9 +203,9 @@ class Ascent:
 
     def _open_tunnel(self) -> Tunnel:
         where = self._kernel.where(_WAIT)
-        if not where.port:
+        if not where["port"]:
             raise TunnelError("Where the kernel listens is not known now.")
-        return open_tunnel(self._there, str(self._granted.key), where.port, node=where.node, socket=True)
+        return open_tunnel(self._there, str(self._granted.key), where["port"], node=where["node"], socket=True)
 
     # The end ----------------------------------------------------------------------------------------------------
 
@@ -264,10 +268,10 @@ class Ascent:
         return False
 
     def _find_left(self) -> None:
-        """Find the allocation, also by whose it is: its front may have been killed before it heard the key."""
+        """Find the allocation, also by its label: its front may have been killed before it heard the key."""
         left, cluster = self._signpost.data, self._there
         for told in cluster.client.get(cluster.path("jobs"), params={"state": "active"}):
-            is_ours = (told.get("kernel") or {}).get("owner") == left["owner"] and told["kind"] == "allocation"
+            is_ours = told["kind"] == "allocation" and told["label"] == left.get("label")
             if told["key"] == left["allocation"] or (is_ours and not left["allocation"]):
                 self._allocation = Allocation(cluster, told)
         if left.get("step"):
