@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from http.client import responses
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
 from tornado.iostream import StreamClosedError
@@ -22,6 +20,7 @@ from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.server.access import AgentAccess
 from jupyter_slurm.server.addresses import Address, find_address
+from jupyter_slurm.server.answering import ProblemHandler
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
@@ -32,14 +31,12 @@ _API = "jupyter-slurm/api"
 
 
 @web.stream_request_body
-class AgentHandler(APIHandler):
+class AgentHandler(ProblemHandler):
     """Passes a request on to the agent, and the answer back.
 
     Each verb is a method of its own: ``authorized`` remembers the action of the first request that a function has
     served, so one function under two verbs would let who may read also write.
     """
-
-    auth_resource = "jupyter-slurm"
 
     def initialize(self, access: AgentAccess) -> None:
         """Tornado's constructor."""
@@ -103,20 +100,10 @@ class AgentHandler(APIHandler):
         super().on_connection_close()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer with a problem document (RFC 9457), as the agent does."""
+        """Answer with a problem document."""
         if not self._is_whole:  # Tornado closes a connection on which a body is still to come
             self.set_header("Connection", "close")
-        error = kwargs.get("exc_info", (None, None, None))[1]
-        detail = getattr(error, "log_message", None) or responses.get(status_code, "The request failed.")
-        self._answer(
-            status_code,
-            {
-                "type": "about:blank",
-                "title": responses.get(status_code, "Error"),
-                "status": status_code,
-                "detail": detail,
-            },
-        )
+        super().write_error(status_code, **kwargs)
 
     async def _forward(self) -> None:
         self._is_whole = True
@@ -131,7 +118,7 @@ class AgentHandler(APIHandler):
         except (asyncio.CancelledError, StreamClosedError):
             return  # nobody is there to be answered
         except SlurmError as error:
-            self._tell(error)
+            self.tell(error)
 
     def _api_path(self) -> str:
         prefix = url_path_join(self.base_url, _API)
@@ -182,13 +169,9 @@ class AgentHandler(APIHandler):
             asked = await surrounded(client, cluster, asked, folder=folder)
         return json.dumps(asked).encode("ascii")
 
-    def _tell(self, error: SlurmError) -> None:
+    def tell(self, error: SlurmError) -> None:
         """Answer with an error of ours; an answer that is under way is broken off, or half of it would pass for all."""
         if self._headers_written:
             self.request.connection.stream.close()  # type: ignore[union-attr]
         else:
-            self._answer(error.status, error.to_problem())
-
-    def _answer(self, status: int, problem: dict[str, Any]) -> None:
-        self.set_status(status)
-        self.finish(json.dumps(problem), set_content_type="application/problem+json")
+            super().tell(error)

@@ -1,0 +1,41 @@
+"""What the handlers of the API have in common: an error is answered with a problem document (RFC 9457), as by the agent."""
+
+from __future__ import annotations
+
+import json
+from http.client import responses
+from typing import Any
+
+from jupyter_server.base.handlers import APIHandler
+
+from jupyter_slurm.errors import SlurmError
+
+__all__ = ["ProblemHandler"]
+
+
+class ProblemHandler(APIHandler):
+    """Answers with problem documents; who may ask is Jupyter's business."""
+
+    auth_resource = "jupyter-slurm"
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Answer with a problem document."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        detail = getattr(error, "log_message", None) or responses.get(status_code, "The request failed.")
+        self._answer(
+            status_code,
+            {
+                "type": "about:blank",
+                "title": responses.get(status_code, "Error"),
+                "status": status_code,
+                "detail": detail,
+            },
+        )
+
+    def tell(self, error: SlurmError) -> None:
+        """Answer with an error of ours."""
+        self._answer(error.status, error.to_problem())
+
+    def _answer(self, status: int, problem: dict[str, Any]) -> None:
+        self.set_status(status)
+        self.finish(json.dumps(problem), set_content_type="application/problem+json")
