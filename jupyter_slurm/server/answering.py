@@ -1,4 +1,4 @@
-"""What the handlers of the API have in common: an error is answered with a problem document (RFC 9457), as by the agent."""
+"""What the handlers of the API have in common: an error is answered with a problem document (RFC 9457)."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from jupyter_slurm.server.addresses import fits_sessions
 from jupyter_slurm.server.caller import Caller
 from jupyter_slurm.server.events import SCHEMAS, Events
 from jupyter_slurm.server.handlers import AgentHandler
+from jupyter_slurm.server.kernels import HANDLERS as KERNELS
 from jupyter_slurm.server.proxy import SESSIONS, SessionHandler
 
 __all__ = ["SlurmExtension", "has_panel"]
@@ -42,6 +43,8 @@ class SlurmExtension(ExtensionApp):
         if fits_sessions(self.serverapp.base_url):
             # Kernels and terminals inherit it: what is launched in them has an address of this server.
             os.environ["JUPYTER_SLURM_BASE_URL"] = self.serverapp.base_url
+        # Before those of the agent, which take all the rest.
+        self.handlers.extend((pattern, handler, {"access": self._access}) for pattern, handler in KERNELS)
         self.handlers.append((r"jupyter-slurm/api/.*", AgentHandler, {"access": self._access}))
         # The loop does not run yet. Kernels look for the agent before any browser asks for it.
         self.serverapp.io_loop.add_callback(self._access.house)

@@ -4,6 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "./format";
 import { isCancellable, stateKind } from "./states";
+import type { IKernelSpec } from "./kernels";
 import type { ICluster, IJob, IJobsModel } from "./tokens";
 import { clusterName, jobName } from "./words";
 
@@ -33,6 +34,15 @@ export function chooseCluster(
   clusters: readonly ICluster[],
 ): Promise<ICluster | null> {
   return chosen(title, trans.__("Cluster"), okLabel, clusters, clusterName);
+}
+
+export function chooseKernel(
+  trans: TranslationBundle,
+  title: string,
+  okLabel: string,
+  specs: readonly IKernelSpec[],
+): Promise<IKernelSpec | null> {
+  return chosen(title, trans.__("Kernel"), okLabel, specs, ({ display_name: name }) => name);
 }
 
 /** Ask which of the jobs that are not over is meant. */

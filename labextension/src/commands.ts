@@ -34,6 +34,7 @@ export const CommandIDs = {
   resubmit: "jupyter-slurm:submit-again",
   copyLink: "jupyter-slurm:copy-link",
   browserNotices: "jupyter-slurm:browser-notices",
+  removeKernel: "jupyter-slurm:remove-kernel",
 } as const;
 
 /** Ask before something is ended; what Enter chooses keeps it. */

@@ -1,11 +1,12 @@
 /**
  * The plugins: the models, the pages that launch sessions and the templates of their form, the panel, the pages of jobs, the
- * commands of menu and palette, the cells that widgets write, the dialogs of log-ins, the notices, and the item in the status
- * bar. Each can be switched off alone.
+ * commands of menu and palette, the cells that widgets write, the dialogs of log-ins, the notices, the item in the status bar,
+ * and kernels on nodes. Each can be switched off alone.
  */
 import { cellsPlugin } from "./plugins/cells";
 import { commandsPlugin } from "./plugins/commands";
 import { jobPlugin } from "./plugins/job";
+import { kernelsPlugin } from "./plugins/kernels";
 import { launchPlugin } from "./plugins/launch";
 import { linkPlugin } from "./plugins/link";
 import { modelPlugin } from "./plugins/model";
@@ -34,4 +35,5 @@ export default [
   promptsPlugin,
   noticesPlugin,
   statusPlugin,
+  kernelsPlugin,
 ];

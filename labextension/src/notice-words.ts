@@ -2,6 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { INotice, NoticeKind } from "./notices";
+import { lossText } from "./kernel-words";
 import { stateKind } from "./states";
 import { timeLeft } from "./notices";
 import type { IJob } from "./tokens";
@@ -62,12 +63,13 @@ function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, no
         : trans.__("%1 has started on %2.", name, job.nodes);
     case "near-limit": {
       const minutes = Math.ceil((timeLeft(job, now) ?? 0) / 60);
-      return trans._n(
+      const text = trans._n(
         "%2 reaches its time limit in %1 minute.",
         "%2 reaches its time limit in %1 minutes.",
         minutes,
         name,
       );
+      return job.kernel ? `${text} ${lossText(trans)}` : text;
     }
     case "failed":
       return [trans.__("%1 has failed: %2.", name, job.state), ...jobReason(trans, job)].join(" ");

@@ -5,6 +5,7 @@ import { ServerConnection } from "@jupyterlab/services";
 import type { IQueue, IQueueApi } from "./everybody";
 import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job-api";
 import type { Read } from "./log";
+import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels";
 import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
 import type { ILook, IResources, IResourcesApi } from "./resources";
@@ -21,6 +22,8 @@ import type {
 } from "./tokens";
 
 const API = "jupyter-slurm/api/v1";
+/** What the server extension itself answers. */
+const SERVER = "jupyter-slurm/api/server";
 /** Bytes of a log that are asked for: its end. */
 const LOG = 16_384;
 /** The agent answers within a quarter of this, in milliseconds; what is asked for by a click may not be waited for for ever. */
@@ -54,7 +57,9 @@ async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string
 }
 
 /** The agent's API as this server extension exposes it. */
-export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi {
+export class AgentApi
+  implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi, IKernelApi
+{
   private _offset = 0;
 
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -214,6 +219,28 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
     return (await this._json(["clusters", cluster, "jobs", job, "steps"])) as IJob[];
   }
 
+  async kernelSpecs(): Promise<IKernelSpec[]> {
+    const told = (await this._json(["kernelspecs"], "", {}, SERVER)) as {
+      kernelspecs: IKernelSpec[];
+    };
+    return told.kernelspecs;
+  }
+
+  async addKernel(request: IKernelRequest): Promise<IKernelSpec> {
+    return (await this._post(["kernelspecs"], request, SERVER)) as IKernelSpec;
+  }
+
+  async removeKernel(name: string): Promise<void> {
+    await this._send(["kernelspecs", name], "", { method: "DELETE" }, SERVER);
+  }
+
+  async kernelPlace(id: string): Promise<IKernelPlace | null> {
+    const told = (await this._json(["kernels", id], "", { cache: "no-store" }, SERVER)) as {
+      place: IKernelPlace | null;
+    };
+    return told.place;
+  }
+
   private async _stream(
     path: string[],
     query: string,
@@ -227,8 +254,13 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
     return parseEvents(decoded(response.body));
   }
 
-  private async _json(path: string[], query = "", init: RequestInit = {}): Promise<unknown> {
-    const response = await this._send(path, query, init);
+  private async _json(
+    path: string[],
+    query = "",
+    init: RequestInit = {},
+    api = API,
+  ): Promise<unknown> {
+    const response = await this._send(path, query, init, api);
     const date = Date.parse(response.headers.get("Date") ?? "");
     if (!Number.isNaN(date)) {
       this._offset = (date - Date.now()) / 1000;
@@ -236,16 +268,22 @@ export class AgentApi implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi
     return response.json();
   }
 
-  private _post(path: string[], content: object): Promise<unknown> {
+  private _post(path: string[], content: object, api = API): Promise<unknown> {
     const headers = { "Content-Type": "application/json" };
-    return this._json(path, "", { method: "POST", body: JSON.stringify(content), headers });
+    const init = { method: "POST", body: JSON.stringify(content), headers };
+    return this._json(path, "", init, api);
   }
 
-  private async _send(path: string[], query: string, init: RequestInit): Promise<Response> {
+  private async _send(
+    path: string[],
+    query: string,
+    init: RequestInit,
+    api = API,
+  ): Promise<Response> {
     if (path.some((part) => part === "." || part === "..")) {
       throw new RequestError({ status: 404, title: "There is nothing of this name." }); // it would lead elsewhere
     }
-    const url = URLExt.join(this._settings.baseUrl, API, ...path.map(encodeURIComponent)) + query;
+    const url = URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent)) + query;
     const response = await ServerConnection.makeRequest(url, init, this._settings);
     if (!response.ok) {
       throw new RequestError(await problemOf(response));

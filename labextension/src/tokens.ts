@@ -57,7 +57,9 @@ export interface IJob {
   readonly warnings?: readonly string[];
   /** Of a job that runs a Jupyter, or another server: how far it is. */
   readonly session?: ISession | null;
-  /** `script`, `python`, `allocation`, `session`; of a step `command`, `process`, too; others may come. */
+  /** Of an allocation of a notebook's kernel, and of the step in which that runs. */
+  readonly kernel?: { readonly display_name?: string | null } | null;
+  /** `script`, `python`, `allocation`, `session`; of a step `command`, `process`, `kernel`, too; others may come. */
   readonly kind?: string | null;
   /** Of a step: the key of its allocation. */
   readonly allocation?: string | null;

@@ -41,10 +41,13 @@ describe("AgentApi", () => {
     });
     await api.job("local", "../12?x");
     await api.act("local-1", "cancel", ["12_3"]);
+    await api.removeKernel("../x"); // it is the server that knows of kernels, not the agent
     expect(seen).toEqual([
       "GET /user/me/jupyter-slurm/api/v1/clusters/local/jobs/..%2F12%3Fx",
       "token secret",
       "POST /user/me/jupyter-slurm/api/v1/clusters/local-1/acts",
+      "token secret",
+      "DELETE /user/me/jupyter-slurm/api/server/kernelspecs/..%2Fx",
       "token secret",
     ]);
   });

@@ -19,6 +19,8 @@ export interface IFormProps {
   readonly launched: (job: SessionJob) => void;
   /** Keep what stands in the form as a file; absent where it cannot be. */
   readonly save?: ((cluster: ICluster, form: IForm) => void) | undefined;
+  /** Add what stands in the form to the kernels of notebooks; absent where it cannot be. */
+  readonly addKernel?: ((cluster: ICluster, form: IForm) => void) | undefined;
   /** What stands in it at first, where that is not what was launched last. */
   readonly template?: IForm | undefined;
 }
@@ -174,7 +176,7 @@ function Said(props: {
 
 /** The form; Enter launches. */
 function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement {
-  const { model, trans, cluster, launched, save, first } = props;
+  const { model, trans, cluster, launched, save, addKernel, first } = props;
   const [form, setForm] = React.useState(first);
   const node = React.useRef<HTMLFormElement>(null);
   // First: a browser has six connections to a server, and names may wait in all of them.
@@ -236,6 +238,19 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
             }}
           >
             {trans.__("Save as template…")}
+          </button>
+        )}
+        {addKernel !== undefined && (
+          <button
+            type="button"
+            className="jp-mod-styled jp-mod-minimal"
+            title={trans.__("A kernel of notebooks here, which runs on such a node")}
+            disabled={isWrong}
+            onClick={() => {
+              addKernel(cluster, form);
+            }}
+          >
+            {trans.__("Add as kernel")}
           </button>
         )}
       </div>

@@ -18,6 +18,8 @@ export interface ILaunchActs {
   readonly stop: (job: SessionJob) => void;
   /** Keep a form as a file. */
   readonly save?: (cluster: ICluster, form: IForm) => void;
+  /** Add it to the kernels that can be chosen for a notebook. */
+  readonly addKernel?: (cluster: ICluster, form: IForm) => void;
 }
 
 interface IPageProps {
@@ -101,7 +103,11 @@ export function LaunchPage(props: IPageProps): React.ReactElement {
   return (
     <>
       <h2>{trans.__("GPU notebook on %1", clusterName(cluster))}</h2>
-      <LaunchForm {...{ model, trans, cluster, launched, template }} save={acts.save} />
+      <LaunchForm
+        {...{ model, trans, cluster, launched, template }}
+        save={acts.save}
+        addKernel={acts.addKernel}
+      />
     </>
   );
 }

@@ -12,7 +12,9 @@ import { CommandIDs } from "../commands";
 import type { LaunchPanel } from "../components/launcher";
 import type { IForm } from "../form";
 import { addLaunching, launchPage, stopSession } from "../launching";
+import { addKernel, type IKernelActs } from "../kernel-commands";
 import { addPage } from "../place";
+import { AgentApi } from "../request";
 import { ISessionsModel, type SessionJob } from "../sessions";
 import { saveTemplate } from "../templates";
 import { DOMAIN, IJobsModel, type ICluster } from "../tokens";
@@ -37,11 +39,15 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
     const tracker = new WidgetTracker<MainAreaWidget<LaunchPanel>>({
       namespace: "jupyter-slurm-launch",
     });
+    const { commands, serviceManager } = app;
+    const api = new AgentApi(serviceManager.serverSettings);
+    const kernels: IKernelActs = { api, specs: serviceManager.kernelspecs, commands, trans };
     const acts = {
       connect: (cluster: ICluster) => void jobs.connect(cluster),
       stop: (job: SessionJob) => void stopSession(trans, model, job),
       save: (cluster: ICluster, form: IForm) =>
         void saveTemplate(app.serviceManager.contents, trans, cluster, form),
+      addKernel: (cluster: ICluster, form: IForm) => void addKernel(kernels, cluster, form),
     };
     addLaunching(app.commands, palette, launcher, jobs, trans, async (place) => {
       const isShown = ({ content }: MainAreaWidget<LaunchPanel>): boolean =>

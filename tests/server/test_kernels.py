@@ -1,0 +1,85 @@
+"""Kernels on nodes, as a browser adds them to those of its Jupyter server, and removes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+WORDS = ["arandu", "-p", "arandu", "--gpus=a100:1", "idle=30", "name=Mine"]
+
+
+@pytest.fixture
+def client(walked: Any) -> Iterator[httpx.Client]:
+    """What has the token."""
+    server = walked[0]
+    headers = {"Authorization": f"token {server.token}"}
+    base = f"{server.url}jupyter-slurm/api/server/"
+    with httpx.Client(headers=headers, base_url=base, timeout=60) as client:
+        yield client
+
+
+def offered(walked: Any, client: httpx.Client) -> dict[str, Any]:
+    """Return what Jupyter itself offers."""
+    told: dict[str, Any] = client.get(f"{walked[0].url}api/kernelspecs").raise_for_status().json()["kernelspecs"]
+    return told
+
+
+def test_a_kernel_is_added_listed_and_removed(walked: Any, client: httpx.Client) -> None:
+    before = offered(walked, client)
+    answer = client.post("kernelspecs", json={"words": WORDS})
+    assert answer.status_code == 201, answer.text
+    added = answer.json()
+    assert added["display_name"] == "Mine"
+    assert client.get("kernelspecs").json()["kernelspecs"] == [added]
+    spec = offered(walked, client)[added["name"]]["spec"]
+    assert spec["display_name"] == "Mine"
+    assert spec["metadata"]["kernel_provisioner"]["provisioner_name"] == "jupyter-slurm"
+    assert "--gpus=a100:1" in spec["argv"]
+    again = client.post("kernelspecs", json={"words": WORDS})  # no second one of the same
+    assert (again.status_code, again.json()) == (201, added)
+
+    assert client.delete(f"kernelspecs/{added['name']}").status_code == 200
+    assert offered(walked, client).keys() == before.keys()
+    gone = client.delete(f"kernelspecs/{added['name']}")
+    assert gone.status_code == 404
+    assert gone.headers["content-type"] == "application/problem+json"
+    assert client.delete("kernelspecs/python3").status_code == 404  # none of ours
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"words": "arandu"}',
+        b'{"words": []}',
+        b'{"words": ["arandu", 1]}',
+        b'{"words": ["arandu\\n"]}',
+        b'{"words": ["arandu"], "argv": ["sh"]}',
+        b'{"words": ["arandu", "no-such-word=1"]}',
+        b'{"words": ["arandu", "--array=1-3"]}',
+    ],
+)
+def test_what_can_be_no_kernel_is_refused_in_words(walked: Any, client: httpx.Client, body: bytes) -> None:
+    before = offered(walked, client)
+    answer = client.post("kernelspecs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["detail"]
+    assert offered(walked, client).keys() == before.keys()
+
+
+def test_a_kernel_that_is_none_of_ours_has_no_place(walked: Any, client: httpx.Client) -> None:
+    api = f"{walked[0].url}api/kernels"
+    kernel = client.post(api, json={"name": "python3"}).raise_for_status().json()["id"]
+    try:
+        assert client.get(f"kernels/{kernel}").json() == {"place": None}
+    finally:
+        client.delete(f"{api}/{kernel}").raise_for_status()
+    assert client.get(f"kernels/{kernel}").status_code == 404
