@@ -145,9 +145,10 @@ class Ascent:
         whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or ""}
         if self._allocation is None:
             label = f"kernel-{secrets.token_hex(4)}"
-            post.write(words=self._words, state="starting", label=label, allocation=None, step=None)
+            known = {"words": self._words, "cluster": cluster.name, "shared": "on" in words}
+            post.write(**known, state="starting", label=label, allocation=None, step=None)
             self._allocation = ask(cluster, parsed, **whose, label=label)
-            post.write(allocation=self._allocation.key, shared="on" in words)
+            post.write(allocation=self._allocation.key)
         self._allocation._follow()  # whoever follows it uses it, and is told what becomes of it
         self.secret = secrets.token_bytes(_SECRET)
         self._step = start(cluster, self._allocation, parsed, secret=self.secret, **whose)

@@ -95,6 +95,12 @@ class SlurmProvisioner(LocalProvisioner):
         await super().cleanup(restart)
 
     @property
+    def slurm_place(self) -> dict[str, Any] | None:
+        """Where the kernel has its GPUs, for whoever shows it: ``cluster``, ``allocation``. None: nobody knows."""
+        left = self._left
+        return {name: left.get(name) for name in ("cluster", "allocation")} if left.get("cluster") else None
+
+    @property
     def _left(self) -> dict[str, Any]:
         return signpost.read(self._file)
 

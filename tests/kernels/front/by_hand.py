@@ -54,14 +54,7 @@ class ByHand:
         (self.folder / "job.json").write_text("{}")
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-<<<<<<< HEAD
                 [sys.executable, "-P", _KEEPER, str(self.folder)], stdout=log, stderr=log, start_new_session=True
-=======
-                [sys.executable, "-P", keeper.__file__, str(self.folder)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
->>>>>>> b419df6 (Kernels on nodes: the files of the runner go to the cluster; tests of the document know the new path)
             )
         (self.folder / "keeper.pid").write_text(str(process.pid))
 
