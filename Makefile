@@ -22,6 +22,7 @@ TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do comm
   [ -e /usr/share/lua/5.3/posix ] || echo lua5.3 lua-posix lua-term lua-filesystem lua-json; [ -e /usr/sbin/sshd ] || echo openssh-server; \
   [ -x /usr/sbin/dockerd ] || echo docker.io; command -v ch-run >/dev/null || echo charliecloud-runtime; \
   command -v ch-image >/dev/null || echo charliecloud-builders; command -v openssl >/dev/null || echo openssl; \
+  command -v docker-registry >/dev/null || echo docker-registry; \
   command -v ip >/dev/null || echo iproute2; command -v nft >/dev/null || [ -e /usr/sbin/nft ] || echo nftables; \
   for shell in zsh fish tcsh; do command -v $$shell >/dev/null || echo $$shell; done; \
   [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator; \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import tomli_w
 from replicas import Replica
 
 from jupyter_slurm.sites.shipped import shipped_names
+
+LOGIN_SHARE = 0.15
+"""Of one CPU of the login node, on average, while a notebook is executed."""
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -107,6 +111,8 @@ def of_skynet(told: Told, replica: Replica) -> None:
 def of_unipi(told: Told, replica: Replica) -> None:
     assert re.search(r"on c0\d with \d+ CPUs", told.under("first.wait()"))
     assert "Debian GNU/Linux" in told.under("inside.wait()")
+    assert "env=docker://antonio/base:1 runs in it" in told.under("image build")
+    assert "it flies 10.0 m" in told.under("env=docker://antonio/base:1 wait")
     ran = re.findall(r"configuration (\d) in \S+/docker_repo with \.:/opt/cannon'", told.under("runs.wait()"))
     assert sorted(ran) == [*"12345678"]
     assert told.under("search.table()").count("COMPLETED") == 8
@@ -138,9 +144,16 @@ def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
     return replica
 
 
+@pytest.mark.timeout(600)  # images are packed, on a machine that does much else
 @pytest.mark.sites(*CHECKS)
 def test_the_notebook_of_a_site_does_what_its_guide_does(person: Replica) -> None:
-    CHECKS[person.name](Told(person.laptop.execute(EXAMPLES / f"{person.name}.ipynb")), person)
+    """And leaves the login node to others: it submits and copies there, and computes nothing."""
+    begun, before = time.monotonic(), person.login.cpu_seconds()
+    told = Told(person.laptop.execute(EXAMPLES / f"{person.name}.ipynb"))
+    share = (person.login.cpu_seconds() - before) / (time.monotonic() - begun)
+    print(f"{share:.3f} of a CPU of the login node")
+    CHECKS[person.name](told, person)
+    assert share < LOGIN_SHARE
 
 
 @pytest.mark.parametrize("name", shipped_names())

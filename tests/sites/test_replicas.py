@@ -19,7 +19,6 @@ from replicas import Replica
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.embedded.description import Partition
 from jupyter_slurm.sites.profile import load_profile, told_by
-from jupyter_slurm.sites.shipped import shipped_text
 
 
 def gpus_of(replica: Replica, partition: Partition) -> int:
@@ -58,7 +57,7 @@ def refused(replica: Replica, *words: str) -> str:
     return cell.text
 
 
-def test_the_profile_that_ships_leads_there(replica: Replica) -> None:
+def test_the_profile_leads_there(replica: Replica) -> None:
     checked = replica.laptop.command("sites", "check", replica.name)
     assert (checked.returncode, checked.stdout) == (0, f"{replica.name}: in order\n"), checked.stderr
     asked = replica.laptop.command("doctor", replica.name)
@@ -69,7 +68,7 @@ def test_the_profile_that_ships_leads_there(replica: Replica) -> None:
     partitions = {partition.name for partition in described.partitions}
     assert set(profile.cost.get("partitions", {})) <= partitions
     assert profile.launch.get("partition") in {None, *partitions}
-    listed = told_by(replica.name, shipped_text(replica.name).encode(), replica.name).get("partitions", {})
+    listed = told_by(replica.name, replica.site.profile.encode(), replica.name).get("partitions", {})
     assert set(listed) in (set(), partitions)
     for partition in described.partitions:
         limit = listed.get(partition.name, {}).get("max_time", partition.max_time)

@@ -1,5 +1,8 @@
 """What a replica is made of: the file ``tests/sites/NAME.toml``, checked key by key.
 
+JUPYTER_SLURM_TEST_SITES names a folder with more of them, for a site that is not ours to keep: NAME.toml is the replica,
+profiles/NAME.toml the profile.
+
 [way]
 login = "sky1.example.org"       # as the profile calls it
 gateway = "gate.example.org"     # in front of it, where the site has one
@@ -19,24 +22,30 @@ runtime = "docker"               # or singularity, charliecloud
 nodes = ["dgx01"]                # where Docker runs: a daemon on each (all)
 gpu_variable = "NV_GPU"          # what tells a job its GPUs by UUID
 images = { "nvcr.io/nvidia/pytorch:22.11-py3" = "python" }   # name or folder: python, or jupyter (with notebook 6)
+registry = { "docker.io/library/python:3.11-slim" = "python" }   # images that nodes can fetch, by the host's own name
 
 [cluster]                        # as `jupyter slurm embedded start --config` takes it
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jupyter_slurm.embedded.description import Description, parse_description
+from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
 __all__ = ["SITES", "Site", "Software", "Storage", "Way"]
 
-_FOLDER = Path(__file__).parents[2] / "sites"
+_FOLDERS = [Path(__file__).parents[2] / "sites"]
+if _more := os.environ.get("JUPYTER_SLURM_TEST_SITES"):
+    _FOLDERS.append(Path(_more))
+_FILES = {file.stem: file for folder in _FOLDERS for file in folder.glob("*.toml")}
 
-SITES = sorted(file.stem for file in _FOLDER.glob("*.toml"))
+SITES = sorted(_FILES)
 """Names of all sites that have a replica."""
 
 
@@ -75,6 +84,7 @@ class Software:
     nodes: tuple[str, ...] = ()
     gpu_variable: str = "CUDA_VISIBLE_DEVICES"
     images: dict[str, str] = field(default_factory=dict)
+    registry: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,13 +100,25 @@ class Site:
     @staticmethod
     def home_of(name: str) -> str:
         """Return the home of a person there, whose login name is ``{name}``."""
-        data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+        data = tomllib.loads(_FILES[name].read_text(encoding="utf-8"))
         return str(data["storage"]["home"]).replace("$USER", "{name}")
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether its profile is one that users have."""
+        return self.name in shipped_names()
+
+    @property
+    def profile(self) -> str:
+        """Text of its profile."""
+        if self.is_shipped:
+            return shipped_text(self.name)
+        return (_FILES[self.name].parent / "profiles" / f"{self.name}.toml").read_text(encoding="utf-8")
 
     @classmethod
     def read(cls, name: str, user: str) -> Site:
         """Read the file of a site, for a person with that login name there."""
-        text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8").replace("$USER", user)
+        text = _FILES[name].read_text(encoding="utf-8").replace("$USER", user)
         data = tomllib.loads(text)
         way = {{"in": "asks", "login_in": "login_asks"}.get(key, key): value for key, value in data.pop("way").items()}
         site = cls(

@@ -38,7 +38,8 @@ def replicas(
         user = new_user(password=password, home=Site.home_of(name))
         site = Site.read(name, user)
         needed = {"docker": "dockerd", "charliecloud": "ch-run", "singularity": "mmdebstrap", "": "slurmctld"}
-        for program in ("slurmctld", needed[site.software.runtime]):
+        registry = ["docker-registry", "openssl"] if site.software.registry else []
+        for program in ("slurmctld", needed[site.software.runtime], *registry):
             if shutil.which(program, path="/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin") is None:
                 unavailable(f"not installed: {program}")
         directory = short_tmp / f"r-{name}"

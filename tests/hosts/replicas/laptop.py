@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+import tomli_w
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
@@ -42,7 +44,7 @@ class Cell:
 
 
 class Laptop:
-    """Somebody's machine: a home, a profile named as the site, which extends the one that ships, and an agent.
+    """Somebody's machine: a home, the profile of the site with the person's name in it, and an agent.
 
     Attributes
     ----------
@@ -66,8 +68,8 @@ class Laptop:
         self._write_ssh_config()
         self.profile = home / "sites" / f"{replica.name}.toml"
         said = {"user": replica.user, "ssh_config": str(self.ssh_config)}
-        login = "".join(f"{name} = {json.dumps(value)}\n" for name, value in said.items())
-        self.profile.write_text(f'extends = "{replica.name}"\n\n[login]\n{login}')
+        told = {"extends": replica.name} if replica.site.is_shipped else tomllib.loads(replica.site.profile)
+        self.profile.write_text(tomli_w.dumps({**told, "login": {**told.get("login", {}), **said}}))
         places = {"runtime_dir": home / "run", "state_dir": home / "state", "job_root": home / "jobs"}
         settings = {**{name: str(path) for name, path in places.items()}, "sites": [str(home / "sites")]}
         (home / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))

@@ -18,6 +18,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.embedded.hosts import Host, Hosts
 from replicas.described import Site
 from replicas.laptop import Laptop
+from replicas.registry import BUNDLE, SiteRegistry, host_of, make_certificate
 from replicas.runtimes import NodeDocker, put_stand_ins, unpack
 
 __all__ = ["Replica"]
@@ -71,6 +72,7 @@ class Replica:
             self._make_hosts()
             self._trust_inside()
             self._start_slurm()
+            self._start_registry(tars)
             self._start_containers(tars)
             self.laptop = Laptop(self, directory / "laptop")
             self._open.callback(self.laptop.close)
@@ -112,6 +114,10 @@ class Replica:
         for path in (storage.home, *storage.shared):
             self._own(self.on_disk(path))
         self.home.chmod(0o700)
+        self._registries = {host_of(image) for image in self.site.software.registry}
+        if self._registries:
+            (self.directory / "registry").mkdir()
+            self._bundle = make_certificate(self.directory / "registry", self._registries)
         self._hosts_file = self.directory / "hosts"
         self._hosts_file.touch()
         self._prolog = put_stand_ins(self._inside / "toolkit", self.site.software.gpu_variable)
@@ -143,6 +149,8 @@ class Replica:
             mounts[f"/{Path(path).parts[1]}"] = self.directory / "local" / node / Path(path).parts[1]
         own = [*mounts, *(["/home"] if "/home" not in mounts else [])]
         files = {"/etc/hosts": self._hosts_file, "/etc/slurm": self._inside / "slurm", _PROFILE_FOLDER: self._start_up}
+        if self._registries:
+            files[str(BUNDLE)] = self._bundle
         return {**mounts, **files}, own
 
     def _make_hosts(self) -> None:
@@ -183,6 +191,11 @@ class Replica:
         self._open.callback(self.controller.close)
         self._controller_address = self._lan.plug(self.controller).address
         names = {name: host.address for name, host in self.nodes.items()}
+        if self._registries:
+            shared = (self.directory / "registry",)
+            self._registry = Machine("registry", self.directory / "registry-host", shared=shared)
+            self._open.callback(self._registry.close)
+            names |= dict.fromkeys(self._registries, self._lan.plug(self._registry).address)
         names |= {"controller": self._controller_address, self.login.name: self._login_address}
         self._hosts_file.write_text("127.0.0.1 localhost\n" + "".join(f"{a} {n}\n" for n, a in names.items()))
 
@@ -241,6 +254,13 @@ class Replica:
         self.cluster = EmbeddedCluster(described, directory=self._inside / "c", hosts=hosts)
         self._open.callback(self.cluster.stop)
         self.cluster.start(90, until=os.getpid())
+
+    def _start_registry(self, tars: Callable[[str], Path]) -> None:
+        if not self._registries:
+            return
+        registry = SiteRegistry(self._registry, self.directory / "registry")
+        for image, kind in self.site.software.registry.items():
+            registry.push(image, tars(kind))
 
     def _start_containers(self, tars: Callable[[str], Path]) -> None:
         software = self.site.software
