@@ -17,7 +17,7 @@ from typing import Final
 
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["LARGEST_CONTEXT", "Ignored", "of_definition", "of_dockerfile"]
+__all__ = ["LARGEST_CONTEXT", "Ignored", "has_add", "of_definition", "of_dockerfile"]
 
 LARGEST_CONTEXT: Final = 256 << 20
 """Bytes of the files of a laptop that may travel with a build."""
@@ -42,6 +42,11 @@ def of_dockerfile(text: str) -> list[str]:
         elif name in ("COPY", "ADD") and "from" not in flags:
             found += [_plain(source) for source in _operands(rest)[:-1] if not _is_elsewhere(source)]
     return list(dict.fromkeys(found))
+
+
+def has_add(text: str) -> bool:
+    """Tell whether a Dockerfile has an ADD, which not every builder knows."""
+    return any(name == "ADD" for name, _ in _instructions(text))
 
 
 def of_definition(text: str) -> list[str]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.domain.build_context import has_add
 from jupyter_slurm.domain.containers import is_path, reference
 from jupyter_slurm.domain.images import kind_of
 from jupyter_slurm.domain.script import job_script
@@ -152,6 +153,11 @@ def _wish(asked: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(
                 printable(f"{runtime} makes no image from {file['name']}, which is a {_called(file['kind'])}."),
                 hint=_OTHERWISE[file["kind"]],
+            )
+        if runtime == "charliecloud" and file["kind"] == "dockerfile" and has_add(file["text"]):
+            raise UsageError(
+                printable(f"Charliecloud leaves out ADD, of which there is one in {file['name']}."),
+                hint="COPY does the same for files and folders; RUN can fetch and unpack.",
             )
     if asked.get("from") in ("docker", "podman") and runtime in ("docker", "podman"):
         raise UsageError(f"{runtime} has what is in its store.", hint="runtime=apptainer or runtime=charliecloud")

@@ -278,6 +278,7 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(
     assert "env=docker://mine:1 runs in it" in said
     said = kernel.ok("cli.main(['image', 'remove', 'mine:1'])").stdout
     assert "docker image rm mine:1" in said
+    (made / "Added").write_text("FROM a:1\nADD told /told\n")
     (made / "Endless").write_text(f"FROM {docker.image}\nRUN echo begun; sleep 600\n")
     kernel.ok(f"%slurm image build endless:1 '{made}/Endless' -p devwork as=endless")
     wait_for(lambda: "\nbegun" in kernel.value("endless.stdout"), "it is being built")
@@ -288,6 +289,7 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(
     for line, why in (
         ("build mine:1 {file} wait", "`replace` makes it anew"),
         ("build two:1 {file} runtime=apptainer", "which is a Dockerfile"),
+        (f"build two:1 '{made}/Added' runtime=charliecloud", "COPY does the same"),
         ("build Two:1 {file}", "docker://two:1"),
         ("build two:1", "what it is built from"),
         ("build two:1 /no/such", "cannot be read"),
