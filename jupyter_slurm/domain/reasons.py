@@ -171,6 +171,7 @@ _LIMIT: Final = re.compile(
     r"(?P<who>QOS|Assoc|)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]*?)(?P<minutes>RunMinutes|RunMins|Minutes|)"
     r"(?P<per>PerJob|PerUser|PerAccount|PerNode|NotSatisfied|)(?:Limit)?"
 )
+_GPUS_OF_QOS: Final = re.compile(r"\bQOS(Grp|Max)GRES(PerUser|PerAccount|)(?:Limit)?\b")
 _WHO: Final = {"QOS": "the QOS", "Assoc": "your account", "": "the QOS"}
 _PER: Final = {
     "PerAccount": " for an account",
@@ -227,8 +228,20 @@ def explain(reason: str, record: JobRecord | None = None, memory: str | None = N
     if record is not None:
         step = step.replace(" ID", f" {record.id.allocation}").replace("jobid=ID", f"jobid={record.id.allocation}")
         if text.startswith("Resources"):
-            step = _memory_hint(record, memory)
+            step = f"It starts by itself. If nodes look free, it may wait for {_memory_hint(record, memory)}"
+        elif _GPUS_OF_QOS.search(text):
+            words, step = _either(words, step, record, memory)
     return words, step
+
+
+def _either(words: str, step: str, record: JobRecord, memory: str | None) -> tuple[str, str]:
+    """Add what a limit of GPUs may mean as well; Slurm does not tell which of the two it is."""
+    return (
+        f"{words.removesuffix('.')}, or it waits for something else, such as memory: of a job with --gpus Slurm "
+        "(22.05, for one) may name the limit of the QOS in both cases.",
+        f"{step} If you have fewer GPUs than the QOS allows, it waits for nodes, and often for "
+        f"{_memory_hint(record, memory)}",
+    )
 
 
 def _explain_waiting(text: str) -> tuple[str, str]:
@@ -274,7 +287,4 @@ def _memory_hint(record: JobRecord, advised: str | None) -> str:
     """What to try when a job waits though nodes seem free: often it is the memory, which nobody had asked for."""
     asked = parse_tres(record.tres).get("mem")
     amount = f" (this one asks for {format_memory(asked)})" if asked else ""
-    return (
-        "It starts by itself. If nodes look free, it may wait for memory"
-        f"{amount}: cancel it and ask for what it needs with --mem=…, for example --mem={advised or '64G'}."
-    )
+    return f"memory{amount}: cancel it and ask for what it needs with --mem=…, for example --mem={advised or '64G'}."

@@ -99,6 +99,14 @@ def test_who_waits_for_memory_is_told_to_ask_for_it() -> None:
         assert "--mem" in explain(reason, job())[1]
 
 
+def test_a_limit_of_gpus_that_may_be_none_is_told_as_one_of_two() -> None:
+    words, step = explain("QOSMaxGRESPerUser", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"), "90G")
+    assert "limit of the QOS for GPUs or other generic resources for one user is reached, or it waits" in words
+    assert "(this one asks for 10000M): cancel it and ask for what it needs with --mem=…, for example --mem=90G" in step
+    for sure in ("QOSMaxGRESPerJob", "AssocGrpGRES", "QOSMaxCpuPerUserLimit"):
+        assert "--mem" not in " ".join(explain(sure, job()))
+
+
 @pytest.mark.parametrize("reason", ["", "None", "(null)", "(None)"])
 def test_nothing_to_say(reason: str) -> None:
     assert explain(reason, job("RUNNING")) == ("", "")

@@ -1,0 +1,29 @@
+"""What a person is told of a job that waits, where the Slurm of the site itself tells something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from replicas import Replica
+
+
+@pytest.mark.sites("aau-aicloud")
+def test_who_waits_for_memory_reads_of_it_although_slurm_names_the_limit_of_gpus(
+    replica: Replica, wait_for: Callable[..., Any]
+) -> None:
+    node, laptop = replica.site.cluster.node_names[0], replica.laptop
+    ask = f"-p batch -w {node} --mem=1000G --gpus 1"
+    for name in ("first", "second"):
+        begun = laptop.run(f"%%sbatch {ask} as={name}\n#!/bin/sh\nsleep 600")
+        assert not begun.error, begun.error
+    wait_for(lambda: laptop.value("second.reason") not in ("", "None", "Priority"), "why it waits")
+    reason, words, step = (laptop.value(f"second.{name}") for name in ("reason", "reason_text", "next_step"))
+    assert reason in ("QOSMaxGRESPerUser", "Resources")
+    assert "for memory" in step
+    assert "--mem=64G" in step, "what the site advises"
+    if reason != "Resources":  # as a newer Slurm may say
+        assert "limit of the QOS for GPUs" in words
+        assert "or it waits for something else, such as memory" in words
+    laptop.run("first.cancel(); second.cancel()")
