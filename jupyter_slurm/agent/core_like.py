@@ -77,6 +77,7 @@ class CoreLike(Protocol):
     async def script(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def source(self, cluster: str, ref: str) -> bytes: ...  # noqa: D102
     async def record(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
+    async def bring_results(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def report(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def usage(self, cluster: str, ref: str) -> Json: ...  # noqa: D102
     async def output(self, cluster: str, ref: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]: ...  # noqa: D102

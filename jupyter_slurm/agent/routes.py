@@ -41,6 +41,7 @@ CAPABILITIES = (
     "resources",
     "queue",
     "images",
+    "results",
 )
 """What a client can count on. A name is added when something new can be asked, and stays within one API version."""
 
@@ -115,6 +116,7 @@ class Routes:
             "getSource": self._get_source,
             "getRecord": self._get_record,
             "getReport": self._get_report,
+            "bringResults": self._bring_results,
             "getUsage": self._get_usage,
             "getOutput": self._get_output,
             "streamJob": self._stream_job,
@@ -258,6 +260,9 @@ class Routes:
 
     async def _get_record(self, call: Call) -> Reply:
         return Reply(await self._core.record(call.path["cluster"], call.path["job"]))
+
+    async def _bring_results(self, call: Call) -> Reply:
+        return Reply(await self._core.bring_results(call.path["cluster"], call.path["job"]))
 
     async def _get_report(self, call: Call) -> Reply:
         return Reply(await self._core.report(call.path["cluster"], call.path["job"]))

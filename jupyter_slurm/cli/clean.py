@@ -14,7 +14,8 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "clean",
         help="remove the directories of jobs that ended long ago",
-        description="Removes job directories (script, output, record) of jobs that are over, never of others.",
+        description="Removes job directories (script, output, record) of jobs that are over, never of others, and "
+        "copies of folders (stage=) that no job has any more. Jobs whose results have not come back stay.",
     )
     parser.add_argument(
         "--older-than",

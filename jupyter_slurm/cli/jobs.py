@@ -1,4 +1,4 @@
-"""``jupyter slurm jobs|show|report|cancel|hold|release|requeue``."""
+"""``jupyter slurm jobs|show|report|cancel|bring|hold|release|requeue``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _ACTS = {
     "release": "let held jobs start",
     "requeue": "put jobs back into the queue: they begin anew",
 }
+_RECENT = {"state": "all", "finished": 200}  # of what is over, that is shown whose results did not come back
 _COLUMNS = ("JOB", "STATE", "TASKS", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
 
 
@@ -42,12 +43,13 @@ def add_parser(subparsers: Any) -> None:
     report.add_argument("--json", action="store_true", help="for programs")
     cancel = subparsers.add_parser("cancel", help="cancel a job, or send it a signal")
     cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
-    for parser in (show, report, cancel):
+    bring = subparsers.add_parser("bring", help="bring back what a job has left in the folders of stage=")
+    for parser in (show, report, cancel, bring):
         parser.add_argument("job", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
     several = [subparsers.add_parser(act, help=about) for act, about in _ACTS.items()]
     for parser in several:
         parser.add_argument("jobs", metavar="JOB", nargs="+", help="Slurm id (12, 12_3) or key of a submission")
-    for parser in (jobs, show, report, cancel, *several):
+    for parser in (jobs, show, report, cancel, bring, *several):
         parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
 
 
@@ -58,14 +60,18 @@ def run(args: argparse.Namespace) -> int:
     cluster = use(args.cluster) if args.cluster else current()
     if args.command in _ACTS:
         return _act(cluster, args)
-    return {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel}[args.command](cluster, args)
+    does = {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel, "bring": _bring}
+    return does[args.command](cluster, args)
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.handles.finding import queue_trouble
+    from jupyter_slurm.handles.staged import is_given_up
     from jupyter_slurm.handles.terminal import printable
 
-    jobs = cluster.client.get(cluster.path("jobs"), params={"state": "all" if args.all else "active"})
+    jobs = cluster.client.get(cluster.path("jobs"), params={"state": "all"} if args.all else _RECENT)
+    if not args.all:
+        jobs = [job for job in jobs if not job.get("finished") or is_given_up(job)]
     trouble = queue_trouble(cluster)
     if args.json:
         print(json.dumps(jobs, indent=2))
@@ -84,6 +90,7 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
 def _row(job: dict[str, Any]) -> list[str]:
     from jupyter_slurm.handles.card import tally
     from jupyter_slurm.handles.held import name_of
+    from jupyter_slurm.handles.staged import is_given_up
 
     state = str(job["state"]) + ("" if job["known"] else "?")
     submitted = _when(job["submit_time"]) if job.get("submit_time") else ""
@@ -96,7 +103,8 @@ def _row(job: dict[str, Any]) -> list[str]:
         job.get("nodes"),
         submitted,
     )
-    return [str(value or "") for value in (*values, job.get("reason"))]
+    reason = f"not all came back: jupyter slurm bring {values[0]}" if is_given_up(job) else job.get("reason")
+    return [str(value or "") for value in (*values, reason)]
 
 
 def _show(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -135,6 +143,18 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
     done = f"{args.signal} was sent to" if args.signal else "Cancelled"
     print(f"{done} {job['id'] or job['key']}: {job['state']}")
     return 0
+
+
+def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.handles.staged import bring, stage_facts, stage_notes
+    from jupyter_slurm.handles.terminal import printable
+
+    job = bring(cluster, args.job)
+    if not job["stage"]["error"]:
+        print(printable(f"{job['id'] or job['key']}: {', '.join([*stage_facts(job), *stage_notes(job)])}"))
+        return 0
+    print(for_terminal(printable(" ".join(stage_notes(job)))), file=sys.stderr)
+    return 1
 
 
 def _act(cluster: Cluster, args: argparse.Namespace) -> int:

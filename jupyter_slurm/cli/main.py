@@ -24,6 +24,7 @@ _COMMANDS = {
     "show": ("jobs", "show what is known of a job, or its script"),
     "report": ("jobs", "what a job used of what it had"),
     "cancel": ("jobs", "cancel a job, or send it a signal"),
+    "bring": ("jobs", "bring back what a job has left in the folders of stage="),
     "hold": ("jobs", "keep jobs that wait from starting"),
     "release": ("jobs", "let held jobs start"),
     "requeue": ("jobs", "put jobs back into the queue: they begin anew"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from jupyter_slurm.errors import from_problem
+from jupyter_slurm.errors import JobError, from_problem
+from jupyter_slurm.handles.staged import bring, is_given_up, stage_notes
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.cluster import Cluster
@@ -56,11 +57,32 @@ class Acting:
         """
         return self._act("limit", time_limit=time_limit)
 
+    def bring(self) -> Self:
+        """Bring back what a job that is over has left in the folders of ``stage=``, and wait for it.
+
+        That happens by itself; this is for results that did not come, which the card of the job says.
+
+        Raises
+        ------
+        JobError
+            They did not come this time, either.
+        UsageError
+            No folder travels with the job, it is not over, or its results come back to another machine.
+        """
+        self._know(bring(self._cluster, self._reference))
+        if is_given_up(self._data):
+            raise JobError(self._data["stage"]["error"], hint="\n".join(stage_notes(self._data)))
+        return self
+
     def _act(self, what: str, **more: str) -> Self:
         (answer,) = act(self._cluster, what, [self._reference], **more)
         if answer["error"] is not None:
             raise from_problem(answer["error"])
-        self._data, self._asked = answer["now"], time.monotonic()
+        self._know(answer["now"])
+        return self
+
+    def _know(self, data: dict[str, Any]) -> None:
+        """Take in what the agent has just told."""
+        self._data, self._asked = data, time.monotonic()
         if self._follower is not None:
             self._follower.know(self._data)
-        return self

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.staging import names, parse_words, sync_words
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["stage_facts", "stage_notes", "stage_of"]
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.cluster import Cluster
+
+__all__ = ["bring", "is_given_up", "stage_facts", "stage_notes", "stage_of"]
 
 
 def stage_of(words: Mapping[str, str | None]) -> dict[str, Any] | None:
@@ -60,10 +63,26 @@ def stage_notes(data: Mapping[str, Any]) -> list[str]:
             f"Changed here as well, and therefore left in {_places(stage)}: {names(stage['left'])}. What is here stays."
         )
     if stage["error"]:
-        said.append(
-            f"Not all came back: {stage['error']} It lies in {_places(stage)}; the next job of this folder brings it."
-        )
+        said.append(f"Not all came back: {stage['error']} It lies in {_places(stage)}; {_next_time(data)}")
     return said
+
+
+def is_given_up(data: Mapping[str, Any]) -> bool:
+    """Tell whether results of a job are on its cluster alone, and nobody tries to bring them any more."""
+    return bool((data.get("stage") or {}).get("given_up"))
+
+
+def bring(cluster: Cluster, reference: str) -> dict[str, Any]:
+    """Bring back what a job has left in its folders, and wait for that; return what is known of the job then."""
+    path = cluster.path("jobs", reference, "results")
+    job: dict[str, Any] = cluster.client.post(path, timeout=None, idempotent=True)
+    return job
+
+
+def _next_time(data: Mapping[str, Any]) -> str:
+    if not is_given_up(data):
+        return "the next job of this folder brings it."
+    return f"`jupyter slurm bring {data.get('id') or data.get('key')}`, or job.bring(), tries again."
 
 
 def _places(stage: Mapping[str, Any]) -> str:

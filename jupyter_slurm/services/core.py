@@ -24,6 +24,7 @@ from jupyter_slurm.services import tasks
 from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
+from jupyter_slurm.services.copies import Copies
 from jupyter_slurm.services.housekeeping import Housekeeping
 from jupyter_slurm.services.images import Images
 from jupyter_slurm.services.names import told_by_site
@@ -75,7 +76,9 @@ class Core:
         self._store: Store | None = None
         self._registering = asyncio.Lock()
         self.housekeeping = Housekeeping(
-            lambda: [(cluster.tracker, cluster.watcher) for cluster in self._reached()], settings.retention_days, clock
+            lambda: [(one.tracker, one.watcher, Copies(one.tracker, one.staging)) for one in self._reached()],
+            settings.retention_days,
+            clock,
         )
         self.tunnels = Tunnels(settings, self._cluster, self._ports, clock, os.path.join(private, "tunnels"))
         self.images = Images(self._cluster)
@@ -226,6 +229,12 @@ class Core:
     async def job(self, cluster: str, ref: str) -> dict[str, Any]:
         """Return one job, by key or Slurm id."""
         return await self._cluster(cluster).job(ref)
+
+    async def bring_results(self, cluster: str, ref: str) -> dict[str, Any]:
+        """Bring back what a job has left in its folders; see :meth:`Staging.bring`."""
+        where = self._cluster(cluster)
+        await where.staging.bring(await where.entry(ref))
+        return await where.job(ref)
 
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> dict[str, Any]:
         """See :meth:`Cluster.cancel`."""

@@ -182,6 +182,15 @@ class Entry:
         return (stage.get("back") or {}).get("restarts") != self.restarts and not (self.id and self.id.task is not None)
 
     @property
+    def has_results_there(self) -> bool:
+        """Whether what is new in its folders is on the cluster alone: still to come back, or that was given up."""
+        stage = (self.record or {}).get("stage")
+        if not stage or self.state == NOT_SUBMITTED or (self.id is not None and self.id.task is not None):
+            return False
+        back = stage.get("back") or {}
+        return back.get("restarts") != self.restarts or bool(back.get("given_up"))
+
+    @property
     def script_path(self) -> str | None:
         """Where the batch script lies: for a job of ours only, and the path of no other."""
         return self.folder.file(self.record["script"]) if self.folder and self.record else None

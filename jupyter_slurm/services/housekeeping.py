@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.services.copies import Copies
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import is_draft, is_key
 from jupyter_slurm.services.tracking import Tracker
@@ -27,7 +28,7 @@ class Housekeeping:
     Parameters
     ----------
     reached : callable
-        Returns tracker and watcher of each cluster that can be asked now.
+        Returns tracker, watcher and copies of folders of each cluster that can be asked now.
     days : float
         After which the directory of a job that ended goes; 0: none does by itself.
     clock : callable
@@ -35,7 +36,7 @@ class Housekeeping:
     """
 
     def __init__(
-        self, reached: Callable[[], Iterable[tuple[Tracker, Watcher]]], days: float, clock: Callable[[], float]
+        self, reached: Callable[[], Iterable[tuple[Tracker, Watcher, Copies]]], days: float, clock: Callable[[], float]
     ) -> None:
         self._reached, self._days, self._clock = reached, days, clock
         self._daily: asyncio.Task[None] | None = None
@@ -61,8 +62,9 @@ class Housekeeping:
         days = self._days if older_than_days is None else older_than_days
         removed: list[str] = []
         kept = 0
-        for tracker, watcher in self._reached():
-            gone, left = await _clean(tracker, watcher, self._clock() - days * _DAY, dry_run=dry_run)
+        for tracker, watcher, copies in self._reached():
+            before = self._clock() - days * _DAY
+            gone, left = await _clean(tracker, watcher, copies, before, dry_run=dry_run)
             removed += gone
             kept += left
         return {"removed": removed, "kept": kept}
@@ -80,12 +82,14 @@ class Housekeeping:
                 await asyncio.wait_for(self._arrived.wait(), _DAY)
 
 
-async def _clean(tracker: Tracker, watcher: Watcher, before: float, *, dry_run: bool) -> tuple[list[str], int]:
+async def _clean(
+    tracker: Tracker, watcher: Watcher, copies: Copies, before: float, *, dry_run: bool
+) -> tuple[list[str], int]:
     """Remove the directories of jobs that ended before a time.
 
     Parameters
     ----------
-    tracker, watcher
+    tracker, watcher, copies
         Of a cluster.
     before : float
         Seconds since the epoch.
@@ -103,20 +107,23 @@ async def _clean(tracker: Tracker, watcher: Watcher, before: float, *, dry_run: 
         except SlurmError as error:
             log.warning("jobs that ended today stay: %s", error.message)
             before = min(before, tracker.clock() - _DAY)  # a controller forgets what is over long before
-    removed, kept = [], 0
+    removed, kept = list[Entry](), list[Entry]()
     old = {entry.key for entry in tracker.entries.values() if _is_old(tracker.whole(entry), before)}
     for entry in list(tracker.entries.values()):
         if entry.folder is None or entry.key not in old or not await _is_over(tracker, entry, dry_run=dry_run):
-            kept += 1
+            kept.append(entry)
             if not entry.is_finished:
                 watcher.wake()
             continue
-        removed.append(entry.folder.path)
-    return removed + await _remains(tracker, before, dry_run=dry_run), kept
+        removed.append(entry)
+    paths = [entry.folder.path for entry in removed if entry.folder]
+    paths += await copies.remove(removed, kept, before, dry_run=dry_run)
+    return paths + await _remains(tracker, before, dry_run=dry_run), len(kept)
 
 
 def _is_old(entry: Entry, before: float) -> bool:
-    return entry.is_finished and (entry.end_time or entry.submit_time or before) < before
+    is_over = entry.is_finished and not entry.has_results_there
+    return is_over and (entry.end_time or entry.submit_time or before) < before
 
 
 async def _is_over(tracker: Tracker, entry: Entry, *, dry_run: bool) -> bool:

@@ -53,11 +53,11 @@ class Pair:
             It is.
         """
         if not await asyncio.to_thread(os.path.isdir, self.source):
-            raise CommandError(f"{self.source} is not there any more.")
+            raise CommandError(f"{self.source} is not there any more.", is_gone=True)
         try:
             await self._transport.stat(self.dest)
         except FileNotFoundError:
-            raise CommandError(f"{self.dest} is gone.") from None
+            raise CommandError(f"{self.dest} is gone.", is_gone=True) from None
 
     async def end_remains(self) -> None:
         """End what is left there of a transfer whose link broke, so that the next one goes on where that was."""

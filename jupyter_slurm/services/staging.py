@@ -21,9 +21,10 @@ from weakref import WeakValueDictionary
 
 from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.staging import Choice
-from jupyter_slurm.errors import CommandError, SlurmError, TransportError, UsageError
+from jupyter_slurm.errors import SlurmError, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.folders import Tree, check_source, room_here
+from jupyter_slurm.services.joint import Joint
 from jupyter_slurm.services.pair import Pair
 from jupyter_slurm.services.seals import Seals
 from jupyter_slurm.services.slurm import printable, text_of
@@ -36,7 +37,7 @@ __all__ = ["Staged", "Staging"]
 
 log = logging.getLogger(__name__)
 
-_TRIES = 5  # after a link that broke, before a submission is given up
+_TRIES = 5  # before a submission is given up whose link broke, and results whose rsync fails
 _PAUSE = 2.0, 300.0  # seconds before results are looked for again; the longest
 _LOOK = 0.5  # seconds between two looks whether Slurm has told the end, too
 _TOLD = 20  # names of files that are kept in the record
@@ -106,6 +107,7 @@ class Staging:
         self._tracker, self._where, self._seals = tracker, where, seals
         self._transport = tracker.client.transport
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._joint: WeakValueDictionary[tuple[str, str, bool, bool], Joint[list[str]]] = WeakValueDictionary()
         self._bringing: dict[str, asyncio.Task[None]] = {}
         tracker.on_end.append(self.bring_soon)
 
@@ -152,12 +154,21 @@ class Staging:
                 hint="Run the cell again, with its stage=.",
             )
 
+    async def is_of_here(self, entry: Entry) -> bool:
+        """Tell whether folders travel with a job that are those of this machine."""
+        stage = (entry.record or {}).get("stage")
+        return stage is not None and await self._is_of_here(stage)
+
     async def _is_of_here(self, stage: Mapping[str, Any]) -> bool:
         """Tell whether the folders of a job are those of this machine; its cluster has agents elsewhere, too."""
         return await asyncio.to_thread(self._seals.is_on, stage.get("seal"), self._sealed(stage["folders"]))
 
     def _sealed(self, folders: list[dict[str, Any]]) -> list[Any]:
         return [self._where.id, *([folder["source"], folder["dest"], folder["inode"]] for folder in folders)]
+
+    async def has_own_copy(self, folder: Mapping[str, Any]) -> bool:
+        """Tell whether nobody has said where a folder of this machine goes: its copy lies in a place of ours."""
+        return bool(folder["dest"] == await self._dest(folder["source"], None))
 
     async def _dest(self, source: str, said: str | None) -> str:
         name = posixpath.basename(source) or "root"
@@ -200,9 +211,24 @@ class Staging:
         if not stage or (entry.part and entry.part["of"] != entry.key):
             return
         for folder in stage["folders"]:
-            pair = Pair(self._transport, folder)
-            async with self._lock(pair.dest):
-                entry.warnings += await self._push_again(pair, stage, sent)
+            entry.warnings += await self._push_jointly(Pair(self._transport, folder), stage, sent)
+
+    async def _push_jointly(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+        """Bring a folder there, once for all jobs that want the same before that begins.
+
+        What was changed after it has begun may be missing there: who comes later waits for the next time.
+        """
+
+        async def push(joint: Joint[list[str]], sent: Sent) -> list[str]:
+            async with self.alone(pair.dest):
+                joint.begin()
+                return await self._push_again(pair, stage, sent)
+
+        wanted = (pair.source, pair.dest, bool(stage["checksum"]), bool(stage["delete"]))
+        joint = self._joint.get(wanted)
+        if joint is None or not joint.is_open:
+            joint = self._joint[wanted] = Joint(push)
+        return await joint.join(sent)
 
     async def _push_again(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
         """Bring a folder there, again after each break; what has arrived is not sent twice."""
@@ -242,6 +268,29 @@ class Staging:
 
     # -- after
 
+    async def bring(self, entry: Entry) -> None:
+        """Bring back what a job has left, once more if that was given up, and wait for it.
+
+        Raises
+        ------
+        UsageError
+            There is nothing to be brought, or not to this machine.
+        """
+        stage, name = (entry.record or {}).get("stage"), entry.id or entry.key
+        if not stage:
+            raise UsageError(f"No folder travels with {name}.", hint="stage=DIR sends one along.")
+        if not entry.is_finished or entry.key is None:
+            raise UsageError(f"{name} is not over: what is new comes back at its end.", hint="Nothing to do.")
+        if not await self._is_of_here(stage):
+            raise UsageError(
+                f"The results of {name} come back to the machine that it was submitted from.", hint="Say it there."
+            )
+        if entry.key not in self._bringing:
+            stage["back"] = None
+            self.bring_soon(entry)
+        if task := self._bringing.get(entry.key):
+            await asyncio.shield(task)
+
     def resume(self) -> None:
         """Bring back what an agent before this one has not."""
         for entry in list(self._tracker.entries.values()):
@@ -275,29 +324,19 @@ class Staging:
 
     async def _bring_all(self, entry: Entry) -> None:
         """Bring it back, however long the link is down."""
-        stage, pause, restarts = (entry.record or {})["stage"], _PAUSE[0], entry.restarts
+        stage, restarts = (entry.record or {})["stage"], entry.restarts
         if not await self._is_of_here(stage):
             entry.is_staged_elsewhere = True
             return
         if stage.get("local"):
             await self._node_is_left(entry)
-        while True:
-            try:
-                back = await self._bring(entry, stage)
-                break
-            except TransportError as error:
-                log.info("the results of %s are not there yet: %s", entry.key, error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _PAUSE[1])
-            except SlurmError as error:
-                back = {"files": 0, "bytes": 0, "left": [], "error": str(error)}
-                break
-            except Exception as error:
-                log.exception("the results of %s", entry.key)
-                back = {"files": 0, "bytes": 0, "left": [], "error": f"{type(error).__name__}: {error}"}
-                break
-            finally:
-                entry.bringing = None
+        try:
+            back = await self._bring(entry, stage)
+        except Exception as error:
+            log.exception("the results of %s", entry.key)
+            back = {"files": 0, "bytes": 0, "left": [], "error": f"{type(error).__name__}: {error}", "given_up": True}
+        finally:
+            entry.bringing = None
         stage = (entry.record or {}).get("stage") or stage  # the record may have been read anew
         stage["back"] = {**back, "time": self._tracker.clock(), "restarts": restarts}
         if await self._tracker.save(entry) and entry.folder and entry.record:
@@ -314,7 +353,7 @@ class Staging:
                         await changed.wait()
 
     async def _bring(self, entry: Entry, stage: Mapping[str, Any]) -> dict[str, Any]:
-        files, size, left, errors = 0, 0, list[str](), list[str]()
+        files, size, left, errors, is_given_up = 0, 0, list[str](), list[str](), False
 
         def sent(done: int, total: int) -> None:
             is_news = entry.bringing is None or done - entry.bringing[0] >= total * _STEP
@@ -324,13 +363,42 @@ class Staging:
 
         for pair in (Pair(self._transport, folder) for folder in stage["folders"]):
             try:
-                async with self._lock(pair.dest):
-                    choice = await self._pull(pair, sent)
-            except (CommandError, UsageError) as error:
+                choice = await self._pull_again(pair, sent)
+            except SlurmError as error:
                 errors.append(error.message)
+                is_given_up = is_given_up or not error.details.get("is_gone")
                 continue
             files, size, left = files + choice.files, size + choice.total, left + choice.left
-        return {"files": files, "bytes": size, "left": left[:_TOLD], "error": " ".join(errors) or None}
+        told = {"files": files, "bytes": size, "left": left[:_TOLD], "error": " ".join(errors) or None}
+        return {**told, "given_up": is_given_up}
+
+    async def _pull_again(self, pair: Pair, sent: Sent) -> Choice:
+        """Bring a folder back: again for as long as the link is down, and a few times where it is something else."""
+        failed, pause = 0, _PAUSE[0]
+        while True:
+            moved = 0
+
+            def told(done: int, total: int) -> None:
+                nonlocal moved
+                moved = done
+                sent(done, total)
+
+            try:
+                async with self.alone(pair.dest):
+                    return await self._pull(pair, told)
+            except SlurmError as error:
+                is_of_the_link = isinstance(error, TransportError) and (moved or not await self._is_reached())
+                failed += not is_of_the_link
+                if failed == _TRIES or error.details.get("is_gone"):
+                    raise
+                log.info("what is new in %s is not here yet: %s", pair.dest, error.message)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE[1])
+
+    async def _is_reached(self) -> bool:
+        with contextlib.suppress(TransportError):
+            return (await self._transport.run(["true"])).exit_code == 0
+        return False
 
     async def _pull(self, pair: Pair, sent: Sent) -> Choice:
         await pair.check_there()
@@ -342,5 +410,6 @@ class Staging:
             await pair.note({**base, **{change.path: change.sign for change in choice.taken}})
         return choice
 
-    def _lock(self, dest: str) -> asyncio.Lock:
+    def alone(self, dest: str) -> asyncio.Lock:
+        """Return the lock of a folder there, of which one is synchronised at a time."""
         return self._locks.setdefault(dest, asyncio.Lock())

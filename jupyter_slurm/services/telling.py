@@ -122,6 +122,7 @@ def _stage(entry: Entry) -> dict[str, Any] | None:
         "bytes": back.get("bytes") if is_back else None,
         "left": (back.get("left") or []) if is_back else [],
         "error": back.get("error") if is_back else None,
+        "given_up": bool(back.get("given_up")) if is_back else False,
     }
 
 

@@ -187,6 +187,10 @@ class PlumbingCore:
         self.calls.append(("act", cluster, act, *refs))
         return [{"job": ref, "error": None, "now": self._job(cluster, ref)} for ref in refs]
 
+    async def bring_results(self, cluster: str, ref: str) -> dict[str, Any]:
+        self.calls.append(("bring", cluster, ref))
+        return self._job(cluster, ref)
+
     async def cancel(self, cluster: str, ref: str, signal: str | None = None) -> dict[str, Any]:
         self.calls.append(("cancel", cluster, ref, signal))
         return self._job(cluster, ref)

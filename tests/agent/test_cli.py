@@ -24,6 +24,9 @@ from jupyter_slurm.embedded import EmbeddedCluster
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
+_STAGE = {"folders": [{"source": "/here", "dest": "/there"}], "local": None, "state": "back", "files": 2, "left": []}
+_STAGE |= {"done": 0, "total": 0, "bytes": 2, "error": None, "given_up": False}
+
 
 @pytest.fixture
 def cli(daemon_settings: Settings, place: Path) -> Cli:
@@ -131,15 +134,29 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
     job = {"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": False}
     evil = {"name": "a\x1b[31m\nb\u202e", "reason": "x\x07", "submit_time": 1.0}
 
-    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
-        return [{**job, **evil}]
+    lost = {"stage": {**_STAGE, "error": "rsync failed: \x1b[31m.", "given_up": True}}
+    over = {"state": "COMPLETED", "known": True, "finished": True}
 
-    core.jobs = jobs
+    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
+        assert not active
+        return [{**job, **evil}, {**job, **over, "id": "13", **lost}, {**job, **over, "id": "14", "stage": _STAGE}]
+
+    async def bring_results(cluster: str, ref: str) -> dict[str, Any]:
+        return {**job, **over, "id": ref, **(lost if ref == "13" else {"stage": _STAGE})}
+
+    core.jobs, core.bring_results = jobs, bring_results
     agent = serve_in_thread(daemon_settings, core)
     assert agent is not None
     shown = cli("jobs").stdout
-    assert len(shown.splitlines()) == 2
+    assert len(shown.splitlines()) == 3  # one is over, and nothing is to be done about it
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert shown.splitlines()[2].endswith("not all came back: jupyter slurm bring 13")
+    assert len(cli("jobs", "--all").stdout.splitlines()) == 4
+    missing = cli("bring", "13")
+    assert (missing.returncode, missing.stdout, "\x1b" in missing.stderr) == (1, "", False)
+    assert "It lies in /there; `jupyter slurm bring 13`" in missing.stderr
+    brought = cli("bring", "14")
+    assert (brought.returncode, brought.stdout) == (0, "14: 2 new or changed files came back\n"), brought.stderr
     assert "RUNNING?" in shown  # the controller does not answer: the last state known
     assert json.loads(cli("jobs", "--json").stdout)[0]["name"] == evil["name"]
     done = cli("show", "99")
@@ -196,6 +213,8 @@ def test_jobs_on_a_real_cluster(
     signalled = cli("cancel", "-s", "USR1", number, env=env)
     assert signalled.returncode == 1
     assert "nothing was sent" in signalled.stdout
+    brought = cli("bring", number, env=env)
+    assert (brought.returncode, f"No folder travels with {number}" in brought.stderr) == (1, True), brought
     cleaned = cli("clean", "--dry-run", "--older-than", "0", env=env)
     assert cleaned.stdout.endswith("0 would be removed, 0 kept\n"), cleaned
     done = cli("show", "999999", env=env)

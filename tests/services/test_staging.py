@@ -21,6 +21,8 @@ import pytest
 from ssh_hosts.network import Meter
 
 from jupyter_slurm.errors import CommandMissing, JobError, UsageError
+from jupyter_slurm.handles.staged import stage_notes
+from jupyter_slurm.services.pair import Pair
 
 pytestmark = pytest.mark.slurm
 
@@ -174,6 +176,88 @@ print('result', file=open('new', 'w'))
     while staging.held:
         await asyncio.sleep(0.05)
     assert times == [0, 1, 1, 1, 1, 1]  # of three folders
+
+
+@pytest.mark.here_only("what travels is chosen alike over each way")
+async def test_jobs_of_one_folder_that_are_submitted_at_once_have_it_travel_once(desk, project, monkeypatch):
+    staging, transfers, listings = desk.core._cluster(desk.id).staging, [], []
+    prepared = await staging.prepare(desk.asked("", **staged(project)))
+    for name, calls in (("transfer", transfers), ("choose", listings)):
+        real = getattr(Pair, name)
+
+        async def counted(*args: Any, real: Any = real, calls: list[Any] = calls, **more: Any) -> Any:
+            calls.append(more["is_pull"])
+            return await real(*args, **more)
+
+        monkeypatch.setattr(Pair, name, counted)
+    text = "import os; open('of ' + os.environ['SLURM_JOB_ID'], 'w').write('results')"
+    async with staging.alone(prepared.work_dir):  # as if a job before them had it travel
+        submitting = [asyncio.ensure_future(desk.submit(text, **staged(project))) for _ in range(4)]
+        async with asyncio.timeout(120):
+            while sum(joint.count for joint in staging._joint.values()) < 4:
+                await asyncio.sleep(0.02)
+        submitting[0].cancel()  # who gives up leaves it to the others
+        await asyncio.wait(submitting[:1])
+    jobs = await asyncio.gather(*submitting[1:])
+    assert (transfers, listings) == ([False], [False])
+    for job in jobs:
+        over = await desk.finished(job["key"])
+        assert (over["state"], over["stage"]["state"], over["stage"]["error"]) == ("COMPLETED", "back", None)
+    assert len([*project.glob("of *")]) == 3
+
+
+# The rsync of the other side, as long as there is a file.
+BREAKS = """#!/bin/sh
+case " $* " in *" --server "*) if [ -e {flag} ]; then echo >>{flag}; echo 'it is broken' >&2; exit 5; fi;; esac
+exec {rsync} "$@"
+"""
+
+
+@pytest.mark.here_only("what fails is told alike over each way")
+async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_brought_on_request_and_copies_go_with_jobs(
+    desk, project, tmp_path, monkeypatch
+):
+    flag, program, said = tmp_path / "broken", tmp_path / "bin" / "rsync", tmp_path / "said"
+    program.parent.mkdir()
+    program.write_text(BREAKS.format(flag=flag, rsync=shutil.which("rsync")))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr("jupyter_slurm.services.staging._PAUSE", (0.01, 0.01))
+    (tmp_path / "data").mkdir()
+    folders = [{"source": str(project)}, {"source": str(tmp_path / "data"), "dest": str(said)}]
+    job = await desk.submit(
+        "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\nopen('new', 'w').write('result')",
+        stage={"folders": folders},
+    )
+    with pytest.raises(UsageError, match="is not over"):
+        await desk.core.bring_results(desk.id, job["key"])
+    flag.touch()
+    dest = await there(desk, job)
+    (dest / "go").touch()
+    over = await desk.until(job["key"], lambda told: told["stage"]["given_up"])
+    assert len(flag.read_text().splitlines()) == 10, "a few times for each folder"
+    notes = " ".join(stage_notes(over))
+    assert f"`jupyter slurm bring {job['id']}`, or job.bring(), tries again" in notes
+    assert f"It lies in {dest}, {said}" in notes
+    assert (await desk.core.bring_results(desk.id, job["key"]))["stage"]["given_up"]
+    assert (await desk.core.clean(older_than_days=0))["removed"] == [], "nothing goes that is there alone"
+    assert (dest / "new").exists()
+
+    flag.unlink()
+    brought = (await desk.core.bring_results(desk.id, job["id"]))["stage"]
+    assert (brought["given_up"], brought["error"], brought["files"]) == (False, None, 2)
+    assert (project / "new").read_text() == "result"
+
+    # A copy goes with the last job that had it; a folder that somebody has named never does.
+    other = await desk.submit("import time; time.sleep(600)", **staged(project))
+    assert (await desk.core.clean(older_than_days=0))["removed"] == [job["folder"]]
+    await desk.core.cancel(desk.id, other["key"])
+    await desk.until(other["key"], lambda told: told["stage"]["state"] == "back")
+    assert (await desk.core.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"], str(dest)]
+    assert dest.exists()
+    assert (await desk.core.clean(older_than_days=0))["removed"] == [other["folder"], str(dest)]
+    assert not dest.exists()
+    assert said.exists()
 
 
 @pytest.mark.here_only("what happens on the node is alike over each way")

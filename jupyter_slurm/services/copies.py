@@ -1,0 +1,79 @@
+"""Copies of folders on a cluster (services/staging.py), of which the last job has gone."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Iterable
+
+from jupyter_slurm.domain.staging import BASE
+from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.staging import Staging
+from jupyter_slurm.services.tracking import Tracker
+
+__all__ = ["Copies"]
+
+log = logging.getLogger(__name__)
+
+
+class Copies:
+    """Those of one cluster.
+
+    Parameters
+    ----------
+    tracker, staging
+        Of the cluster.
+    """
+
+    def __init__(self, tracker: Tracker, staging: Staging) -> None:
+        self._tracker, self._staging = tracker, staging
+
+    async def remove(self, gone: Iterable[Entry], kept: Iterable[Entry], before: float, *, dry_run: bool) -> list[str]:
+        """Remove copies that jobs which are gone had to themselves; never a folder that somebody has named.
+
+        Parameters
+        ----------
+        gone, kept : iterable of Entry
+            Jobs, whose results have come back where they are gone.
+        before : float
+            Seconds since the epoch: a copy that was synchronised later stays.
+        dry_run : bool
+            Only say which.
+
+        Returns
+        -------
+        list of str
+            Their paths.
+        """
+        try:
+            candidates = {folder["dest"] for entry in gone for folder in await self._own(entry)}
+        except SlurmError as error:  # a variable of the profile, for one, may not be set there any more
+            log.warning("copies of folders stay: %s", error.message)
+            return []
+        candidates -= {folder["dest"] for entry in kept for folder in _folders(entry)}
+        return [dest for dest in sorted(candidates) if await self._is_removed(dest, before, dry_run=dry_run)]
+
+    async def _own(self, entry: Entry) -> list[dict[str, str]]:
+        is_ours = await self._staging.is_of_here(entry)
+        return [folder for folder in _folders(entry) if is_ours and await self._staging.has_own_copy(folder)]
+
+    async def _is_removed(self, dest: str, before: float, *, dry_run: bool) -> bool:
+        transport = self._tracker.client.transport
+        try:
+            async with self._staging.alone(dest):
+                if (await transport.stat(posixpath.join(dest, BASE))).mtime >= before:
+                    return False
+                if not dry_run:
+                    await transport.remove(dest)
+        except FileNotFoundError:
+            return False  # it is gone, or was never one
+        except TransportError as error:
+            log.warning("%s stays: %s", dest, error.message)
+            return False
+        return True
+
+
+def _folders(entry: Entry) -> list[dict[str, str]]:
+    stage = (entry.record or {}).get("stage") or {}
+    return list(stage.get("folders") or ())
