@@ -62,11 +62,9 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 	@$(BIN)/python examples/run_demo.py --lab
 
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
-	@./.ci/steady $(PYTEST_MOST) $(PYTEST_ARGS)
-	@./.ci/steady $(PYTEST_REMOTE) $(PYTEST_ARGS)
-	@./.ci/steady $(PYTEST_SLOW) $(PYTEST_ARGS)
-	@./.ci/steady $(PYTEST_BROWSER) $(PYTEST_ARGS)
-	@./.ci/steady $(PYTEST_ALONE) $(PYTEST_ARGS)
+	@trap 'exit 130' INT; rm -f .build/verdicts; status=0; \
+	  $(foreach stage,MOST REMOTE SLOW BROWSER ALONE,./.ci/steady $(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) \
+	  cat .build/verdicts 2>/dev/null; exit $$status
 
 test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and two cells on one: three minutes
 	@$(PYTEST_FAST) $(PYTEST_ARGS)
