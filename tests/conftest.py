@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import lean  # noqa: F401 - before whatever imports jsonschema
 import pytest
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
 from distributed import *  # noqa: F403 - fixtures: Ray and PyTorch
 from registry import *  # noqa: F403 - fixtures: what images come from
 from replicas.fixtures import *  # noqa: F403 - replicas of real clusters
+from schedule import *  # noqa: F403 - what becomes of a worker's tests
 from ssh_hosts.fixtures import *  # noqa: F403 - fixtures: hosts with a real sshd
 from ssh_hosts.laptop import *  # noqa: F403 - a laptop in front of them
 from ssh_hosts.watch import *  # noqa: F403 - who looks for secrets on all of them
@@ -36,15 +38,13 @@ from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.embedded.roots import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
-# Each worker of each stage imports all tests. What pytest makes of them is kept, also where PYTHONDONTWRITEBYTECODE is
-# set (for us alone: not for what tests start); and jsonschema, which others import, builds no grammars for kinds of
-# addresses that we have nowhere. Without this it takes twice as long.
-sys.dont_write_bytecode = False
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # as if it were not installed
-
-# A run in the background of a shell (`make test &`) is started with interrupts ignored, and its children would be, too.
+# A run in the background of a shell (`make test &`) is started with interrupts ignored, and its children would be, too;
+# one behind `nohup` with hang-ups, by which OpenSSH ends what it has started for a jump host. A program that is started
+# gets back what is handled here, even by doing nothing.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 # Six tests go on at once: how long an example takes says nothing. In CI hypothesis has a profile of its own that says so.
 if not os.environ.get("CI"):
