@@ -41,6 +41,7 @@ def ray_packages(unavailable: Callable[[str], None]) -> Path:
             get = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--only-binary=:all:"]
             subprocess.run([*get, f"--python-version={PYTHON}", "--target", made, f"ray=={RAY}"], check=True)
             made.rename(folder)
+        _compile(folder)
     return folder
 
 
@@ -56,10 +57,27 @@ def torch_variables(unavailable: Callable[[str], None]) -> dict[str, str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
             _unpack_torch(root)
+        _compile(root / "usr/lib/python3/dist-packages")
     libraries = next(root.glob("usr/lib/*-linux-gnu"))
     paths = [libraries.parent, libraries, *(libraries / name for name in ("blas", "lapack"))]
     packages = root / "usr/lib/python3/dist-packages"
     return {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": os.pathsep.join(map(str, paths))}
+
+
+def _compile(folder: Path) -> None:
+    """Have what is imported there compiled: else each of a dozen processes does so, where Python may not keep it."""
+    stamp = folder / ".compiled"
+    if not stamp.exists():
+        argv = [
+            "/usr/bin/python3",
+            "-m",
+            "compileall",
+            "-q",
+            "-x",
+            "/(rllib|tune|train|llm|serve|tests|hypothesis|sympy)/",
+        ]
+        subprocess.run([*argv, str(folder)], check=False, capture_output=True)  # some are of another Python
+        stamp.touch()
 
 
 def _unpack_torch(root: Path) -> None:
