@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_slurm.magics import COMMANDS
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 NAME = "<b>x</b> a|b"
 

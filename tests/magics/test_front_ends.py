@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from notebooks import new_notebook
 from ssh_hosts.ways import Way
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 
 def test_a_notebook_keeps_the_last_drawing(

@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("openssh")]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["no-accounting", "accounting"])

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
 
 SCRIPT = "#!/bin/sh\nsleep 120\n"
 
@@ -98,6 +98,7 @@ async def test_banners_of_a_wrapper_do_not_hide_the_id(own_cluster, faulty, tmp_
     await once(faulty, job)
 
 
+@pytest.mark.carrier("paramiko", "openssh")  # whose connection ends with the agent, and whose stays
 async def test_core_ends_while_the_answer_is_open(own_cluster, open_desk, tmp_path):
     own_cluster.freeze_controller()
     try:
@@ -131,6 +132,7 @@ async def test_cancelled_while_the_answer_is_open_is_cancelled_when_it_is_found(
     assert (ended["state"], ended["id"] is None) == ("CANCELLED", False)
 
 
+@pytest.mark.carrier("paramiko", "openssh")  # whose connection ends with the agent, and whose stays
 async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_cluster, open_desk, tmp_path):
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
     async with open_desk(own_cluster, tmp_path, submit_timeout=1.0) as desk:

@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("openssh")]
 
 SCRIPT = "#!/bin/sh\nsleep 120\n"
 
@@ -106,6 +106,7 @@ async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, ope
         await one.core.cancel(one.id, job["key"])
 
 
+@pytest.mark.carrier("paramiko", "openssh")  # whose connection ends with the agent, and whose stays
 async def test_submission_goes_on_when_the_agent_that_made_it_dies(own_cluster, open_desk, tmp_path):
     own_cluster.freeze_controller()
     try:

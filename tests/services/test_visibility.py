@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_slurm.embedded import load_description
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.carrier("paramiko")]
 
 
 @pytest.fixture
