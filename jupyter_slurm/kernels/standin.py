@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ from jupyter_slurm.kernels.channels import Channels
 from jupyter_slurm.kernels.wire import Message
 
 __all__ = ["StandIn", "fail", "stop"]
+
+_PATIENCE = 3.0  # seconds that a cell waits before it says what for: most kernels are there by then
 
 _NOTHING: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "complete_request": lambda asked: {
@@ -40,6 +43,7 @@ class StandIn:
         self._waiting: list[tuple[str, Message]] = []
         self._said: list[str] = []
         self._told: dict[str, int] = {}  # how many of the lines each cell has seen
+        self._patience: asyncio.TimerHandle | None = None
         self.refusal: tuple[str, str] | None = None  # name and words of the error of every cell, if none can run
 
     def take(self, channel: str, message: Message) -> None:
@@ -106,6 +110,10 @@ class StandIn:
         if first.id not in self._told:
             self._channels.tell("status", {"execution_state": "busy"}, first.header)
             self._told[first.id] = len(self._said) - 1
+            self._patience = asyncio.get_running_loop().call_later(_PATIENCE, self._show)
+        if self._patience is not None and self._patience.when() > asyncio.get_running_loop().time():
+            self._told[first.id] = len(self._said) - 1  # the last of it is enough
+            return
         for text in self._said[self._told[first.id] :]:
             self._channels.tell("stream", {"name": "stderr", "text": f"{text}\n"}, first.header)
         self._told[first.id] = len(self._said)
