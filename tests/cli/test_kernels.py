@@ -1,0 +1,121 @@
+"""``jupyter slurm kernel``: what a Jupyter offers then, and a notebook that runs on it, from the first layer to the last."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+Slurm = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def jupyter(own_agent: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The environment of a person whose Jupyter has folders of its own."""
+    folders = {f"JUPYTER_{name}_DIR": str(tmp_path / name.lower()) for name in ("DATA", "RUNTIME")}
+    for folder in folders.values():
+        Path(folder).mkdir(mode=0o700)
+    return {**own_agent, **folders, "JUPYTER_PATH": "", "COLUMNS": "200"}
+
+
+@pytest.fixture
+def slurm(jupyter: dict[str, str]) -> Slurm:
+    """Run ``jupyter slurm WORDS``."""
+
+    def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
+        return subprocess.run(argv, env={**jupyter, **more}, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+def _profile(folder: Path, name: str) -> None:
+    (folder / "sites").mkdir(exist_ok=True)
+    (folder / "sites" / f"{name}.toml").write_text('[login]\nhost = "login.invalid"\nuser = "me"\n')
+
+
+def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> None:
+    _profile(tmp_path, "far")
+    line = ("-p", "gpu", "--gpus=a100:2", "--time", "8:00:00")
+    added = slurm("kernel", "add", "far", *line)  # nobody is logged in there
+    assert added.stdout.startswith("Python on far, 2 A100 GPUs\n"), added.stderr
+    spec = json.loads((tmp_path / "data" / "kernels" / "python-on-far-2-a100-gpus" / "kernel.json").read_text())
+    assert spec["argv"] == [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", "far", *line]
+    assert spec["metadata"]["kernel_provisioner"] == {"provisioner_name": "jupyter-slurm"}
+    assert (spec["language"], spec["interrupt_mode"]) == ("python", "signal")
+
+    slurm("kernel", "add", "far", *line)  # the same is no second one
+    other = slurm("kernel", "add", "far", *line, "image=r-base:4.4.1", "kernel=ir", "idle=2h")
+    assert other.stdout.startswith("R (r-base:4.4.1) on far, 2 A100 GPUs\n")
+    slurm("kernel", "add", "far", "-c", "4", "name=../../..")
+    slurm("kernel", "add", "far", "-c", "8", "name=../../..")  # what has a name is replaced
+    listed = {one["name"]: one for one in json.loads(slurm("kernel", "list", "--json").stdout)}
+    assert [*listed] == ["kernel", "python-on-far-2-a100-gpus", "r-r-base-4.4.1-on-far-2-a100-gpus"]
+    assert listed["kernel"]["words"] == ["far", "-c", "8", "name=../../.."]
+    table = slurm("kernel", "list").stdout
+    assert all(one["display_name"] in table for one in listed.values())
+
+    refused = {
+        ("nowhere",): "nowhere",
+        ("far", "on=train", "-c", "2"): "on=train",
+        ("far", "lease=1s"): "lease=1s",
+        ("far", "kernal=ir"): "kernel",
+        ("far", "--array=1-2"): "--array",
+    }
+    for words, says in refused.items():
+        done = slurm("kernel", "add", *words)
+        assert done.returncode == 1, (words, done)
+        assert says in done.stderr, (words, done)
+    theirs = tmp_path / "data" / "kernels" / "theirs"
+    theirs.mkdir()
+    (theirs / "kernel.json").write_text(json.dumps({**spec, "metadata": {}}))
+    assert slurm("kernel", "remove", "theirs").returncode == 1
+    assert slurm("kernel", "remove", "..").returncode == 1
+    for name in ("kernel", "Python on far, 2 A100 GPUs", "r-r-base-4.4.1-on-far-2-a100-gpus"):
+        assert slurm("kernel", "remove", name).returncode == 0
+    assert [one.name for one in (tmp_path / "data" / "kernels").iterdir()] == ["theirs"]
+
+
+@pytest.mark.slurm
+def test_a_notebook_runs_on_a_kernel_that_was_added(
+    slurm: Slurm, jupyter: dict[str, str], cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**jupyter, **cluster.env()}.items():
+        monkeypatch.setenv(name, value)
+    added = slurm("kernel", "add", "-p", "arandu", "--gpus", "1", **cluster.env())
+    assert added.stdout.startswith("Python on arandu, 1 GPU\n"), added.stderr
+    cells = [
+        "import os; had = [os.environ[n] for n in ('SLURM_JOB_PARTITION', 'SLURM_STEP_GPUS')]",
+        "print(had, os.getcwd())",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    folder = tmp_path / "beside the notebook"
+    folder.mkdir()
+    client = NotebookClient(
+        notebook,
+        kernel_name="python-on-arandu-1-gpu",
+        timeout=300,
+        startup_timeout=300,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute()
+    said = "".join(output["text"] for output in notebook.cells[1].outputs if output.output_type == "stream")
+    assert f"['arandu', '0'] {folder}" in said or f"['arandu', '1'] {folder}" in said, notebook
+    # The allocation was given back with the kernel, and its record has no secret.
+    jobs = json.loads(slurm("jobs", "--all", "--json", **cluster.env()).stdout)
+    kernel = next(job for job in jobs if job["kind"] == "allocation")
+    assert (kernel["kernel"]["name"], kernel["released"]) == ("python-on-arandu-1-gpu", "asked")
+    step = next(file.parent for file in (tmp_path / "jobs").glob("*/*/kernel.json"))
+    secret = json.loads((step / "kernel.json").read_text())["secret"]
+    assert (step / "kernel.json").stat().st_mode & 0o077 == 0
+    for file in (tmp_path / "jobs").rglob("*"):
+        if file.is_file() and file.name != "kernel.json":
+            assert secret.encode() not in file.read_bytes(), file
