@@ -13,12 +13,14 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from jupyter_slurm.domain.images import REQUIREMENT
 
 __all__ = ["own_packages"]
 
 _TOOLS = frozenset({"pip", "setuptools", "wheel", "distribute"})  # a base has its own
+_JUPYTERS = frozenset({"jupyterlab", "notebook", "jupyter-server", "nbclassic"})
 _SHOWN = 8
 
 
@@ -41,6 +43,8 @@ def own_packages() -> tuple[dict[str, Any], list[str]]:
         said.append(f"Not in the image, since they lie in folders of this machine: {_listed(left)}.")
     if others:
         said.append(f"Of an index of their own, and in the image as PyPI has them: {_listed(others)}.")
+    if conda and not _JUPYTERS & {re.split("[= ]", line)[0].replace("_", "-") for line in (*conda["packages"], *pip)}:
+        conda["packages"].append("jupyterlab")  # of sessions; the environment of a kernel need not have one
     own = {"python": "{}.{}".format(*sys.version_info[:2]), "pip": pip}
     return {**own, **({"conda": conda} if conda else {})}, said
 
@@ -78,19 +82,28 @@ def _line(name: str, version: str, told: str) -> tuple[str, bool]:
 
 def _of_conda(prefix: Path) -> dict[str, list[str]] | None:
     """Return channels and packages of an environment of conda; None: it is none."""
-    channels, packages = list[str](), list[str]()
+    channels, packages = list[str](), dict[str, str]()
     for path in sorted((prefix / "conda-meta").glob("*.json")):
         try:
             told = json.loads(path.read_text("utf-8"))
-            channel = str(told.get("channel", "")).rstrip("/")
-            packages.append(f"{told['name']}={told['version']}")
+            name = _channel(str(told.get("channel", "")))
+            packages[str(told["name"])] = f"{told['name']}={told['version']}"
         except (OSError, ValueError, KeyError, AttributeError):
             continue
-        parts = channel.split("/")
-        name = parts[-2] if len(parts) > 1 and re.fullmatch(r"noarch|(?:linux|osx|win)-\w+", parts[-1]) else parts[-1]
         if name and name not in channels:
             channels.append(name)
     if not packages:
         return None
-    kept = [name for name in packages if re.fullmatch(REQUIREMENT, name)]
+    kept = [line for line in packages.values() if re.fullmatch(REQUIREMENT, line)]
     return {"channels": [name for name in channels if re.fullmatch(REQUIREMENT, name)], "packages": kept}
+
+
+def _channel(url: str) -> str:
+    """Return what a channel is called in environment.yml: its name, or its address without what lets somebody in."""
+    parts = urlsplit(url.rstrip("/"))
+    path = re.sub(r"/(?:noarch|(?:linux|osx|win)-\w+)$", "", re.sub(r"^/t/[^/]+", "", parts.path))
+    if parts.hostname in (None, "conda.anaconda.org"):
+        return path.lstrip("/")
+    if parts.hostname == "repo.anaconda.com":
+        return "defaults"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"

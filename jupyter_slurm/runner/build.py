@@ -40,7 +40,13 @@ _LOOKED_AT = 10_000  # names in an archive; those of `docker save` are few
 _PACKAGES = "requirements.txt"
 _CONDA = "environment.yml"
 _INSTALL = f"python3 -m pip install --no-cache-dir --disable-pip-version-check -r /{_PACKAGES}"
-_INSTALL_CONDA = f"conda env update --name base --file /{_CONDA} && conda clean --all --yes"
+_PREFIX = "/opt/env"
+# An environment of its own: that of the base runs conda, and its packages would have to agree with all that are wanted.
+_INSTALL_CONDA = (
+    'PATH="$PATH:/opt/conda/bin"; if command -v conda; '
+    f"then conda env create --prefix {_PREFIX} --file /{_CONDA} && conda clean --all --yes; "
+    f"else micromamba create --yes --prefix {_PREFIX} --file /{_CONDA} && micromamba clean --all --yes; fi"
+)
 _BASE_CONDA = "docker.io/continuumio/miniconda3"
 
 
@@ -351,15 +357,17 @@ def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, 
     if conda := told.get("conda"):
         base = base or _BASE_CONDA
         packages = [*conda["packages"], *([{"pip": told["pip"]}] if told["pip"] else [])]
-        name, install = _CONDA, _INSTALL_CONDA
-        text = json.dumps({"name": "base", "channels": conda["channels"], "dependencies": packages}, indent=1) + "\n"
+        name, install, path = _CONDA, _INSTALL_CONDA, f"{_PREFIX}/bin:$PATH"
+        text = json.dumps({"channels": conda["channels"], "dependencies": packages}, indent=1) + "\n"
     else:
         base = base or f"python:{told['python']}-slim"
-        name, install, text = _PACKAGES, _INSTALL, "".join(f"{line}\n" for line in told["pip"])
+        name, install, path, text = _PACKAGES, _INSTALL, "", "".join(f"{line}\n" for line in told["pip"])
     if kind == _DEFINITION:
         made = f"Bootstrap: docker\nFrom: {base}\n\n%files\n    {name} /{name}\n\n%post\n    {install}\n"
+        made += f"\n%environment\n    export PATH={path}\n" if path else ""
     else:
         made = f"FROM {base}\nCOPY {name} /{name}\nRUN {install}\n"
+        made += f"ENV PATH={path}\n" if path else ""
     return {kind: made, name: text}
 
 

@@ -65,18 +65,27 @@ def test_packages_of_this_python_are_those_that_others_can_have(
 
     _installed(tmp_path, "numpy", "2.0", installer="conda")
     (tmp_path / "conda-meta").mkdir()
-    channel = "https://conda.anaconda.org/conda-forge/linux-64"
-    for name in ("numpy", "libblas"):
+    (tmp_path / "conda-meta/history").write_text("")
+    hosts = {
+        "ipykernel": "https://repo.anaconda.com/pkgs/main/noarch",
+        "libblas": "https://conda.anaconda.org/t/se-cret/conda-forge/linux-64",
+        "numpy": "https://me:secret@host.example/chan/linux-64/",
+        "python": "conda-forge",
+    }
+    for name, channel in hosts.items():
         kept = {"name": name, "version": "2.0", "channel": channel}
         (tmp_path / "conda-meta" / f"{name}-2.0-0.json").write_text(json.dumps(kept))
     told, _ = own_packages()
     assert told["pip"] == lines
-    assert told["conda"] == {"channels": ["conda-forge"], "packages": ["libblas=2.0", "numpy=2.0"]}
+    channels = ["defaults", "conda-forge", "https://host.example/chan"]
+    packages = ["ipykernel=2.0", "libblas=2.0", "numpy=2.0", "python=2.0", "jupyterlab"]
+    assert told["conda"] == {"channels": channels, "packages": packages}
     files = of_packages(told, "Dockerfile", None)
     assert files["Dockerfile"].startswith("FROM docker.io/continuumio/miniconda3\nCOPY environment.yml /")
-    dependencies = ["libblas=2.0", "numpy=2.0", {"pip": lines}]
-    made = {"name": "base", "channels": ["conda-forge"], "dependencies": dependencies}
+    made = {"channels": channels, "dependencies": [*packages, {"pip": lines}]}
     assert json.loads(files["environment.yml"]) == made
+    _installed(tmp_path, "jupyter_server", "2")
+    assert own_packages()[0]["conda"]["packages"] == packages[:-1]
 
 
 def test_a_definition_of_packages_is_one() -> None:

@@ -135,9 +135,9 @@ class Registry:
         with tarfile.open(fileobj=plain, mode="w") as layer:
             for path, data in files.items():
                 member = tarfile.TarInfo(path)
-                member.size, member.mode = len(data), 0o644
+                member.size, member.mode = len(data), 0o755 if "/bin/" in path else 0o644
                 layer.addfile(member, io.BytesIO(data))
-        return _packed(plain.getvalue(), 9)
+        return _packed(plain.getvalue(), 1)
 
     def find(self, path: str) -> tuple[int, str, bytes]:
         """Return the answer to a request."""

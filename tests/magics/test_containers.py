@@ -241,14 +241,18 @@ def test_what_cannot_be_is_said_before_anything_is_queued(kernel: Any, line: str
     assert kernel.value("len(jupyter_slurm.jobs()) == before") == "True"
 
 
-def test_images_are_listed_and_files_of_a_laptop_are_not_seen_by_its_nodes(kernel: Any, home: Path, way: Any) -> None:
-    """What would be submitted has the folder of the file on this machine; over SSH one there has to be named."""
+def test_images_are_listed_and_files_of_a_laptop_go_along(kernel: Any, home: Path, way: Any) -> None:
+    """On one machine the builder looks for them; over SSH they are looked for before anything is submitted."""
     (home / "Dockerfile").write_text("FROM a:1\nCOPY told /told\n")
     kernel.ok(f"import jupyter_slurm\nfile = '{home}/Dockerfile'")
     assert kernel.value("jupyter_slurm.images().columns[:2]") == "['IMAGE', 'SIZE']"
     ran = kernel.run("shown = %slurm image build seen:1 {file} show")
-    assert (ran.status, "COPY takes told, and" in ran.traceback) == (
-        ("error", True) if way.is_remote else ("ok", False)
+    is_refused = (ran.status, "Dockerfile takes told, and" in ran.traceback)
+    assert is_refused == (("error", True) if way.is_remote else ("ok", False))
+    (home / "told").write_text("told")
+    kernel.ok("shown = %slurm image build seen:1 {file} show")
+    kernel.ok(
+        f"import os\nhere = os.path.relpath('{home}')\nshown = %slurm image build seen:1 {{file}} context={{here}} show"
     )
     kernel.ok("shown = %slurm image build seen:1 {file} context=~/data show -p devwork\nassert '-p' in shown.argv")
     kernel.ok("shown = %slurm image build own:1 environment base=python:3.11-slim show\nassert 'sbatch' in shown.argv")
