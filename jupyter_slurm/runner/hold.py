@@ -185,6 +185,7 @@ class Holder:
         self.is_ending = False
         self._late: dict[str, float] = {}
         self._instead: dict[str, str] = {}  # processes that were not begun, since there was one
+        self._ends: dict[str, tuple[int, str]] = {}  # of processes: how and why they ended
         self._renewed: Any = None
         self._used = time.monotonic()
         self._wake, wake = os.pipe()
@@ -308,10 +309,11 @@ class Holder:
     def _hand_over(self, key: str, cell: Step, process: str) -> None:
         """Give a cell to its process."""
         owner = self.running.get(process)
-        if owner is not None and owner.tell(key):
-            owner.cells[key] = cell.place
-        else:
-            self._lose(cell.place, 0)
+        if owner is None:
+            self._lose(cell.place, *self._ends.get(process, (0, "")))
+            return
+        owner.tell(key)  # one that is about to end hears nothing: then this cell ends with it
+        owner.cells[key] = cell.place
 
     def _lose(self, place: Any, code: int, said: str = "") -> None:
         """Have a cell end whose process is gone."""
@@ -355,8 +357,11 @@ class Holder:
             key = os.path.basename(step.place.folder)
             sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
         step.forget_ended()
+        if not step.is_process:
+            return
+        ended = self._ends[os.path.basename(step.place.folder)] = self.last, step.obituary(self.last)
         for place in step.cells.values():  # after that: who hears of their end knows of its end
-            self._lose(place, self.last, step.obituary(self.last))
+            self._lose(place, *ended)
 
     def _hear(self, step: Step) -> None:
         """Wait a moment for word of our own end: of an allocation whose time is over Slurm ends the steps first."""

@@ -28,7 +28,9 @@ def why_ended(entry: Entry, marker: Mapping[str, Any]) -> SlurmError | None:
     if entry.kind == "session":
         return end_error(marker)
     if "refused" in marker and (step := advise_refused(str(marker["refused"]))):
-        return JobError("Slurm did not start it.", hint=step)
+        is_process = entry.kind == "process"
+        said = f"It ended before it began ({marker['refused']})." if is_process else "Slurm did not start it."
+        return JobError(said, hint=step)
     return _lost(str(marker["lost"]), has_begun=not marker.get("interrupted")) if "lost" in marker else None
 
 

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
+_ANOTHER = "%%remote starts another one."
 _NOTE = 4096  # bytes of what a process notes about itself
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
 _BEGINS = 5.0  # seconds in which srun begins a step, where nothing is in its way
@@ -235,7 +236,9 @@ class Steps:
             raise UsageError("only Python cells run in a process", hint="%%srun runs scripts, %srun commands.")
         # One that never began since there was one: its cells run in that.
         if process.is_finished and not (process.number is None and process.exit_code == 0):
-            raise JobError(f"The process {process.number} has ended.", hint="%%remote starts another one.")
+            if process.number is None and process.error is not None:
+                raise JobError(f"The process for this cell: {process.error.message}", hint=process.error.hint)
+            raise JobError(f"The process {process.number or process.key} has ended.", hint=_ANOTHER)
 
     def of(self, allocation: Entry) -> list[dict[str, Any]]:
         """Return the steps of an allocation, the first one first."""

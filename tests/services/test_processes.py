@@ -115,6 +115,17 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     assert (await bench.desk.finished(process))["state"] == "CANCELLED"
     with pytest.raises(JobError, match="has ended"):
         await bench.step("1", process=process)
+    # Before the agent has heard of the end, it takes a cell that comes too late.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.desk.core._cluster(bench.desk.id).steps, "_check_process", lambda *_: None)
+        late = await bench.step("1", process=process)
+    ended = await bench.desk.finished(late["key"])
+    assert ended["error"]["detail"] == "Its process ended before it began (it was told to end)."
+    refused = await bench.process(options=["--cpus-per-task=999"])
+    assert (await bench.desk.finished(refused))["state"] == "FAILED"
+    with pytest.raises(JobError, match=r"before it began \(srun: error: Unable to create step") as told:
+        await bench.step("1", process=refused)
+    assert "Ask for fewer tasks or CPUs" in told.value.hint
     up = marks("up again")
     sleeps = f"import pathlib, time\npathlib.Path({str(up)!r}).touch()\ntime.sleep(1000)"
     cell = await bench.step(sleeps, process=await bench.process())
