@@ -4,7 +4,13 @@ It runs as a step of a job, where nodes take no SSH. Python 3.8 or later, standa
 this text first and frames after that: type (1 byte), channel (4), length (4), data; numbers are big-endian.
 
 Each side sends as many bytes of a channel as it was given credit for, so that neither keeps more than that, however
-slow a reader is. A connection is made only to what this very user listens on.
+slow a reader is.
+
+Between srun and a step, a small message behind one that is not acknowledged yet waits up to 40 ms (Nagle's algorithm,
+RFC 896), and a message the other way acknowledges it. So credit is given for many bytes at once, and not before an
+answer, which would wait behind it; and who has part of a frame, or waits for more, says something that says nothing.
+
+A connection is made only to what this very user listens on.
 """
 
 from __future__ import annotations
@@ -24,8 +30,10 @@ HELLO, OPEN, OPENED, FAILED, DATA, END, CLOSE, CREDIT, PROVE, PROVED, PING, PONG
 HEADER = struct.Struct(">BII")
 WINDOW = 1 << 20  # bytes of a channel that may be under way
 PIECE = 64 << 10  # bytes of a frame, at most
+NUDGE = HEADER.pack(CREDIT, 0, 0)
 SILENCE = 90.0  # seconds without a word, after which nobody is there any more
 _CONNECT = 10.0
+_SOON = 0.003  # seconds that a service may take to answer; after that, what it got is acknowledged without it
 _LISTEN = "0A"
 # sock_diag(7), netlink(7): NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, what states count.
 _DIAG, _BY_FAMILY, _ALL, _LISTENING = 4, 20, 0x301, 1 << 10
@@ -154,6 +162,7 @@ class Channel:
         self.deadline = 0.0
         self.credit = WINDOW  # bytes that the other side takes
         self.out = bytearray()  # bytes for the service
+        self.taken = 0  # bytes for which no credit was given yet
         self.ended_by_peer = False
         self.ended_by_service = False
         self.mask = 0
@@ -165,16 +174,20 @@ class Relay:
     def __init__(self, source: int, sink: int) -> None:
         self.source, self.sink = source, sink
         self.channels: dict[int, Channel] = {}
+        self.silent: set[Channel] = set()  # whose service has said nothing to what it got
         self.ready = selectors.DefaultSelector()
         self.incoming = bytearray()
         self.heard = time.monotonic()
 
     def run(self) -> None:
         """Serve until there is nobody any more."""
-        self.send(HELLO, 0, json.dumps({"user": os.getuid(), "host": socket.gethostname()}).encode())
+        self.send(HELLO, 0)
         self.ready.register(self.source, selectors.EVENT_READ)
         while True:
-            for key, mask in self.ready.select(1.0):
+            ready = self.ready.select(_SOON if self.silent else 1.0)
+            if not ready:
+                self.give_credit()
+            for key, mask in ready:
                 if key.data is None:
                     if not self.receive():
                         return
@@ -191,7 +204,11 @@ class Relay:
 
     def send(self, kind: int, number: int, data: bytes = b"") -> None:
         """Send a frame; whoever reads them never stops reading."""
-        view = memoryview(HEADER.pack(kind, number, len(data)) + data)
+        self.write_all(HEADER.pack(kind, number, len(data)) + data)
+
+    def write_all(self, data: bytes) -> None:
+        """Write all of it."""
+        view = memoryview(data)
         while view:
             view = view[os.write(self.sink, view) :]
 
@@ -213,6 +230,8 @@ class Relay:
             self.handle(kind, number, bytes(self.incoming[at : at + length]))
             at += length
         del self.incoming[:at]
+        if self.incoming:
+            self.write_all(NUDGE)
         return True
 
     def handle(self, kind: int, number: int, data: bytes) -> None:
@@ -298,6 +317,7 @@ class Relay:
         except OSError:
             self.abort(channel)
             return
+        self.silent.discard(channel)
         if data:
             channel.credit -= len(data)
             self.send(DATA, channel.number, data)
@@ -314,7 +334,10 @@ class Relay:
             while channel.out:
                 sent = channel.sock.send(channel.out)
                 del channel.out[:sent]
-                self.send(CREDIT, channel.number, struct.pack(">I", sent))
+                channel.taken += sent
+                self.silent.add(channel)
+                if channel.taken >= WINDOW // 4:
+                    self.give_credit()
             if channel.ended_by_peer:
                 channel.sock.shutdown(socket.SHUT_WR)
         except BlockingIOError:
@@ -323,6 +346,13 @@ class Relay:
             self.abort(channel)
             return
         self.settle(channel)
+
+    def give_credit(self) -> None:
+        """Give credit for what services took without an answer."""
+        for channel in self.silent:
+            self.send(CREDIT, channel.number, struct.pack(">I", channel.taken))
+            channel.taken = 0
+        self.silent.clear()
 
     def settle(self, channel: Channel) -> None:
         """End a connection when both sides have said all, else wait for more."""
@@ -359,6 +389,7 @@ class Relay:
     def drop(self, channel: Channel) -> None:
         """Forget a connection; one that had not ended is reset."""
         del self.channels[channel.number]
+        self.silent.discard(channel)
         if channel.sock is None:
             return
         if channel.mask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,7 @@ __all__ = ["Goal", "Reach"]
 log = logging.getLogger(__name__)
 
 _START = 60.0  # seconds that a log-in or a step may take to come up
+_AT_ONCE = 10.0  # seconds in which a step ends that cannot begin
 _ASK = 10.0  # seconds for an answer
 _NOBODY = 0  # a port
 _ANSWER = 120.0  # seconds in which a person compares a fingerprint
@@ -42,12 +44,13 @@ _ANSWER = 120.0  # seconds in which a person compares a fingerprint
 class Goal:
     """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node.
 
-    ``folder`` is the job directory of a session, whose runner may have opened a door.
+    ``folder`` is the job directory of a session, whose runner may have opened a door; ``python`` runs the job there.
     """
 
     node: str = ""
     job: str = ""
     folder: JobFolder | None = None
+    python: str = ""
 
 
 class _Login:
@@ -356,10 +359,18 @@ class Reach:
         return node
 
     async def _step(self, goal: Goal) -> Way:
-        mark = secrets.token_hex(16)
+        mark, began = secrets.token_hex(16), time.monotonic()
         place = [f"--jobid={goal.job}", f"--nodelist={goal.node}", "--nodes=1", "--ntasks=1", "--overlap"]
-        argv = ["srun", *place, "--unbuffered", "--quiet", *relay_argv(mark)]
-        return await self._relay(argv, mark, goal, f"the step of the job on {goal.node}")
+        argv, name = ["srun", *place, "--unbuffered", "--quiet"], f"the step of the job on {goal.node}"
+        if goal.python:
+            try:
+                return await self._relay([*argv, *relay_argv(mark, goal.python)], mark, goal, name)
+            except TransportError as error:
+                if time.monotonic() - began > _AT_ONCE:
+                    raise
+                # It may need what a module has set for the job alone.
+                log.info("%s does not run %s: %s", goal.node, goal.python, error.message)
+        return await self._relay([*argv, *relay_argv(mark)], mark, goal, name)
 
     async def _nested(self, goal: Goal) -> Way:
         """By the login node's own ssh: with a key that lies only there, and the hosts that are known there."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import asdict, dataclass, replace
@@ -312,7 +312,15 @@ def goal_of(entry: Entry) -> Goal | None:
     given = _nodes(entry)
     if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
         return None
-    return Goal(expand_hosts(given)[0], str(entry.id), entry.folder if entry.kind == "session" else None)
+    folder = entry.folder if entry.kind == "session" else None
+    return Goal(expand_hosts(given)[0], str(entry.id), folder, _python(entry.record or {}))
+
+
+def _python(record: Mapping[str, Any]) -> str:
+    """Return the Python that begins a job on its node, as far as the record says it: in an image is another one."""
+    asked = record.get("asked") or {}
+    is_inside = (record.get("environment") or {}).get("image")
+    return str((asked.get("default_python") if is_inside else asked.get("python")) or "")
 
 
 def _nodes(entry: Entry) -> str | None:

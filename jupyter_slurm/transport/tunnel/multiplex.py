@@ -20,6 +20,7 @@ __all__ = ["Multiplex", "relay_argv", "relay_by_ssh"]
 _PING = 4.0  # seconds between two questions whether the relay is there
 _DEADLINE = 12.0  # seconds for an answer; with the pause before it, a relay that hangs is found out within 20
 _MOST_NOISE = 1 << 20  # bytes that may come before the relay says hello
+_ELSE = 'command -v "$0" >/dev/null 2>&1 && exec "$0" "$@"; exec python3 "$@"'
 # What is started takes its program from its standard input: it need not lie anywhere, and stands in no argv.
 _LOADER = (
     "import sys\n"
@@ -34,9 +35,17 @@ _LOADER = (
 )
 
 
-def relay_argv(mark: str, python: str = "python3") -> list[str]:
-    """Return what runs the relay: it prints ``mark``, and then waits for its program on standard input."""
-    return [python, "-u", "-c", _LOADER.format(mark=mark, length=len(_program()))]
+def relay_argv(mark: str, python: str = "") -> list[str]:
+    """Return what runs the relay: it prints ``mark``, and then waits for its program on standard input.
+
+    ``python`` is one that may be there: what PATH has may be a script that looks for one first, as those of pyenv are.
+    """
+    words = [
+        "-ISu",
+        "-c",
+        _LOADER.format(mark=mark, length=len(_program())),
+    ]  # no site: it takes as long
+    return ["/bin/sh", "-c", _ELSE, python, *words] if python else ["python3", *words]
 
 
 def relay_by_ssh(mark: str, host: str, address: str) -> list[str]:
@@ -78,7 +87,7 @@ class Multiplex:
         self._next = 1
         self._ahead = bytearray()
         self._broken: str | None = None
-        self._closing, self._heard = threading.Event(), threading.Event()
+        self._closing, self._heard, self._owes = threading.Event(), threading.Event(), threading.Event()
         alarm = threading.Timer(timeout, stream.close)  # Slurm may let a step wait for ever
         alarm.daemon = True
         alarm.start()
@@ -91,6 +100,7 @@ class Multiplex:
             alarm.cancel()
         threading.Thread(target=self._read, name="jupyter-slurm-relay", daemon=True).start()
         threading.Thread(target=self._keep, name="jupyter-slurm-relay-ping", daemon=True).start()
+        threading.Thread(target=self._acknowledge, name="jupyter-slurm-relay-ack", daemon=True).start()
 
     proof_lasts = True
 
@@ -152,6 +162,14 @@ class Multiplex:
                 self._break(str(error))
                 raise
 
+    def _acknowledge(self) -> None:
+        """Say something that says nothing where the relay may wait for that; who reads must never wait itself."""
+        while not self._closing.is_set():
+            self._owes.wait()
+            self._owes.clear()
+            with contextlib.suppress(OSError):
+                self._send(relay.CREDIT, 0)
+
     def _forget(self, channel: _Channel) -> None:
         with self._lock:
             self._channels.pop(channel.number, None)
@@ -178,6 +196,8 @@ class Multiplex:
                 if length > relay.PIECE:
                     raise OSError("it sends what is no frame")
                 end = relay.HEADER.size + length
+                if len(self._ahead) < end or kind == relay.CREDIT:
+                    self._owes.set()
                 while len(self._ahead) < end:
                     self._ahead += self._stream.recv(4 * relay.PIECE)
                 data = bytes(memoryview(self._ahead)[relay.HEADER.size : end])
@@ -194,6 +214,7 @@ class Multiplex:
             channels = tuple(self._channels.values())
         self._closing.set()
         self._heard.set()
+        self._owes.set()
         self._stream.close()
         for channel in channels:
             channel.take(relay.CLOSE, b"broken")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 import selectors
 import signal
 import socket
@@ -140,6 +141,50 @@ def test_a_connection_whose_listener_is_gone_before_it_was_looked_at_again_is_no
         one.ready.close()
         os.close(source)
         os.close(sink)
+
+
+def test_an_answer_goes_out_behind_nothing_that_nobody_has_acknowledged() -> None:
+    """Between srun and a step it would wait for that, 40 ms: so what a service got is told with its answer, or late."""
+    source, sink = os.pipe()
+    incoming, told = os.pipe()
+    one = relay.Relay(incoming, sink)
+
+    def frames() -> list[int]:
+        data, kinds = os.read(source, 1 << 16), []
+        while data:
+            kind, _, length = relay.HEADER.unpack_from(data)
+            kinds.append(kind)
+            data = data[relay.HEADER.size + length :]
+        return kinds
+
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            one.handle(relay.OPEN, 1, str(server.getsockname()[1]).encode())
+            one.serve(one.channels[1], selectors.EVENT_WRITE)
+            taken = server.accept()[0]
+            with taken:
+                one.handle(relay.DATA, 1, b"question")
+                assert taken.recv(100) == b"question"
+                taken.sendall(b"answer")
+                select.select([one.channels[1].sock], [], [], 60)
+                one.serve(one.channels[1], selectors.EVENT_READ)
+                assert frames() == [relay.OPENED, relay.DATA]
+                one.handle(relay.DATA, 1, b"half of a question")
+                one.give_credit()  # as it does soon: the other half may wait for that
+                assert frames() == [relay.CREDIT]
+                os.write(told, relay.HEADER.pack(relay.DATA, 1, 20) + b"x" * 10)
+                assert one.receive()
+                assert frames() == [relay.CREDIT]  # the rest of the frame may wait for a word, too
+                os.write(told, b"x" * 10)
+                assert one.receive()
+                one.give_credit()
+                assert frames() == [relay.CREDIT]  # that one, and nothing before it
+    finally:
+        if 1 in one.channels:
+            one.drop(one.channels[1])
+        one.ready.close()
+        for file in (source, sink, incoming, told):
+            os.close(file)
 
 
 def test_a_relay_keeps_no_more_than_a_slow_reader_was_given_credit_for(multiplex: Multiplex) -> None:
