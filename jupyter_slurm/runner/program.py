@@ -8,23 +8,26 @@ Python 3.8+, standard library only.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import errno
 import os
-import runpy
-import secrets
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
-# The files of the runner are no package: each is read by its path.
-beside = runpy.run_path(__file__[: -len("program.py")] + "beside.py")["beside"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long as all the rest here
+    from typing import Any, Callable, Iterable, Iterator
+
+if "beside" not in globals():  # beside() gives it to what it loads
+    import runpy
+
+    beside = runpy.run_path(__file__[: -len("program.py")] + "beside.py")["beside"]
 relay: Any = beside("relay")
 
 FIRST, LAST = 20_000, 32_000  # ports that systems do not hand out by themselves
@@ -92,15 +95,8 @@ def words_of(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-class Row(NamedTuple):
-    """A socket, as the system tells it; ``left``: seconds for which one that is over is remembered."""
-
-    address: str
-    port: int
-    peer: tuple[str, int]
-    state: str
-    left: float
-    inode: str
+# A socket, as the system tells it: ``peer`` is (address, port); for ``left`` seconds one that is over is remembered.
+Row = collections.namedtuple("Row", "address port peer state left inode")
 
 
 def rows() -> Iterator[Row]:
@@ -185,10 +181,15 @@ def own_listeners(port: int, pid: int) -> set[str]:
     return there & sockets_of([pid]) if there else set()
 
 
+def random_port() -> int:
+    """Return a port that systems do not hand out by themselves; others may have it."""
+    return FIRST + int.from_bytes(os.urandom(4), "big") % (LAST - FIRST)
+
+
 def free_port() -> int:
     """Return a port that nobody has, on any address of this node."""
     for _ in range(_TRIES):
-        port = FIRST + secrets.randbelow(LAST - FIRST)
+        port = random_port()
         if _is_free(port):
             return port
     raise CannotServe(f"{node_name()} has no free port from {FIRST} to {LAST}.", "Another node may have one.")
@@ -219,6 +220,7 @@ class Program:
     """
 
     version = ""
+    pause = 0.02  # seconds between two looks whether it is ready
 
     def __init__(self, asked: dict[str, Any], env: dict[str, str]) -> None:
         self.words: list[str] = list(asked["command"])
@@ -238,6 +240,8 @@ class Program:
         words = list(self.words)
         for name, value in told.items():
             words = [word.replace(name, value) for word in words]
+        import shutil  # a Jupyter does without
+
         place = os.path.join(self.root, words[0]) if "/" in words[0] else words[0]
         found, node = shutil.which(place, path=self.env["PATH"]), node_name()
         if found is None:

@@ -35,6 +35,8 @@ RUNNER = (
     "display.py",
     "frames.py",
     "job.py",
+    "jupyters.py",
+    "place.py",
     "plain.py",
     "program.py",
     "relay.py",
