@@ -52,7 +52,7 @@ __all__ = ["Cluster"]
 log = logging.getLogger(__name__)
 
 _SIGNS_EVERY = 0.5
-_SIGNS_SOON = 0.05  # on this machine, where somebody waits for a session that is about to be there
+_SIGNS_SOON = 0.025  # on this machine, where somebody waits for a session that is about to be there
 _SIGNS_UNWATCHED = 10
 _GLANCE = 1.0
 _AT_ONCE = 500  # jobs

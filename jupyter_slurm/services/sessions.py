@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")  # no number and no key: those name the job
 _OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter")
-_FRESH = 0.05, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
+_FRESH = 0.025, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
 _LOOK = (0.5, 2.0)  # seconds between two looks whether one that was cancelled is over: at first, at last
 _ENDS = 60.0  # seconds for all of them
 _LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
