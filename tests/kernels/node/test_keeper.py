@@ -1,0 +1,245 @@
+"""A kernel is kept: what it says reaches its front, whatever becomes of the connection, the front or the kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.runner.link import CONTROL, STDIN, Replaced, Stranger
+
+Keep = Callable[..., Any]
+LINES = 100_000
+
+
+def is_there(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    return False
+
+
+def test_a_kernel_runs_asks_is_interrupted_and_ends(keep: Keep, wait_for: Callable[..., Any], tmp_path: Path) -> None:
+    keeper = keep(cwd=str(tmp_path), env={"OF_THE_CELL": "yes"})
+    front = keeper.front().connect()
+    early = front.execute("6 * 7")  # before the kernel is there
+    assert front.note("attached")["begun"] is False
+    assert front.note("started")["kernel_info"]["language_info"]["name"] == "python"
+    front.answer(early)
+    assert ("execute_result", {"text/plain": "42"}) in [(kind, one.get("data")) for kind, one in front.of(early)]
+
+    code = "import os, subprocess\nprint(os.getpid(), os.getcwd(), os.environ['OF_THE_CELL'])"
+    pid, cwd, told = front.run(code).split()
+    assert (cwd, told) == (str(tmp_path), "yes")
+
+    asked = front.execute("print(input('who? '))")
+    front.until(lambda one: one.of(asked, STDIN), "a question")
+    assert front.of(asked, STDIN)[0] == ("input_request", {"prompt": "who? ", "password": False})
+    front.ask("input_reply", {"status": "ok", "value": "it is me"}, STDIN)
+    front.answer(asked)
+    assert "it is me" in front.printed(asked)
+
+    for way in ("note", "message"):
+        slow = front.execute("print('on'); import time; time.sleep(1000)")
+        front.until(lambda one, slow=slow: one.printed(slow), "its first words")
+        if way == "note":
+            front.tell(do="interrupt")
+        else:
+            number = front.ask("interrupt_request", {}, CONTROL)
+            front.until(lambda one, number=number: one.of(number, CONTROL), "an answer to the interrupt")
+            assert front.of(number, CONTROL)[0][0] == "interrupt_reply"
+        assert front.answer(slow)["ename"] == "KeyboardInterrupt"
+
+    child = int(front.run("print(subprocess.Popen(['sleep', '1000']).pid)"))
+    file = Path(Path(f"/proc/{pid}/cmdline").read_text().split("\0")[-2])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert keeper.secret.hex() not in Path(f"/proc/{pid}/environ").read_text()
+    front.end()
+    died = front.note("died")
+    assert (died["begun"], died["asked"]) == (True, True)  # the signal is ipykernel's own: it ends its group
+    assert keeper.wait() == 0, keeper.log()
+    wait_for(lambda: not is_there(int(pid)) and not is_there(child), "the end of the kernel and of what it started")
+    assert not file.parent.exists()
+    assert stat.S_IMODE((keeper.folder / "keeper.json").stat().st_mode) == 0o600
+
+
+def test_no_line_is_lost_while_connections_are_cut_and_nobody_is_there(
+    keep: Keep, wait_for: Callable[..., Any], tmp_path: Path
+) -> None:
+    keeper, chance = keep(cwd=str(tmp_path)), random.Random(7)
+    front = keeper.front().connect()
+    front.note("started")
+    assert not front.run(
+        "import multiprocessing as m; m.Process(target=sum, args=(range(10**10),), daemon=True).start()"
+    )
+    code = f"for i in range({LINES}):\n    print(i, flush=not i % 20)\nopen('done', 'w').close()"
+    number = front.execute(code)
+    front.until(lambda one: one.printed(number), "its first lines")
+    for _ in range(20):
+        for _ in range(chance.randrange(12)):
+            front.pump(chance.randrange(1, 200_000))
+        front.connect()
+    front.cut()  # the front dies
+    wait_for((tmp_path / "done").exists, "the end of the cell")
+    other = keeper.front().connect()  # and another one comes
+    other.heard = front.heard
+    other.answer(number)
+    assert other.printed(number).split() == [str(i) for i in range(LINES)]
+    assert not other.notes("dropped")
+    other.end()
+    assert keeper.wait() == 0, keeper.log()
+
+
+def test_too_much_output_for_nobody_loses_its_oldest_part_and_says_so(
+    keep: Keep, wait_for: Callable[..., Any], tmp_path: Path
+) -> None:
+    keeper = keep(cwd=str(tmp_path))
+    front = keeper.front().connect()
+    number = front.execute("for i in range(100): print(i, 'x' * 1_000_000, flush=True)\nopen('done', 'w').close()")
+    front.until(lambda one: one.printed(number), "its first lines")
+    front.cut()
+    wait_for((tmp_path / "done").exists, "the end of the cell")
+    front.connect()
+    assert front.answer(number)["status"] == "ok"
+    lines = [line.split()[0] for line in front.printed(number).splitlines()]
+    assert lines[-1] == "99"
+    assert 40 < len(lines) < 100
+    (dropped,) = front.notes("dropped")
+    assert dropped["parent"]["msg_id"] == number
+    assert dropped["bytes"] > 20_000_000
+
+
+def test_a_hundred_megabytes_reach_a_front_that_is_there(keep: Keep) -> None:
+    front = keep().front().connect()
+    assert len(front.run("for i in range(100): print('x' * 1_000_000)")) == 100_000_100
+    code = "from IPython.display import display\ndisplay({'text/plain': 'y' * 100_000_000}, raw=True)"
+    number = front.execute(code)
+    front.answer(number)
+    (shown,) = [content for kind, content in front.of(number) if kind == "display_data"]
+    assert len(shown["data"]["text/plain"]) == 100_000_000
+
+
+def test_strangers_hear_nothing_and_keep_nobody_out(keep: Keep) -> None:
+    keeper = keep()
+    crowd = [socket.create_connection(("127.0.0.1", keeper.told["port"]), 60) for _ in range(40)]
+    for number, one in enumerate(crowd):
+        with contextlib.suppress(OSError):
+            one.sendall([b"GET / HTTP/1.1\r\n\r\n", os.urandom(300), b"jslk", b""][number % 4])
+    wrong = keeper.front()
+    wrong.secret = bytes(32)
+    with pytest.raises(Stranger):
+        wrong.connect()
+    assert wrong.sock is not None
+    wrong.sock.sendall(bytes(40))  # and yet it says something
+    assert wrong.sock.recv(100) == b""
+    wrong.cut()
+    front = keeper.front().connect()
+    assert front.run("print(1)") == "1\n"
+    for one in crowd:
+        one.close()
+    assert front.run("print(2)") == "2\n"
+
+
+def test_a_newer_front_replaces_the_older_one_for_good(keep: Keep) -> None:
+    keeper = keep()
+    older, newer = keeper.front().connect(), keeper.front()
+    number = older.execute("x = 5; print('by the older')")
+    older.answer(number)
+    newer.connect()
+    assert newer.note("attached")["begun"] is True
+    with pytest.raises(Replaced):
+        older.until(lambda _: False, "being replaced")
+    with pytest.raises(Replaced):
+        older.connect()
+    assert newer.run("print(x)") == "5\n"
+    assert not newer.of(number)
+
+
+def test_how_a_kernel_died_is_known_to_a_front_that_comes_later(keep: Keep, wait_for: Callable[..., Any]) -> None:
+    keeper = keep()
+    front = keeper.front().connect()
+    front.note("started")
+    code = "import os, sys, subprocess\nprint(os.getpid(), subprocess.Popen(['sleep', '1000']).pid)"
+    pid, child = map(int, front.run(code).split())
+    front.run("os.write(2, b'a last word\\n')")
+    number = front.execute("import time\nprint('still there', flush=True); time.sleep(1000)")
+    front.until(lambda one: one.printed(number), "its first words")
+    front.cut()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: "over" in keeper.told, "word of its end")
+    wait_for(lambda: not is_there(child), "the end of what it has started")
+    assert keeper.process.poll() is None  # it waits for somebody who wants to know
+    front.connect()
+    died = front.note("died")
+    assert (died["code"], died["signal"], died["begun"], died["asked"]) == (137, 9, True, False)
+    assert keeper.wait() == 137
+
+
+def test_a_kernel_that_ends_by_itself_says_all_it_had_to_say(keep: Keep) -> None:
+    keeper = keep()
+    front = keeper.front().connect()
+    code = "import os\nfor i in range(2000): print(i, flush=True)\nos.write(2, b'a last word\\n'); os._exit(3)"
+    number = front.execute(code)
+    died = front.note("died")
+    assert (died["code"], died["signal"]) == (3, None)
+    assert front.printed(number).split()[-1:] == ["1999"]
+    assert keeper.wait() == 3
+
+
+@pytest.mark.parametrize(("setting", "code"), [("idle", 0), ("lease", 0)])
+def test_what_nobody_uses_or_comes_back_to_ends(keep: Keep, setting: str, code: int) -> None:
+    keeper = keep(**{setting: 3.0})
+    front = keeper.front().connect()
+    front.note("started")
+    if setting == "lease":
+        front.run("import time; time.sleep(4)")  # as long as there is a front, it is not over
+        front.cut()
+    else:
+        front.run("import time; time.sleep(4)")
+        assert front.note("idle_over")["seconds"] == 3.0
+        front.note("died")
+    assert keeper.wait() == code
+    assert f"{setting}_over" == keeper.told["over"]["event"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"name": "no-such-kernel"}, "has no kernel no-such-kernel"),
+        ({"argv": ["/no/such/program", "{connection_file}"]}, "/no/such/program cannot be run"),
+        ({"argv": [sys.executable, "-c", "raise SystemExit('a word of its own')"]}, "a word of its own"),
+        ({"image": {"python": "python3"}}, "container"),
+    ],
+)
+def test_a_kernel_that_cannot_begin_says_why(keep: Keep, asked: dict[str, Any], words: str) -> None:
+    keeper = keep(**asked)
+    front = keeper.front().connect()
+    died = front.note("died")
+    assert died["begun"] is False
+    assert words in f"{died.get('why')} {died.get('hint')} {died['log']}"
+    assert keeper.wait() != 0
+
+
+def test_a_kernel_with_other_names_for_its_sockets_is_found(keep: Keep, tmp_path: Path) -> None:
+    """IRkernel writes them with a colon; an ipykernel whose sockets are also found under such names stands in."""
+    script = tmp_path / "kernel.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "told = json.load(open(sys.argv[1]))\n"
+        "for n in range(1, 6): os.symlink(told['ip'] + f'-other-{n}', told['ip'] + f':{n}')\n"
+        "json.dump({**told, 'ip': told['ip'] + '-other'}, open(sys.argv[1], 'w'))\n"
+        "from ipykernel.kernelapp import launch_new_instance\n"
+        "sys.argv[1:] = ['-f', sys.argv[1]]\n"
+        "launch_new_instance()\n"
+    )
+    front = keep(argv=[sys.executable, str(script), "{connection_file}"]).front().connect()
+    assert front.run("print(3)") == "3\n"
