@@ -43,6 +43,7 @@ _LOOKS = 1.0
 _ASKS_AGAIN = 1.0  # seconds between two questions to a kernel that begins
 _ENDS = 5.0  # seconds to end in peace, at each of three degrees
 _PASSES_ON = 10.0  # seconds for a front to take the last words of a kernel that was ended
+_CONFIRMS = 60.0  # seconds for a front to say that it has them, or to come again
 _SILENT = 2.0  # seconds for what a kernel said before it died
 _CHANNELS = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
 _NUMBERS = {name: number for number, name in _CHANNELS.items()}
@@ -200,6 +201,7 @@ class Keeper:
         self._probe = ""
         if self._has_published:
             self.info = read(content)
+            self.activity.ask()
             self.door.link.tell(event="started", kernel_info=self.info)
             early, self._early = self._early, []
             for channel, frames in early:
@@ -296,7 +298,7 @@ class Keeper:
         if not self._over and self.door.alone > self.lease:
             self._over = {"event": "lease_over", "seconds": self.lease}
             sys.stderr.write(f"Nobody came back to this kernel for {self.lease:g} s: it ends.\n")
-        elif not self._over and self.activity.unused > self.idle:
+        elif not self._over and self.info is not None and self.activity.unused > self.idle:
             self._over = {"event": "idle_over", "seconds": self.idle}
             sys.stderr.write(f"Nobody has used this kernel for {self.idle:g} s: it ends.\n")
         if (self._over or self._asked_to_end or self._is_terminated) and time.monotonic() > self._killed:
@@ -337,9 +339,12 @@ class Keeper:
         self._note(over=dict(said, **self._over))
         is_ours = bool(self._over or self._asked_to_end or self._is_terminated)
         deadline = time.monotonic() + (_PASSES_ON if is_ours else self.lease)
+        is_sent = False
         while not self.door.link.is_clear and time.monotonic() < deadline:
             if not self.door.has_front and (is_ours or self._is_terminated):
                 break
+            if self.door.link.is_sent and not is_sent:  # a front may leave when it hears that, without a word
+                is_sent, deadline = True, min(deadline, time.monotonic() + _CONFIRMS)
             self.door.tick()
             self.door.flush()
             self._wait(_TRIES)

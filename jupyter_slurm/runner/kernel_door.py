@@ -6,9 +6,11 @@ Python 3.8+, standard library only.
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import selectors
 import socket
+import struct
 import sys
 import time
 from typing import Any, Callable, Iterator
@@ -21,6 +23,23 @@ KEPT = 64 << 20  # bytes of output for a front that is away
 _KEPT_LIVE = 512 << 20  # and for one that is there, and slow
 _GUESTS = 16  # connections at once whose greeting is not over
 _PIECE = 1 << 20
+_DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): its number and request, where user and inode are told
+
+
+def is_foreign(sock: Any) -> bool:
+    """Tell whether another user has made a connection, where the system says so (sock_diag(7))."""
+    near, far = sock.getsockname(), sock.getpeername()
+    ends = struct.pack(">HH4s12x4s12x", far[1], near[1], socket.inet_aton(far[0]), socket.inet_aton(near[0]))
+    asked = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + bytes(4) + b"\xff" * 8
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _DIAG) as kernel:
+            kernel.settimeout(1.0)
+            kernel.send(struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, 1, 1, 0) + asked)
+            answer = kernel.recv(8192)
+        uid, inode = struct.unpack_from("=II", answer, _OWNER)
+    except (OSError, struct.error):
+        return False
+    return bool(inode) and uid not in (0, os.getuid())
 
 
 class Guest:
@@ -72,6 +91,9 @@ class Door:
     def _accept(self, _: int) -> None:
         with contextlib.suppress(OSError):
             sock, _ = self._listener.accept()
+            if is_foreign(sock):  # it would not know the secret, but might keep others out
+                sock.close()
+                return
             sock.setblocking(False)
             guest = Guest(sock, link.KeeperGreeting(self._secret, self._received_of))
             self._guests.append(guest)

@@ -48,11 +48,11 @@ def known() -> dict[str, str]:
 
 def own() -> dict[str, Any] | None:
     """Return the kernelspec of this Python's ipykernel; None: it has none."""
-    for module in ("ipykernel_launcher", "ipykernel"):
-        with contextlib.suppress(ImportError, ValueError):
-            if importlib.util.find_spec(module) is not None:
-                options = ["-Xfrozen_modules=off"] if sys.version_info >= (3, 11) else []  # for its debugger
-                return {"argv": [sys.executable, *options, "-m", module, "-f", "{connection_file}"]}
+    with contextlib.suppress(ImportError, ValueError):
+        if importlib.util.find_spec("ipykernel") is not None:
+            options = ["-Xfrozen_modules=off"] if sys.version_info >= (3, 11) else []  # for its debugger
+            script = __file__[: -len("kernel_start.py")] + "kernel_ipython.py"
+            return {"argv": [sys.executable, *options, script, "-f", "{connection_file}"]}
     return None
 
 

@@ -283,6 +283,11 @@ class Outbox:
                 return number, record.told()
         return None
 
+    @property
+    def has_next(self) -> bool:
+        """Whether there is a record that was not sent."""
+        return any(number in self._records for number in self._queue)
+
     def has(self, number: int) -> None:
         """Forget what the other end has."""
         while self._records and next(iter(self._records)) <= number:
@@ -411,6 +416,11 @@ class Link:
     def written(self, count: int) -> None:
         """Take note that so many bytes of :meth:`pending` were sent."""
         self._ready = self._ready[count:]
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether all was given to this connection; what became of it is another thing."""
+        return self.is_attached and not self._ready and not self.outbox.has_next
 
     @property
     def is_clear(self) -> bool:

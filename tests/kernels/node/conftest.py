@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -66,8 +67,7 @@ class Front:
         """Carry on for a moment; False: the keeper has gone."""
         assert self.sock is not None
         self.link.tick()
-        while pending := self.link.pending():
-            self.link.written(self.sock.send(pending))
+        self._write()
         self.sock.settimeout(0.1)
         try:
             data = self.sock.recv(most)
@@ -76,7 +76,15 @@ class Front:
         except ConnectionResetError:
             data = b""
         self._take(self.link.feed(data))
+        with contextlib.suppress(ConnectionError):
+            self._write()
         return bool(data)
+
+    def _write(self) -> None:
+        assert self.sock is not None
+        self.sock.settimeout(PATIENCE)
+        while pending := self.link.pending():
+            self.link.written(self.sock.send(pending))
 
     def until(self, condition: Callable[[Front], Any], what: str) -> Any:
         deadline = time.monotonic() + PATIENCE
@@ -147,7 +155,7 @@ class Keeper:
         self.folder, self.secret = folder, secrets.token_bytes(32)
         self.fronts: list[Front] = []
         folder.mkdir()
-        (folder / "job.json").write_text(json.dumps({"kind": "kernel", "key": "k", "events": None}))
+        (folder / "job.json").write_text(json.dumps({"kind": "kernel", "key": "k", "environment": asked.get("image")}))
         told = {"secret": self.secret.hex(), "lease": 600, "idle": None, "image": None, **asked}
         (folder / "kernel.json").write_text(json.dumps(told))
         with (folder / "log").open("wb") as log:
