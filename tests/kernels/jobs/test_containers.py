@@ -1,0 +1,67 @@
+"""Kernels in containers on a node: real runtimes, and an image whose ipykernel is not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import Docker
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.here_only("what a node does is the same over SSH"),
+]
+
+
+@pytest.fixture(params=["docker", "charliecloud"])
+def contained(
+    request: pytest.FixtureRequest, docker: Docker, jupyter_tar: Path, jupyter_tree: Path
+) -> tuple[str, dict[str, str]]:
+    """The word that names an image with an ipykernel, and the variables with which its runtime is found."""
+    if request.param == "charliecloud":
+        return f"image={jupyter_tree}", {}
+    docker.run("import", str(jupyter_tar), "jupyter-slurm/notebook:6")
+    return "image=jupyter-slurm/notebook:6", {"DOCKER_HOST": docker.host}
+
+
+def test_a_kernel_lives_in_a_container(
+    node_kernel: Any,
+    contained: tuple[str, dict[str, str]],
+    cluster: EmbeddedCluster,
+    docker: Docker,
+    wait_for: Callable[..., Any],
+) -> None:
+    word, variables = contained
+    kernel = node_kernel("-p", "arandu", word, **variables)
+    image = word.partition("=")[2]
+    assert kernel.value("__import__('os').environ['JUPYTER_SLURM_CONTAINER']").endswith(image)
+    assert kernel.value("__import__('sys').executable") == "/usr/bin/python3"  # that of the image
+    assert kernel.value("__import__('ipykernel').version_info[0]") == "6"
+    # An interrupt comes to the cell, in the container, and the kernel goes on.
+    kernel.run("x = 1")
+    cell = kernel.begin("import time\nprint('sleeps', flush=True)\nwhile True: time.sleep(0.1)")
+    wait_for(lambda: "sleeps" in kernel.said(cell), "the cell runs")
+    kernel.manager.interrupt_kernel()
+    assert kernel.end(cell).kind == "KeyboardInterrupt"
+    assert kernel.value("x") == "1"
+    # A restart is another container in the same allocation.
+    job = kernel.value("__import__('os').environ['SLURM_JOB_ID']")
+    kernel.manager.restart_kernel()
+    kernel._listen()
+    assert kernel.run("x").kind == "NameError"
+    assert kernel.value("__import__('os').environ['SLURM_JOB_ID']") == job
+    kernel.stop()
+    wait_for(lambda: not docker.running(), "no container is left")
+
+
+def test_an_image_without_a_kernel_says_so_in_the_cell(node_kernel: Any, docker: Docker) -> None:
+    told = node_kernel("-p", "arandu", f"image={docker.image}", DOCKER_HOST=docker.host).run("1")
+    assert told.status == "error"
+    assert "has no ipykernel" in told.error, told.error
+    assert "docker jupyter-slurm/test:1" in told.error, told.error
