@@ -65,6 +65,7 @@ class Ascent:
 
     secret: bytes = b""
     is_known = False
+    received = 0
 
     def __init__(self, words: Sequence[str], signpost: Signpost, *, name: str = "") -> None:
         self._words, self._signpost, self._name = list(words), signpost, name
@@ -135,7 +136,7 @@ class Ascent:
                 step.cancel()  # what it was to end has not heard it, perhaps
                 return False
             self._step, self.secret = step, bytes.fromhex(str(left["secret"]))
-            self.is_known = left["state"] == "running"
+            self.is_known, self.received = left["state"] == "running", int(left.get("received") or 0)
             return True
         return False
 
@@ -152,7 +153,7 @@ class Ascent:
         self._allocation._follow()  # whoever follows it uses it, and is told what becomes of it
         self.secret = secrets.token_bytes(_SECRET)
         self._step = start(cluster, self._allocation, parsed, secret=self.secret, **whose)
-        post.write(words=self._words, step=self._step.key, secret=self.secret.hex(), state="starting")
+        post.write(words=self._words, step=self._step.key, secret=self.secret.hex(), state="starting", received=0)
 
     async def _wait(self, standin: StandIn) -> None:
         """Wait until the keeper listens; say what for, one line a change."""
@@ -244,6 +245,11 @@ class Ascent:
             self._signpost.write(state=state, step=None)
         elif self._signpost.data:
             self._signpost.write(state=state)
+
+    def took(self, received: int) -> None:
+        """Leave word of how far the messages of the keeper were passed on."""
+        if self._signpost.data:
+            self._signpost.write(received=received)
 
     async def give_back(self, *, restart: bool) -> None:
         """End the step and, without ``restart``, the allocation, unless somebody else uses it."""

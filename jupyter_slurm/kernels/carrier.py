@@ -28,11 +28,18 @@ class Carrier:
         Which both know.
     take : callable
         Is called with each message that comes, once.
+    received : int
+        The number of the last one that was taken, by this front or the one before it.
+    taken : callable
+        Is called with that number.
     """
 
-    def __init__(self, secret: bytes, take: Callable[[Parcel], None]) -> None:
-        self._secret, self._take = secret, take
+    def __init__(
+        self, secret: bytes, take: Callable[[Parcel], None], received: int, taken: Callable[[int], None]
+    ) -> None:
+        self._secret, self._take, self._taken = secret, take, taken
         self._who, self._link = os.urandom(8), link.Link()
+        self._link.received = received
         self._wake = asyncio.Event()
 
     @property
@@ -116,6 +123,8 @@ class Carrier:
         for message in messages:
             self._take(message)
         self._link.confirm()
+        if messages:
+            self._taken(self._link.received)
 
 
 async def _received(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> bytes:

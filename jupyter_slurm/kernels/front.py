@@ -46,6 +46,8 @@ class Place(Protocol):
     secret: bytes
     is_known: bool
     """Whether the kernel had begun before this front did."""
+    received: int
+    """The number of the last message of the keeper that the front before this one has passed on."""
 
     async def climb(self, standin: StandIn) -> None:
         """Have it begin, or find it; CannotBegin."""
@@ -61,6 +63,9 @@ class Place(Protocol):
 
     def mark(self, state: str) -> None:
         """Leave word for who comes next."""
+
+    def took(self, received: int) -> None:
+        """Leave word of how far the messages of the keeper were passed on."""
 
     async def give_back(self, *, restart: bool) -> None:
         """End it; without ``restart``, nothing is to be started there any more."""
@@ -208,7 +213,7 @@ class Front:
 
     async def _keep_link(self) -> None:
         """Connect, as often as that is needed, until the kernel is over."""
-        self._carrier = carrier = Carrier(self._place.secret, self._arrived)
+        self._carrier = carrier = Carrier(self._place.secret, self._arrived, self._place.received, self._place.took)
         self._running = Running(self._channels, carrier)
         if self._place.is_known:
             await self._channels.heard_by_anybody(_CLIENTS_COME_BACK)  # to what the kernel has said meanwhile

@@ -31,7 +31,8 @@ class ByHand:
     is_known = False
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._received = folder, folder / "received"
+        self.received = int(self._received.read_text()) if self._received.exists() else 0
 
     async def climb(self, standin: StandIn) -> None:
         while not (self.folder / "begin").exists():
@@ -66,6 +67,9 @@ class ByHand:
 
     def mark(self, state: str) -> None:
         (self.folder / "state").write_text(state)
+
+    def took(self, received: int) -> None:
+        self._received.write_text(str(received))
 
     async def give_back(self, *, restart: bool) -> None:
         (self.folder / "given-back").write_text("to be restarted" if restart else "all")

@@ -52,9 +52,19 @@ class Front:
                 content: dict[str, Any] = reply["content"]
                 return content
 
+    def hear(self) -> dict[str, Any]:
+        """What is published next. What a front said as it was killed may come again, and is known by its signature."""
+        while True:
+            try:
+                told: dict[str, Any] = self.client.get_iopub_msg(timeout=60)
+            except ValueError as error:
+                assert "Duplicate Signature" in str(error)
+            else:
+                return told
+
     def published(self, message: str, kind: str) -> dict[str, Any]:
         while True:
-            told: dict[str, Any] = self.client.get_iopub_msg(timeout=60)
+            told = self.hear()
             if told["parent_header"].get("msg_id") == message and told["msg_type"] == kind:
                 content: dict[str, Any] = told["content"]
                 return content
@@ -63,7 +73,7 @@ class Front:
         """What a cell prints, until it is done."""
         parts = []
         while True:
-            told = self.client.get_iopub_msg(timeout=60)
+            told = self.hear()
             if told["parent_header"].get("msg_id") != message:
                 continue
             if told["msg_type"] == "stream":

@@ -60,7 +60,8 @@ class NodeKernel:
     def pump(self, seconds: float = 0.1) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                self.messages.append(self.client.get_iopub_msg(timeout=seconds))
+                with contextlib.suppress(ValueError):  # a front that was killed said it, too: its signature is known
+                    self.messages.append(self.client.get_iopub_msg(timeout=seconds))
                 seconds = 0.0
 
     def under(self, cell: str) -> list[dict[str, Any]]:
