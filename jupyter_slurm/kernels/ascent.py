@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jupyter_slurm.domain.endings import is_near
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line
 from jupyter_slurm.errors import (
     AgentError,
@@ -23,7 +24,7 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.handles import held
 from jupyter_slurm.handles.allocation import Allocation
-from jupyter_slurm.handles.card import headline, notes, sentences
+from jupyter_slurm.handles.card import duration, headline, notes, sentences
 from jupyter_slurm.handles.kernel import WORDS, KernelStep, ask, start
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.serving import start_note
@@ -73,7 +74,7 @@ class Ascent:
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
         self._tunnel: Tunnel | None = None
-        self._call: asyncio.Future[Any] | None = None
+        self._calls: set[asyncio.Future[Any]] = set()
 
     # On the way up ----------------------------------------------------------------------------------------------
 
@@ -233,6 +234,15 @@ class Ascent:
         said = [] if step["state"] == "COMPLETED" else notes(step)
         return sentences(headline(step), *said)
 
+    async def near_end(self) -> str:
+        """Return a warning that the allocation is about to end; empty while it is not, or nobody knows."""
+        with contextlib.suppress(SlurmError):
+            data = await self._do(lambda: self._granted.data)
+            left = held.time_left(data)
+            if left is not None and is_near(left, data["time_limit"]):
+                return f"Warning: this kernel's allocation ends in {duration(left)}, and its variables with it."
+        return ""
+
     async def is_gone(self) -> bool:
         """Tell whether the allocation is over."""
         with contextlib.suppress(SlurmError):
@@ -253,9 +263,8 @@ class Ascent:
 
     async def give_back(self, *, restart: bool) -> None:
         """End the step and, without ``restart``, the allocation, unless somebody else uses it."""
-        if self._call is not None and not self._call.done():  # what it asks for is to be known, to be given back
-            with contextlib.suppress(SlurmError, TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._call), _LAST_CALL)
+        if self._calls:  # what they ask for is to be known, to be given back
+            await asyncio.wait(self._calls, timeout=_LAST_CALL)
         await self._do(lambda: self._end(restart))
         if not restart:
             self._signpost.remove()
@@ -317,8 +326,11 @@ class Ascent:
 
     async def _do(self, call: Callable[[], _T]) -> _T:
         """Make a call that blocks; it goes on when nobody waits for it any more."""
-        self._call = asyncio.ensure_future(asyncio.to_thread(call))
-        return await asyncio.shield(self._call)
+        made = asyncio.ensure_future(asyncio.to_thread(call))
+        self._calls.add(made)
+        made.add_done_callback(self._calls.discard)
+        made.add_done_callback(lambda done: done.exception())  # of one that nobody waits for any more, too
+        return await asyncio.shield(made)
 
 
 def give_back(connection_file: str) -> int:

@@ -25,6 +25,7 @@ __all__ = ["CannotBegin", "Front", "Place"]
 log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two looks whether whoever started us is there
+_LOOKS_AT_TIME = 2.0  # seconds between two looks how much is left
 _SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
 _CLIENTS_COME_BACK = 10.0  # seconds for clients to connect to a front in the place of another
 _KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within those that a client waits for us
@@ -57,6 +58,9 @@ class Place(Protocol):
 
     async def ended(self, *, wait: bool = False) -> str | None:
         """Return why it is over, with ``wait`` as soon as that is known; None: it is not."""
+
+    async def near_end(self) -> str:
+        """Return a warning that the allocation is about to end; empty while it is not."""
 
     async def is_gone(self) -> bool:
         """Tell whether nothing can be started there any more."""
@@ -191,7 +195,7 @@ class Front:
         """Have the kernel begin, keep the link to it, and say why it is over."""
         try:
             await self._place.climb(self._standin)
-            async with _beside(self._keep_link()) as linked:
+            async with _beside(self._warn()), _beside(self._keep_link()) as linked:
                 ended = asyncio.ensure_future(self._has_ended.wait())
                 await asyncio.wait((linked, ended), return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
@@ -234,6 +238,14 @@ class Front:
                 return
             await asyncio.sleep(pause)
             pause = min(_LONGEST, pause * 2)
+
+    async def _warn(self) -> None:
+        """Say once, in the cell that runs or the next one, that the allocation is about to end."""
+        while True:
+            await asyncio.sleep(_LOOKS_AT_TIME)
+            if self._running is not None and self._is_running and (text := await self._place.near_end()):
+                self._running.warn_once(f"{text}\n")
+                return
 
     def _begun(self) -> None:
         """Take up work: the kernel is there."""

@@ -35,6 +35,7 @@ class Running:
     def __init__(self, channels: Channels, carrier: Carrier) -> None:
         self._channels, self._carrier = channels, carrier
         self._open: OrderedDict[str, tuple[str, Message]] = OrderedDict()
+        self._warning = ""
 
     @property
     def cells(self) -> list[Message]:
@@ -47,6 +48,9 @@ class Running:
             self._open[message.id] = channel, message
             while len(self._open) > _MOST:
                 self._open.popitem(last=False)
+        if message.kind == "execute_request" and self._warning:
+            self._say(self._warning, message.header)
+            self._warning = ""
         self._carrier.send(_NUMBERS[channel], message.frames)
 
     def arrived(self, parcel: Parcel) -> None:
@@ -67,12 +71,16 @@ class Running:
         """Say in a cell that some of its output is gone."""
         size = format_size(int(note.get("bytes") or 0))
         text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
-        self.warn(text, note.get("parent"))
+        self._say(text, note.get("parent"))
 
-    def warn(self, text: str, parent: Mapping[str, Any] | None = None) -> None:
-        """Say something in the cell that runs, or in another one."""
-        if parent is None and self.cells:
-            parent = self.cells[0].header
+    def warn_once(self, text: str) -> None:
+        """Say something in the cell that runs or, where none does, in the next one."""
+        if self.cells:
+            self._say(text, self.cells[0].header)
+        else:
+            self._warning = text
+
+    def _say(self, text: str, parent: Mapping[str, Any] | None) -> None:
         self._channels.tell("stream", {"name": "stderr", "text": printable(text)}, parent)
 
     def fail(self, name: str, text: str) -> None:

@@ -84,6 +84,9 @@ class ByHand:
             return "The keeper is over."
         return "The kernel is over." if wait else None
 
+    async def near_end(self) -> str:
+        return (self.folder / "near").read_text() if (self.folder / "near").exists() else ""
+
     async def is_gone(self) -> bool:
         return (self.folder / "gone").exists()
 

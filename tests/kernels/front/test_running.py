@@ -90,3 +90,14 @@ def test_a_shutdown_ends_the_kernel_and_gives_back_what_it_had(front: Any, wait_
     assert front.process.wait(60) == 0
     assert (front.folder / "given-back").read_text() == "all"
     wait_for(lambda: not os.path.exists(f"/proc/{pid}"), "the kernel has ended")
+
+
+def test_the_end_of_the_allocation_is_told_once_in_a_cell(front: Any) -> None:
+    front.begin()
+    cell = front.client.execute("import time; print('begun', flush=True); time.sleep(600)")
+    assert front.published(cell, "stream")["text"] == "begun\n"
+    (front.folder / "near").write_text("It ends in 5:00")
+    assert front.published(cell, "stream")["text"] == "It ends in 5:00\n"
+    front.process.send_signal(signal.SIGINT)
+    assert front.reply(cell)["ename"] == "KeyboardInterrupt"
+    assert front.run("print(1)") == "1\n"

@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import queue
+import secrets
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,7 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
@@ -37,16 +41,14 @@ class Told:
 class NodeKernel:
     """A kernel of a kernelspec of ours, and what it publishes."""
 
-    def __init__(self, specs: KernelSpecManager, env: dict[str, str], folder: Path, name: str, **variables: str):
-        file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=folder)
-        self.manager = KernelManager(kernel_name=name, kernel_spec_manager=specs, connection_file=file)
-        self.manager.start_kernel(env={**env, **variables}, cwd=str(folder))
-        self.client: Any = self.manager.blocking_client()
-        self.client.start_channels(hb=False)
+    def __init__(self, manager: Any, client: Any = None) -> None:
+        self.manager = manager
+        self.client = client or manager.blocking_client()
+        self.client.start_channels(hb=False)  # a heart that misses a beat is no end, on a busy machine
         self.messages: list[dict[str, Any]] = []
-        self._listen()
+        self.listen()
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Wait until what is published arrives."""
         while True:
             self.client.kernel_info(reply=True, timeout=_PATIENCE)
@@ -133,26 +135,97 @@ def desk(short_tmp: Path, cluster: EmbeddedCluster) -> Iterator[tuple[Path, dict
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def add_kernel(folder: Path, *words: str) -> Path:
+    """Have Jupyter offer a kernel, ``far``, that is asked for in these words; return where."""
+    argv = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *words]
+    metadata = {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}}
+    place = folder / "data" / "kernels" / "far"
+    place.mkdir(parents=True, exist_ok=True)
+    spec = {"argv": argv, "display_name": "A kernel", "language": "python", "metadata": metadata}
+    (place / "kernel.json").write_text(json.dumps(spec))
+    return place.parent
+
+
 @pytest.fixture
 def node_kernel(desk: tuple[Path, dict[str, str]]) -> Iterator[Callable[..., NodeKernel]]:
-    """``node_kernel(*words, **variables)``: a kernel that is asked for in these words; it is shut down in the end."""
+    """``node_kernel(*words)``: a kernel that is asked for in these words; it is shut down in the end."""
     folder, env = desk
     started: list[NodeKernel] = []
 
-    def start(*words: str, **variables: str) -> NodeKernel:
-        spec = {
-            "argv": [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *words],
-            "display_name": "A kernel",
-            "language": "python",
-            "metadata": {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}},
-        }
-        place = folder / "kernels" / "far"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "kernel.json").write_text(json.dumps(spec))
-        specs = KernelSpecManager(kernel_dirs=[str(folder / "kernels")], ensure_native_kernel=False)
-        started.append(NodeKernel(specs, env, folder, "far", **variables))
+    def start(*words: str) -> NodeKernel:
+        specs = KernelSpecManager(kernel_dirs=[str(add_kernel(folder, *words))], ensure_native_kernel=False)
+        file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=folder)
+        manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file)
+        manager.start_kernel(env=env, cwd=str(folder))
+        started.append(NodeKernel(manager))
         return started[-1]
 
     yield start
     for one in started:
         one.stop()
+
+
+class Server:
+    """A Jupyter server of the desk, with its notebook."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self.folder, self._token = folder, secrets.token_hex(16)
+        self._env = {**env, "JUPYTER_TOKEN": self._token}
+        options = [
+            "--allow-root",
+            "--no-browser",
+            "--port=0",
+            "--ServerApp.jpserver_extensions={'jupyter_slurm': True}",
+        ]
+        with (folder / "server.log").open("ab") as log:
+            command = [sys.executable, "-P", "-m", "jupyter", "server", *options]
+            self.process = subprocess.Popen(command, cwd=folder, env=self._env, stdout=log, stderr=log)
+        record = folder / "runtime" / f"jpserver-{self.process.pid}.json"
+        deadline = time.monotonic() + _PATIENCE
+        while not hasattr(self, "url"):
+            assert time.monotonic() < deadline, (folder / "server.log").read_text()
+            time.sleep(0.1)
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                self.url = json.loads(record.read_text())["url"]
+
+    def open(self, notebook: str) -> NodeKernel:
+        """Open a notebook with the kernel ``far``."""
+        asked = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": "far"}}
+        self.session = self._ask("POST", "api/sessions", asked)
+        file = str(self.folder / "runtime" / f"kernel-{self.session['kernel']['id']}.json")
+        client = BlockingKernelClient(connection_file=file)
+        client.load_connection_file()
+        self.kernel = NodeKernel(None, client)
+        return self.kernel
+
+    def close(self) -> None:
+        """Shut the notebook's kernel down."""
+        self.kernel.client.stop_channels()
+        self._ask("DELETE", f"api/sessions/{self.session['id']}")
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        headers = {"Authorization": f"token {self._token}"}
+        answer = httpx.request(method, self.url + path, json=body, headers=headers, timeout=_PATIENCE)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def end(self, number: int) -> None:
+        self.kernel.client.stop_channels()
+        self.process.send_signal(number)
+        self.process.wait(_PATIENCE)
+
+
+@pytest.fixture
+def jupyter(desk: tuple[Path, dict[str, str]]) -> Iterator[Callable[[], Server]]:
+    """``jupyter()``: a Jupyter server, and after that has ended another one."""
+    started: list[Server] = []
+
+    def start() -> Server:
+        add_kernel(desk[0], "-p", "arandu")
+        started.append(Server(*desk))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()

@@ -39,7 +39,7 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     # A restart keeps the allocation, and none of the variables.
     kernel.run("x = 1")
     kernel.manager.restart_kernel()
-    kernel._listen()
+    kernel.listen()
     assert kernel.value(_JOB) == job
     assert kernel.run("x").kind == "NameError"
 
@@ -49,7 +49,7 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     assert "SIGKILL" in died.error
     wait_for(lambda: not kernel.manager.is_alive(), "the front has ended")
     kernel.manager.restart_kernel(now=True)
-    kernel._listen()
+    kernel.listen()
     assert kernel.value(_JOB) == job
 
     kernel.stop()
@@ -120,5 +120,22 @@ def test_an_allocation_that_ends_says_why_and_a_restart_asks_for_another(
     assert kernel.manager.is_alive(), "nothing is asked of Slurm before a person does"
     assert kernel.run("1").kind == "KernelEnded"
     kernel.manager.restart_kernel()
-    kernel._listen()
+    kernel.listen()
     assert kernel.value(_JOB) != job
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_notebook_finds_its_kernel_again_after_its_jupyter_server_has_ended(
+    jupyter: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any], number: signal.Signals
+) -> None:
+    server = jupyter()
+    kernel = server.open("a.ipynb")
+    kernel.run("x = 1")
+    job = kernel.value(_JOB)
+    server.end(number)
+    server = jupyter()
+    kernel = server.open("a.ipynb")
+    assert kernel.value("x") == "1"
+    assert job in jobs(cluster)
+    server.close()
+    wait_for(lambda: job not in jobs(cluster), "the allocation is given back")
