@@ -133,7 +133,9 @@ async def run_in(page: Page | Address, kernel: str, code: str) -> str:
                 printed += told["content"]["text"]
             if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
                 break
-    channel.close()
+        channel.close()
+        while text is not None:  # until it is closed at both ends: else nobody closes its socket
+            text = await channel.read_message()
     return printed
 
 

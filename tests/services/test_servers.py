@@ -245,7 +245,8 @@ async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_
         works = int(await run_a_cell(page, begin))
         one.unused_for()  # what its children do is counted from here on
         one.process.send_signal(signal.SIGSTOP)
-        assert [one.unused_for() for _ in range(2)] == [0.0, 0.0]
+        for _ in range(2):  # on a crowded machine it may compute nothing for a while, and is silent then
+            wait_for(lambda: one.unused_for() == 0.0, "that what it has started computes")
         os.kill(works, signal.SIGKILL)
         wait_for(lambda: one.unused_for() >= session["idle"], "that nobody can use it")
         one.process.send_signal(signal.SIGCONT)

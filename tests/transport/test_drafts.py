@@ -23,18 +23,20 @@ def _hidden(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
-async def _prepared(folder: Path) -> Path:
-    """Return the one that is there for the next command."""
-    async with asyncio.timeout(10):
-        while not (found := [path for path in _hidden(folder) if len(list(path.iterdir())) == 4]):
+async def _prepared(transport: LocalTransport, folder: Path) -> Path:
+    """Return the one that is there for the next command, once that would take it: its files are there before."""
+    async with asyncio.timeout(60):
+        while str(folder) not in transport._drafts._ready:
             await asyncio.sleep(0.01)
-    return found[0]
+    found = Path(transport._drafts._ready[str(folder)]._path)
+    assert len(list(found.iterdir())) == 4
+    return found
 
 
 async def _run(transport: LocalTransport, folder: Path, *, files: int = 2) -> dict[str, bytes]:
     brought = {f"file-{index}": b"%d" % index for index in range(files)}
     once = await transport.start_once(str(folder / "run"), ["/bin/sh", "-c", "echo out; echo err >&2"], files=brought)
-    done = await once.result(10)
+    done = await once.result(60)
     assert done is not None
     assert (done.exit_code, done.stdout, done.stderr) == (0, b"out\n", b"err\n")
     assert once.hold is not None
@@ -47,13 +49,13 @@ async def test_the_next_folder_is_there_before_it_is_needed(
     transport: LocalTransport, tmp_path: Path, files: int
 ) -> None:
     await _run(transport, tmp_path / "first")
-    ready = await _prepared(tmp_path)
+    ready = await _prepared(transport, tmp_path)
     inode = ready.stat().st_ino
     whole = {f"file-{index}": b"%d" % index for index in range(files)} | {"run.out": b"out\n", "run.err": b"err\n"}
     assert await _run(transport, tmp_path / "second", files=files) == whole
     assert (tmp_path / "second").stat().st_ino == inode
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "second").iterdir()} == {0o600}
-    assert (await _prepared(tmp_path)).name != ready.name
+    assert (await _prepared(transport, tmp_path)).name != ready.name
 
 
 @pytest.mark.parametrize("harm", [shutil.rmtree, lambda path: (path / ".0").unlink()])
@@ -61,7 +63,7 @@ async def test_one_that_somebody_has_removed_is_made_anew(
     transport: LocalTransport, tmp_path: Path, harm: Callable[[Path], object]
 ) -> None:
     await _run(transport, tmp_path / "first")
-    harm(await _prepared(tmp_path))
+    harm(await _prepared(transport, tmp_path))
     assert sorted(await _run(transport, tmp_path / "second")) == ["file-0", "file-1", "run.err", "run.out"]
 
 
@@ -69,11 +71,11 @@ async def test_nothing_is_left_of_it_where_the_name_is_taken_or_the_transport_en
     transport: LocalTransport, tmp_path: Path
 ) -> None:
     await _run(transport, tmp_path / "first")
-    await _prepared(tmp_path)
+    await _prepared(transport, tmp_path)
     with pytest.raises(FileExistsError):
         await transport.start_once(str(tmp_path / "first" / "run"), ["true"], files={"file-0": b""})
     assert _hidden(tmp_path) == []
     await _run(transport, tmp_path / "second")
-    await _prepared(tmp_path)
+    await _prepared(transport, tmp_path)
     transport.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
