@@ -420,8 +420,9 @@ def daemon_settings(make_settings: Callable[..., Settings]) -> Iterator[Settings
     yield values
     record = next((discovery.read_record(place) for place in discovery.places_to_look(values)), None)
     if record is not None and record["pid"] != os.getpid() and not discovery.is_stale(record):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(record["pid"], signal.SIGKILL)
+        with contextlib.suppress(OSError):  # what an agent that was killed has left may name another process by now
+            if b"jupyter_slurm" in Path(f"/proc/{record['pid']}/cmdline").read_bytes():
+                os.kill(record["pid"], signal.SIGKILL)
 
 
 class _Process(subprocess.Popen[str]):

@@ -82,9 +82,10 @@ def test_twenty_at_once_get_one_agent(daemon_settings: Settings, run_python: Run
         out, err = client.communicate(timeout=120)
         assert client.returncode == 0, err
         met.append(json.loads(out)["pid"])
-    assert len(set(met)) == 1
-    assert _is_alive(met[0])
-    assert _log(daemon_settings).count(" leads (") == 1
+    log = _log(daemon_settings)
+    assert len(set(met)) == 1, log
+    assert _is_alive(met[0]), log
+    assert log.count(" leads (") == 1, log
 
 
 def test_two_that_start_one_all_the_same_get_one_leader(daemon_settings: Settings) -> None:
