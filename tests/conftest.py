@@ -21,6 +21,7 @@ from typing import Any
 import hypothesis
 import lean  # noqa: F401 - before whatever imports jsonschema
 import pytest
+from chosen import *  # noqa: F403 - which files a stage looks into
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
 from distributed import *  # noqa: F403 - fixtures: Ray and PyTorch
 from registry import *  # noqa: F403 - fixtures: what images come from
