@@ -364,7 +364,7 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
             )  # fmt: skip
         server = JupyterServer("", token, home, env, process)
         started.append(server)
-        record = wait_for(lambda: next((home / "jupyter").glob("jpserver-*.json"), None), f"{kind}: {server.log}")
+        record = wait_for(lambda: next((home / "jupyter").glob("jpserver-*.json"), None), kind, 180)
         server.url = wait_for(lambda: _url(record), "the server's address")
         return server
 

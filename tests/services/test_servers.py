@@ -24,8 +24,9 @@ from sessions import run_a_cell
 
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.cell import Place
-from jupyter_slurm.runner.program import FIRST, Program, family, free_port
-from jupyter_slurm.runner.serve import Server, Session
+from jupyter_slurm.runner.jupyters import Server
+from jupyter_slurm.runner.program import Program, family, free_port
+from jupyter_slurm.runner.serve import Session
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -235,7 +236,7 @@ async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_
     (tmp_path / "job.json").write_text(json.dumps({"key": "k", "session": session}))
     one, taken = Server(Place(str(tmp_path))), free_port()
     with socket.create_server(("127.0.0.1", taken)):
-        monkeypatch.setattr("jupyter_slurm.runner.serve.secrets.randbelow", lambda _: taken - FIRST)
+        monkeypatch.setattr("jupyter_slurm.runner.jupyters.program.random_port", lambda: taken)
         one.start()
         wait_for(one.is_ready, "an answer")
     assert one.port != taken
