@@ -33,6 +33,7 @@ from ssh_hosts.watch import *  # noqa: F403 - who looks for secrets on all of th
 from ssh_hosts.ways import *  # noqa: F403 - and the same tests over SSH
 
 from jupyter_slurm.embedded import Description, EmbeddedCluster, load_description
+from jupyter_slurm.embedded import cluster as embedded_cluster
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.description import Partition, Preemption, Qos
 from jupyter_slurm.embedded.packages import find_program
@@ -51,6 +52,9 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 if not os.environ.get("CI"):
     hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("busy")
+
+# The same goes for the seconds in which a cluster has to be there: enough of them for one that starts alone.
+embedded_cluster.READY_WITHIN, embedded_cluster.READY_WITHIN_WITH_ACCOUNTING = 60.0, 90.0
 
 # Waiting ---------------------------------------------------------------------------------------------------------
 
