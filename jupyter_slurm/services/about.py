@@ -18,6 +18,7 @@ RUNNER = (
     "kernel.py",
     "kernel_door.py",
     "kernel_idle.py",
+    "kernel_ipython.py",
     "kernel_process.py",
     "kernel_start.py",
     "kernel_wires.py",
