@@ -64,8 +64,9 @@ def find(name: str) -> tuple[dict[str, Any], str]:
     there = known()
     folder = there.get(name.lower())
     if folder is None:
-        here = f"{os.environ.get('SLURMD_NODENAME') or os.uname().nodename}"
-        here = f"The image {os.environ['JUPYTER_SLURM_CONTAINER']}" if "JUPYTER_SLURM_CONTAINER" in os.environ else here
+        here = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        if "JUPYTER_SLURM_CONTAINER" in os.environ:
+            here = f"The image {os.environ['JUPYTER_SLURM_CONTAINER'].partition(' ')[2]}"
         if name == "python3":
             how = f"{sys.executable} -m pip install ipykernel"
             raise Lacking(

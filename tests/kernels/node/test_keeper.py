@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,17 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.runner.link import CONTROL, STDIN, Replaced, Stranger
+from jupyter_slurm.runner import link
+from jupyter_slurm.runner.link import CONTROL, STDIN, FrontGreeting, Replaced, Stranger
+from jupyter_slurm.services.about import RUNNER
 
 Keep = Callable[..., Any]
 LINES = 100_000
+
+
+def test_all_of_the_runner_goes_to_the_cluster() -> None:
+    here = {path.name for path in Path(link.__file__).parent.glob("*.py")}
+    assert here - set(RUNNER) == {"__init__.py", "starter.py"}  # which is sent by itself
 
 
 def is_there(pid: int) -> bool:
@@ -81,7 +89,7 @@ def test_no_line_is_lost_while_connections_are_cut_and_nobody_is_there(
     assert not front.run(
         "import multiprocessing as m; m.Process(target=sum, args=(range(10**10),), daemon=True).start()"
     )
-    code = f"for i in range({LINES}):\n    print(i, flush=not i % 20)\nopen('done', 'w').close()"
+    code = f"for i in range({LINES}):\n    print(i, flush=not i % 8)\nopen('done', 'w').close()"
     number = front.execute(code)
     front.until(lambda one: one.printed(number), "its first lines")
     for _ in range(20):
@@ -147,6 +155,25 @@ def test_strangers_hear_nothing_and_keep_nobody_out(keep: Keep) -> None:
     for one in crowd:
         one.close()
     assert front.run("print(2)") == "2\n"
+
+
+@pytest.mark.root
+def test_another_user_is_not_even_greeted(keep: Keep, alice: str) -> None:
+    front = keep().front()
+    code = (
+        "import socket, sys\n"
+        f"sock = socket.create_connection(('127.0.0.1', {front.port}), 60)\n"
+        "try: sock.sendall(bytes.fromhex(sys.argv[1])); told = len(sock.recv(100))\n"
+        "except ConnectionError: told = 0\n"
+        "print(told)"
+    )
+    greeting = FrontGreeting(front.secret, front.who, 0).first.hex()
+    told = []
+    for become in ([], ["runuser", "-u", alice, "--"]):
+        argv = [*become, "/usr/bin/python3", "-c", code, greeting]
+        told.append(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120).stdout.strip())
+    assert int(told[0]) > 0
+    assert told[1] == "0"
 
 
 def test_a_newer_front_replaces_the_older_one_for_good(keep: Keep) -> None:
