@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 import time
 import webbrowser
@@ -273,7 +274,7 @@ def there(name: str | None) -> Cluster:
     if name is None or name == chosen():
         return current()
     own = ""
-    if chosen() == "local":
+    if chosen() == "local" and shutil.which("squeue"):  # a laptop has no Slurm that could be meant
         here = current()
         own = here.client.get(here.path())["name"]
         if name in (here.name, own):

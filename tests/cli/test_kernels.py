@@ -32,14 +32,25 @@ def slurm(jupyter: dict[str, str]) -> Slurm:
 
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
-        return subprocess.run(argv, env={**jupyter, **more}, capture_output=True, text=True, timeout=120, check=False)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.run(argv, env={**jupyter, **more}, text=True, timeout=120, check=False, **pipes)
 
     return run
 
 
-def _profile(folder: Path, name: str) -> None:
+def _profile(folder: Path, name: str, host: str = "login.invalid", port: int = 22) -> None:
     (folder / "sites").mkdir(exist_ok=True)
-    (folder / "sites" / f"{name}.toml").write_text('[login]\nhost = "login.invalid"\nuser = "me"\n')
+    text = f'[login]\nhost = "{host}"\nuser = "me"\nport = {port}\n'
+    (folder / "sites" / f"{name}.toml").write_text(text)
+
+
+def test_a_laptop_without_a_slurm_has_the_clusters_of_its_profiles(slurm: Slurm, tmp_path: Path) -> None:
+    _profile(tmp_path, "near", host="127.0.0.1", port=1)  # nobody listens there
+    alone = {"PATH": str(tmp_path / "no programs")}
+    for command in (("launch",), ("kernel", "add")):
+        said = slurm(*command, "near", "-p", "gpu", **alone).stderr
+        assert "no cluster is chosen" not in said
+    assert "no cluster is chosen" in slurm("kernel", "add", "-p", "gpu", **alone).stderr
 
 
 def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> None:
