@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,29 +104,33 @@ def test_a_notebook_runs_on_a_kernel_that_was_added(
 ) -> None:
     for name, value in {**jupyter, **cluster.env()}.items():
         monkeypatch.setenv(name, value)
-    added = slurm("kernel", "add", "-p", "arandu", "--gpus", "1", **cluster.env())
-    assert added.stdout.startswith("Python on arandu, 1 GPU\n"), added.stderr
+    made = tmp_path / "own"
+    venv.create(made)
+    packages = made / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    (packages / "ours.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    added = slurm("kernel", "add", "-p", "arandu", "--gpus", "1", f"env={made}", **cluster.env())
+    assert added.stdout.startswith("Python (own) on arandu, 1 GPU\n"), added.stderr
     cells = [
         "import os; had = [os.environ[n] for n in ('SLURM_JOB_PARTITION', 'SLURM_STEP_GPUS')]",
-        "print(had, os.getcwd())",
+        "import sys; print(had, os.getcwd(), sys.prefix, os.environ['VIRTUAL_ENV'])",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     folder = tmp_path / "beside the notebook"
     folder.mkdir()
     client = NotebookClient(
         notebook,
-        kernel_name="python-on-arandu-1-gpu",
+        kernel_name="python-own-on-arandu-1-gpu",
         timeout=300,
         startup_timeout=300,
         resources={"metadata": {"path": str(folder)}},
     )
     client.execute()
     said = "".join(output["text"] for output in notebook.cells[1].outputs if output.output_type == "stream")
-    assert f"['arandu', '0'] {folder}" in said or f"['arandu', '1'] {folder}" in said, notebook
+    assert re.search(rf"\['arandu', '\d+'\] {folder} {made} {made}\n", said), notebook
     # The allocation was given back with the kernel, and its record has no secret.
     jobs = json.loads(slurm("jobs", "--all", "--json", **cluster.env()).stdout)
     kernel = next(job for job in jobs if job["kind"] == "allocation")
-    assert (kernel["kernel"]["name"], kernel["released"]) == ("python-on-arandu-1-gpu", "asked")
+    assert (kernel["kernel"]["name"], kernel["released"]) == ("python-own-on-arandu-1-gpu", "asked")
     step = next(file.parent for file in (tmp_path / "jobs").glob("*/*/kernel.json"))
     secret = json.loads((step / "kernel.json").read_text())["secret"]
     assert (step / "kernel.json").stat().st_mode & 0o077 == 0
