@@ -167,7 +167,7 @@ class Front:
         try:
             self._place.mark("restarting" if restart else "ending")
             if self._carrier is not None and self._carrier.is_attached:
-                self._carrier.tell(do="end")
+                self._carrier.tell(do="end", restart=restart)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._has_ended.wait(), _KERNEL_ENDS)
             elif self._work is not None:

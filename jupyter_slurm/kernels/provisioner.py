@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from subprocess import DEVNULL, Popen, TimeoutExpired
+from subprocess import DEVNULL, TimeoutExpired, run
 from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
@@ -46,13 +46,8 @@ class SlurmProvisioner(LocalProvisioner):
     async def poll(self) -> int | None:
         """Tell whether the front has ended; one that was killed is started again instead."""
         code = await super().poll()
-        if (
-            code is None
-            or code >= 0
-            or self._ends
-            or not self.has_process
-            or getattr(self.parent, "shutting_down", True)
-        ):
+        is_stopping = self._ends or getattr(self.parent, "shutting_down", True)
+        if code is None or code >= 0 or is_stopping or not self.has_process:
             return code
         self._had_died = True
         now = time.monotonic()
@@ -120,8 +115,9 @@ class SlurmProvisioner(LocalProvisioner):
         """Have what is left given back, by a process that nobody waits for: the cluster may be slow, or silent."""
         command = [sys.executable, "-m", "jupyter_slurm.kernels", "--give-back", "-f", self._file]
         env = self._asked.get("env") or None
+        silent: dict[str, Any] = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
         with contextlib.suppress(OSError):
-            Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=env, start_new_session=True)
+            run(["/bin/sh", "-c", '"$@" &', "sh", *command], env=env, check=False, **silent)
 
     def _restart_it(self) -> None:
         """Have the next front start another kernel in the allocation, in place of this one."""

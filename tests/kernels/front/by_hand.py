@@ -7,6 +7,7 @@ runs is found again. The file ``argv`` has the command of another kernel than th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -63,13 +64,24 @@ class ByHand:
         port = json.loads((self.folder / "keeper.json").read_text())["port"]
         connection = socket.create_connection(("127.0.0.1", port))
         connection.setblocking(False)
+        self._cutting = asyncio.create_task(self._cut(connection))
         return connection
+
+    async def _cut(self, connection: socket.socket) -> None:
+        """Cut the connection when ``cut`` appears."""
+        while not (self.folder / "cut").exists():
+            await asyncio.sleep(0.02)
+        (self.folder / "cut").unlink()
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
     def mark(self, state: str) -> None:
         (self.folder / "state").write_text(state)
 
     def took(self, received: int) -> None:
-        self._received.write_text(str(received))
+        draft = self.folder / "received.new"  # who is killed as it writes leaves the file as it was
+        draft.write_text(str(received))
+        draft.replace(self._received)
 
     async def give_back(self, *, restart: bool) -> None:
         (self.folder / "given-back").write_text("to be restarted" if restart else "all")

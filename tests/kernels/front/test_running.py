@@ -101,3 +101,16 @@ def test_the_end_of_the_allocation_is_told_once_in_a_cell(front: Any) -> None:
     front.process.send_signal(signal.SIGINT)
     assert front.reply(cell)["ename"] == "KeyboardInterrupt"
     assert front.run("print(1)") == "1\n"
+
+
+def test_a_link_that_is_cut_now_and_then_loses_nothing(front: Any, wait_for: Any) -> None:
+    front.begin()
+    cell = front.client.execute("import time\nfor number in range(300): print(number, flush=True); time.sleep(0.01)")
+    assert front.published(cell, "execute_input")
+    printed = ""
+    for _ in range(3):
+        (front.folder / "cut").touch()
+        wait_for(lambda: not (front.folder / "cut").exists(), "the link is cut")
+        printed += front.published(cell, "stream")["text"]
+    assert printed + front.printed(cell) == "".join(f"{number}\n" for number in range(300))
+    assert front.run("print(number)") == "299\n"

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,12 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
+from ssh_hosts.ways import Way
 
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.errors import AgentError
 
 _PATIENCE = 90.0  # seconds for a cell on a busy machine
 
@@ -113,50 +118,56 @@ class NodeKernel:
             self.manager.shutdown_kernel()
 
 
-@pytest.fixture(scope="package")
-def desk(short_tmp: Path, cluster: EmbeddedCluster) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder, and the environment that leads to an agent of its own and to the cluster; both end with the tests."""
+@dataclass(frozen=True)
+class Study:
+    """Where somebody works: a folder, and the environment that leads to an agent and to the cluster."""
+
+    folder: Path
+    env: dict[str, str]
+    cluster: tuple[str, ...]  # how a kernelspec names it
+
+    def add_kernel(self, *words: str) -> Path:
+        """Have Jupyter offer a kernel, ``far``, that is asked for in these words; return where."""
+        command = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}"]
+        argv = [*command, *self.cluster, *words, f"python={sys.executable}"]
+        metadata = {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}}
+        place = self.folder / "data" / "kernels" / "far"
+        place.mkdir(parents=True, exist_ok=True)
+        spec = {"argv": argv, "display_name": "A kernel", "language": "python", "metadata": metadata}
+        (place / "kernel.json").write_text(json.dumps(spec))
+        return place.parent
+
+
+@pytest.fixture(scope="module")
+def study(short_tmp: Path, cluster: EmbeddedCluster, way: Way) -> Iterator[Study]:
+    """Where somebody works, with an agent that ends with the tests."""
     folder = Path(tempfile.mkdtemp(prefix="k", dir=short_tmp))
-    places = {"job_root": folder / "jobs", "runtime_dir": folder / "run", "state_dir": folder / "state"}
-    chosen = {**{name: str(path) for name, path in places.items()}, "agent_host": "daemon"}
+    reached = way.settings(cluster, folder, str(folder / "jobs"))
+    places = {"runtime_dir": str(folder / "run"), "state_dir": str(folder / "state"), **reached}
     (folder / "config").mkdir()
-    (folder / "config" / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": chosen}))
+    chosen = {"Settings": {**places, "agent_host": "daemon"}}
+    (folder / "config" / "jupyter_slurm_config.json").write_text(json.dumps(chosen))
     own = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
     named = {**own, "IPYTHONDIR": "ipython", "XDG_CACHE_HOME": "cache"}
-    env = {**os.environ, **cluster.env(), **{name: str(folder / path) for name, path in named.items()}}
+    slurm = {} if way.is_remote else cluster.env()
+    env = {**os.environ, **slurm, **{name: str(folder / path) for name, path in named.items()}}
     env["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
-    yield folder, env
-    from jupyter_slurm.agent.client import AgentClient
-    from jupyter_slurm.config import Settings
-    from jupyter_slurm.errors import AgentError
-
+    yield Study(folder, env, ("far",) if way.is_remote else ())
     with contextlib.suppress(AgentError):
-        AgentClient.connect(Settings(**{name: str(path) for name, path in places.items()}), start=False).stop_agent()
+        AgentClient.connect(Settings(**places), start=False).stop_agent()
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def add_kernel(folder: Path, *words: str) -> Path:
-    """Have Jupyter offer a kernel, ``far``, that is asked for in these words; return where."""
-    argv = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *words]
-    metadata = {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}}
-    place = folder / "data" / "kernels" / "far"
-    place.mkdir(parents=True, exist_ok=True)
-    spec = {"argv": argv, "display_name": "A kernel", "language": "python", "metadata": metadata}
-    (place / "kernel.json").write_text(json.dumps(spec))
-    return place.parent
-
-
 @pytest.fixture
-def node_kernel(desk: tuple[Path, dict[str, str]]) -> Iterator[Callable[..., NodeKernel]]:
+def node_kernel(study: Study) -> Iterator[Callable[..., NodeKernel]]:
     """``node_kernel(*words)``: a kernel that is asked for in these words; it is shut down in the end."""
-    folder, env = desk
     started: list[NodeKernel] = []
 
     def start(*words: str) -> NodeKernel:
-        specs = KernelSpecManager(kernel_dirs=[str(add_kernel(folder, *words))], ensure_native_kernel=False)
-        file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=folder)
+        specs = KernelSpecManager(kernel_dirs=[str(study.add_kernel(*words))], ensure_native_kernel=False)
+        file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=study.folder)
         manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file)
-        manager.start_kernel(env=env, cwd=str(folder))
+        manager.start_kernel(env=study.env, cwd=str(study.folder))
         started.append(NodeKernel(manager))
         return started[-1]
 
@@ -216,13 +227,13 @@ class Server:
 
 
 @pytest.fixture
-def jupyter(desk: tuple[Path, dict[str, str]]) -> Iterator[Callable[[], Server]]:
+def jupyter(study: Study) -> Iterator[Callable[[], Server]]:
     """``jupyter()``: a Jupyter server, and after that has ended another one."""
     started: list[Server] = []
 
     def start() -> Server:
-        add_kernel(desk[0], "-p", "arandu")
-        started.append(Server(*desk))
+        study.add_kernel("-p", "arandu")
+        started.append(Server(study.folder, study.env))
         return started[-1]
 
     yield start

@@ -13,7 +13,9 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.here_only("the front is the same over SSH")]
+pytestmark = pytest.mark.slurm
+
+_here = pytest.mark.here_only("what is different over SSH is in the first one")
 
 _JOB = "__import__('os').environ['SLURM_JOB_ID']"
 
@@ -24,6 +26,7 @@ def jobs(cluster: EmbeddedCluster) -> set[str]:
     return set(cluster.run("squeue", "--noheader", "--format=%A", states).stdout.split())
 
 
+@pytest.mark.carrier("paramiko")
 def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     node_kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> None:
@@ -35,6 +38,12 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     told = cluster.run("scontrol", "show", "job", job).stdout
     assert secret not in told
     assert secret not in kernel.value("open('/proc/self/environ').read()")
+
+    # Another kernel can share it, and takes nothing along.
+    other = node_kernel(f"on={kernel.post['label']}")
+    assert other.value(_JOB) == job
+    other.stop()
+    assert kernel.value(_JOB) == job
 
     # A restart keeps the allocation, and none of the variables.
     kernel.run("x = 1")
@@ -57,6 +66,7 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     assert not kernel.post
 
 
+@_here
 def test_a_cell_says_what_it_waits_for_and_can_be_given_up(
     node_kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> None:
@@ -67,10 +77,12 @@ def test_a_cell_says_what_it_waits_for_and_can_be_given_up(
     kernel.manager.interrupt_kernel()
     assert kernel.end(cell).kind == "KeyboardInterrupt"
     assert len(jobs(cluster) - before) == 1, "the allocation is waited for"
-    kernel.stop()
-    wait_for(lambda: jobs(cluster) <= before, "a shutdown cancels it")
+    kernel.client.stop_channels()
+    kernel.manager.shutdown_kernel(now=True)
+    wait_for(lambda: jobs(cluster) <= before, "it is given back, although its front was killed at once")
 
 
+@_here
 def test_what_slurm_refuses_says_so_in_the_cell_and_is_not_asked_for_again(node_kernel: Any) -> None:
     kernel = node_kernel("-p", "nosuch")
     told = kernel.run("1")
@@ -79,11 +91,12 @@ def test_what_slurm_refuses_says_so_in_the_cell_and_is_not_asked_for_again(node_
     assert kernel.manager.is_alive()
 
 
+@_here
 def test_the_kernel_goes_on_when_front_and_agent_are_killed(
-    node_kernel: Any, desk: tuple[Path, dict[str, str]], wait_for: Callable[..., Any]
+    node_kernel: Any, study: Any, wait_for: Callable[..., Any]
 ) -> None:
     kernel = node_kernel("-p", "arandu")
-    gate = desk[0] / "go-on"
+    gate = study.folder / "go-on"
     cell = kernel.begin(
         f"import pathlib, time\nx = 1\nprint('begun', flush=True)\n"
         f"while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.05)\n"
@@ -97,7 +110,7 @@ def test_the_kernel_goes_on_when_front_and_agent_are_killed(
     printed = kernel.end(cell).stdout
     assert printed == "begun\n" + "".join(f"{number}\n" for number in range(5000))
 
-    os.kill(_agent(desk[0]), signal.SIGKILL)
+    os.kill(_agent(study.folder), signal.SIGKILL)
     assert kernel.value("x") == "1"
 
 
@@ -107,6 +120,7 @@ def _agent(folder: Path) -> int:
     return next(int(record["pid"]) for record in records if "pid" in record)
 
 
+@_here
 def test_an_allocation_that_ends_says_why_and_a_restart_asks_for_another(
     node_kernel: Any, cluster: EmbeddedCluster
 ) -> None:
@@ -124,6 +138,7 @@ def test_an_allocation_that_ends_says_why_and_a_restart_asks_for_another(
     assert kernel.value(_JOB) != job
 
 
+@_here
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_notebook_finds_its_kernel_again_after_its_jupyter_server_has_ended(
     jupyter: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any], number: signal.Signals
