@@ -183,7 +183,7 @@ const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
 
 /** Return what a job is called; what stands beside the name is read as it is written. */
 export function jobName(job: IJob): string {
-  return (job.kernel?.display_name ?? job.label ?? job.name ?? "").replace(TURNS, "\ufffd");
+  return (job.kernel?.display_name || (job.label ?? job.name ?? "")).replace(TURNS, "\ufffd");
 }
 
 /** Return the question before a job is cancelled, with as much of its name as fits into a line. */
