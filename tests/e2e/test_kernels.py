@@ -1,0 +1,126 @@
+"""A notebook whose kernel runs on a node: added in the form, picked in the launcher, restarted, shut down."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slurm]
+
+NOTEBOOK = Path(__file__).resolve().parents[2] / "examples/quickstart.ipynb"
+SHOWN = "Python on arandu, 1 GPU"
+LONG = 120_000  # until a kernel is there, on a machine with other work
+WHERE = "import os; print('job', os.environ['SLURM_JOB_ID'], 'GPU', os.environ['CUDA_VISIBLE_DEVICES'], x)"
+
+
+def outputs(page: Page, code: str) -> Locator:
+    """What stands under the cell with this text."""
+    editor = page.locator(".jp-InputArea-editor", has_text=code)
+    return page.locator(".jp-CodeCell", has=editor).locator(".jp-OutputArea").first
+
+
+def execute(page: Page, command: str, **args: Any) -> None:
+    """Execute a command of JupyterLab, and do not wait for its end: it may ask something."""
+    page.evaluate("([name, args]) => { void window.jupyterapp.commands.execute(name, args); }", [command, args])
+
+
+def run_cell(page: Page, code: str) -> Locator:
+    """Run the last cell of the notebook in front, which is empty."""
+    cell = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell").last
+    cell.locator(".cm-content").fill(code)
+    cell.locator(".cm-content").press("Shift+Enter")
+    return outputs(page, code.splitlines()[0])
+
+
+def allocations(lab: Any) -> list[dict[str, Any]]:
+    """Return those that are not over, as the agent knows them."""
+    headers = {"Authorization": f"token {lab.token}"}
+    (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).raise_for_status().json()
+    jobs = httpx.get(lab.api(f"v1/clusters/{known['id']}/jobs"), headers=headers, timeout=60).raise_for_status().json()
+    return [job for job in jobs if job["kind"] == "allocation" and not job["finished"]]
+
+
+@pytest.mark.timeout(900)
+def test_from_the_form_to_a_notebook_whose_kernel_runs_on_a_node(
+    page: Page,
+    lab: Any,
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
+) -> None:
+    _add(page, screenshot)
+    execute(page, "launcher:create")
+    page.locator(".jp-LauncherCard[data-category=Notebook]:visible", has_text=SHOWN).click()
+    expect(page.get_by_text(f"{SHOWN} | Idle")).to_be_visible(timeout=LONG)  # it says so before the node does
+    expect(run_cell(page, "x = 41; print('set', x)")).to_contain_text("set 41", timeout=LONG)
+    status = page.locator("#jp-main-statusbar .jp-Slurm-status", has_text="Kernel on dgx01")
+    expect(status).to_have_text(re.compile(r"Kernel on dgx01: [12]\d:\d\d left"))
+    first = run_cell(page, WHERE)
+    expect(first).to_have_text(re.compile(r"job \d+ GPU \d 41"), timeout=LONG)
+    (before,) = allocations(lab)
+    screenshot(page, "kernel")
+    axe(page, "#jp-main-statusbar .jp-Slurm-status")
+
+    # A restart is another step in the same allocation, without the variables.
+    execute(page, "kernelmenu:restart")
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    again = run_cell(page, "x = 'x' not in globals()  # anew\n" + WHERE)
+    expect(again).to_contain_text(re.compile(rf"job {before['id']} GPU \d True"), timeout=LONG)
+    (after,) = allocations(lab)
+    assert after["key"] == before["key"]
+
+    _run_the_quickstart(page, lab)
+    screenshot(page, "kernel-quickstart")
+    execute(page, "kernelmenu:shutdownAll")
+    page.locator(".jp-Dialog .jp-mod-warn").click()
+    wait_for(lambda: not allocations(lab), "the allocations are given back")
+    expect(status).to_have_count(0)
+    _remove(page)
+
+
+def _add(page: Page, screenshot: Callable[[Page, str], None]) -> None:
+    execute(page, "launcher:create")
+    page.locator(".jp-LauncherCard[data-category=Slurm]:visible", has_text="GPU notebook on arandu").click()
+    form = page.get_by_role("form", name="GPU notebook on arandu")
+    form.get_by_label("Partition").select_option("arandu")
+    for field, text in [("CPUs", "1"), ("Memory", "1G"), ("Time limit", "20:00")]:
+        form.get_by_label(field, exact=True).fill(text)
+    form.get_by_role("button", name="Add as kernel").click()
+    added = page.get_by_text(f"The kernel “{SHOWN}” can be chosen for notebooks now.")
+    expect(added.first).to_be_visible(timeout=LONG)
+    screenshot(page, "kernel-added")
+
+
+def _run_the_quickstart(page: Page, lab: Any) -> None:
+    """All of it, where its notebook names that kernel: the jobs that it submits come from a node."""
+    notebook = json.loads(NOTEBOOK.read_text())
+    (name,) = [folder.name for folder in (lab.home / ".local/share/jupyter/kernels").iterdir()]
+    notebook["metadata"]["kernelspec"] = {"name": name, "display_name": SHOWN, "language": "python"}
+    (lab.home / "quickstart.ipynb").write_text(json.dumps(notebook))
+    page.set_viewport_size({"width": 1400, "height": 3000})  # cells that are out of sight are not drawn
+    execute(page, "docmanager:open", path="quickstart.ipynb")
+    page.wait_for_function("window.jupyterapp.shell.currentWidget?.context?.path === 'quickstart.ipynb'")
+    page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready.then(() => null)")
+    execute(page, "notebook:run-all-cells")
+    hello = outputs(page, 'echo "GPUs: $CUDA_VISIBLE_DEVICES"')
+    expect(hello).to_contain_text(re.compile(r"node: dgx01\s+GPUs: \d"), timeout=LONG)
+    listing = outputs(page, "jupyter_slurm.jobs()")
+    expect(listing).to_contain_text("cell.py", timeout=2 * LONG)
+    expect(outputs(page, "cat /data/that/is/not/there")).to_contain_text("JobFailed")  # and no other cell failed
+
+
+def _remove(page: Page) -> None:
+    execute(page, "jupyter-slurm:remove-kernel")
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog).to_contain_text(f"Remove the kernel “{SHOWN}”?")
+    dialog.get_by_role("button", name="Remove").click()
+    execute(page, "launcher:create")
+    expect(page.locator(".jp-LauncherCard[data-category=Notebook]:visible")).not_to_have_count(0)
+    expect(page.locator(".jp-LauncherCard[data-category=Notebook]:visible", has_text=SHOWN)).to_have_count(0)
