@@ -112,7 +112,7 @@ async def run_in(page: Page | Address, kernel: str, code: str) -> str:
     """Run a cell in a kernel over its WebSocket, and return what it prints."""
     headers = {"Authorization": f"token {page.token}"}
     url = f"{page.url}api/kernels/{kernel}/channels".replace("http", "ws", 1)
-    channel = await websocket_connect(HTTPRequest(url, headers=headers))
+    channel = await websocket_connect(HTTPRequest(url, headers=headers, connect_timeout=60, request_timeout=60))
     header = {
         "msg_id": uuid.uuid4().hex,
         "msg_type": "execute_request",
