@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -196,5 +195,8 @@ def keep(tmp_path: Path) -> Iterator[Callable[..., Keeper]]:
         for front in keeper.fronts:
             front.cut()
         if keeper.process.poll() is None:
-            keeper.process.send_signal(signal.SIGKILL)
+            keeper.process.terminate()  # it ends its kernel, and what that has started
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                keeper.wait()
+            keeper.process.kill()
             keeper.process.wait()
