@@ -143,7 +143,7 @@ def _resources(parsed: MagicLine) -> str:
 
 def _placed(made: KernelSpec, *, is_own: bool) -> KernelSpec:
     """Return it with a name that is free, or its own from before; what a person has named is replaced."""
-    stem = re.sub(r"[^a-z0-9._-]+", "-", made.display_name.lower()).strip("-.")[:_LONGEST] or "kernel"
+    stem = re.sub(r"[^a-z0-9._-]+", "-", made.display_name.lower()).strip("-._")[:_LONGEST] or "kernel"
     for number in range(1, _MOST):
         name = stem if number == 1 else f"{stem}-{number}"
         shown = made.display_name if number == 1 else f"{made.display_name} ({number})"

@@ -286,9 +286,10 @@ class Ascent:
     def _find_left(self) -> None:
         """Find the allocation, also by its label: its front may have been killed before it heard the key."""
         left, cluster = self._signpost.data, self._there
+        key, label = left.get("allocation"), left.get("label")  # neither, where it had not asked for one
         for told in cluster.client.get(cluster.path("jobs"), params={"state": "active"}):
-            is_ours = told["kind"] == "allocation" and told["label"] == left.get("label")
-            if told["key"] == left["allocation"] or (is_ours and not left["allocation"]):
+            is_ours = label and told["kind"] == "allocation" and told["label"] == label
+            if (told["key"] == key) if key else is_ours:
                 self._allocation = Allocation(cluster, told)
         if left.get("step"):
             with contextlib.suppress(JobNotFound):

@@ -27,6 +27,7 @@ CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
 _LONGEST = 90  # bytes of the path of a socket (unix(7) has room for 107)
 _TAIL = 8000  # bytes of what it printed that are kept
 _PIECE = 65_536
+_AT_ONCE = 16  # pieces that are passed on before anything else gets its turn
 _NO_CONTAINER = 125  # exit code of contained.py
 _KILLED_FIRST = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the kernel goes and we can say so
 
@@ -134,8 +135,8 @@ class Kernel:
         return env
 
     def hear(self) -> bool:
-        """Pass on what it printed past its channels; False: it will print nothing more."""
-        while True:
+        """Pass on some of what it printed past its channels; False: it will print nothing more."""
+        for _ in range(_AT_ONCE):  # who prints without end keeps nobody from ending it
             try:
                 data = os.read(self.output, _PIECE)
             except BlockingIOError:
@@ -147,6 +148,7 @@ class Kernel:
             self._tail = (self._tail + data)[-_TAIL:]
             with contextlib.suppress(OSError):  # a full disk is no reason to end
                 os.write(2, data)
+        return True
 
     def why_not(self) -> str:
         """Return why it has not even begun, where it was not the kernel that ended; nothing otherwise."""
@@ -173,8 +175,8 @@ class Kernel:
 
     def clear(self) -> None:
         """End what is left of it, and remove its folder."""
-        if self.process is not None:
-            left = program.family(self.process.pid) if self.process.poll() is None else {}
+        if self.process is not None and self.process.poll() is None:  # else its number may be another one's by now
+            left = program.family(self.process.pid)
             self.kill(signal.SIGKILL)
             for pid in left:
                 with contextlib.suppress(OSError):
