@@ -19,6 +19,7 @@ from jupyter_slurm.errors import UsageError
 __all__ = [
     "BASE",
     "COMPARED",
+    "NOT_TAKEN",
     "TRANSFERRED",
     "Change",
     "Choice",
@@ -40,7 +41,9 @@ BASE: Final = ".jupyter-slurm-stage"
 _LEFT_OUT = (BASE, ".git/", "__pycache__/", ".ipynb_checkpoints/", ".venv/", ".rsync-partial/")
 # Of them comes nothing back, whatever the other side lists: a hook of git, or a Python, would be run here. For a Mac,
 # .GIT is the same folder.
-_NOT_TAKEN = frozenset(name.rstrip("/") for name in _LEFT_OUT)
+NOT_TAKEN: Final = frozenset(name.rstrip("/") for name in _LEFT_OUT)
+"""Names of what never travels."""
+
 # Links stay links, unless they lead out of the folder: those are not sent, in neither direction. Times are compared;
 # of the rights only the one to execute travels.
 _ALIKE = ["--links", "--times", "--omit-dir-times", "--executability", "--safe-links"]
@@ -195,7 +198,7 @@ def chosen(
             choice.left.append(change.path)
         elif known is not None and change.sign == known:
             continue  # it is the other side that has changed it
-        elif is_pull and not _NOT_TAKEN.isdisjoint(change.path.lower().split("/")):
+        elif is_pull and not NOT_TAKEN.isdisjoint(change.path.lower().split("/")):
             choice.left.append(change.path)
         elif not is_pull or _may_be_written(change, known, sign_of):
             choice.taken.append(change)  # of both sides that of the person counts, where it sends

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from jupyter_slurm.domain.staging import BASE
-from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.pair import Pair
 from jupyter_slurm.services.staging import Staging
 from jupyter_slurm.services.tracking import Tracker
 
@@ -32,6 +34,8 @@ class Copies:
     async def remove(self, gone: Iterable[Entry], kept: Iterable[Entry], before: float, *, dry_run: bool) -> list[str]:
         """Remove copies that jobs which are gone had to themselves; never a folder that somebody has named.
 
+        One that has what is not here stays: what a filter leaves out, for one, as checkpoints are.
+
         Parameters
         ----------
         gone, kept : iterable of Entry
@@ -47,33 +51,38 @@ class Copies:
             Their paths.
         """
         try:
-            candidates = {folder["dest"] for entry in gone for folder in await self._own(entry)}
+            candidates = {folder["dest"]: folder for entry in gone for folder in await self._own(entry)}
         except SlurmError as error:  # a variable of the profile, for one, may not be set there any more
             log.warning("copies of folders stay: %s", error.message)
             return []
-        candidates -= {folder["dest"] for entry in kept for folder in _folders(entry)}
-        return [dest for dest in sorted(candidates) if await self._is_removed(dest, before, dry_run=dry_run)]
+        for dest in {folder["dest"] for entry in kept for folder in _folders(entry)}:
+            candidates.pop(dest, None)
+        removed = [folder for _, folder in sorted(candidates.items())]
+        return [folder["dest"] for folder in removed if await self._is_removed(folder, before, dry_run=dry_run)]
 
-    async def _own(self, entry: Entry) -> list[dict[str, str]]:
+    async def _own(self, entry: Entry) -> list[dict[str, Any]]:
         is_ours = await self._staging.is_of_here(entry)
         return [folder for folder in _folders(entry) if is_ours and await self._staging.has_own_copy(folder)]
 
-    async def _is_removed(self, dest: str, before: float, *, dry_run: bool) -> bool:
-        transport = self._tracker.client.transport
+    async def _is_removed(self, folder: Mapping[str, Any], before: float, *, dry_run: bool) -> bool:
+        transport, dest = self._tracker.client.transport, str(folder["dest"])
         try:
             async with self._staging.alone(dest):
                 if (await transport.stat(posixpath.join(dest, BASE))).mtime >= before:
+                    return False
+                if await Pair(transport, folder).has_more():
+                    log.info("%s stays: it has files that are not here", dest)
                     return False
                 if not dry_run:
                     await transport.remove(dest)
         except FileNotFoundError:
             return False  # it is gone, or was never one
-        except TransportError as error:
+        except SlurmError as error:
             log.warning("%s stays: %s", dest, error.message)
             return False
         return True
 
 
-def _folders(entry: Entry) -> list[dict[str, str]]:
+def _folders(entry: Entry) -> list[dict[str, Any]]:
     stage = (entry.record or {}).get("stage") or {}
     return list(stage.get("folders") or ())

@@ -25,6 +25,7 @@ _VANISHED = 24
 _MOST_OLD = 1000
 _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MOST_OLD}'
 _LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
+_FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -print0'
 _GONE = 'cd -- "$1" && xargs -0 rm -f --'
 _SOON = 1 / 8  # of the time after which files are erased
 
@@ -99,6 +100,13 @@ class Pair:
             return {str(path): Sign(int(sign[0]), int(sign[1])) for path, sign in noted["files"].items()}
         except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             return {}
+
+    async def has_more(self) -> bool:
+        """Tell whether there are files that were never here: a filter leaves them out, for one."""
+        named = [word for name in staging.NOT_TAKEN for word in ("-o", "-name", name)][1:]
+        found = (await self._ask("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
+        there = {path.removeprefix("./") for path in found.split("\0") if path}
+        return not there <= (await self.base()).keys()
 
     async def note(self, files: Mapping[str, Sign]) -> None:
         """Write down that both sides are alike, in these files."""
