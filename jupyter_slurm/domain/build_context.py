@@ -12,7 +12,7 @@ import posixpath
 import re
 import shlex
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from jupyter_slurm.errors import UsageError
@@ -30,6 +30,9 @@ _FLAG = re.compile(r"\s*--(\w[\w-]*)(?:=(\S*))?")
 _HERE = re.compile(r"(?<!\S)<<-?([\"']?)([A-Za-z_][\w.]*)\1(?!\S)")
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://|git@", re.IGNORECASE)
 _SECTION = re.compile(r"\s*%(\w+)\s*(.*)")
+
+_IN_A_NAME, _ANYTHING, _FOLDERS = _WILD = "[^/]*", ".*", "(?:.*/)?"
+_MOST_WILD = 2  # in an expression
 
 
 def of_dockerfile(text: str) -> list[str]:
@@ -159,7 +162,7 @@ class Ignored:
     """
 
     def __init__(self, text: str = "") -> None:
-        self._rules: list[tuple[bool, re.Pattern[str]]] = []
+        self._rules: list[tuple[bool, Callable[[str], object]]] = []  # whether it is an exception, what fits it
         for line in text.lstrip("\ufeff").splitlines():
             said = line.strip()
             if not said or line.startswith("#"):
@@ -179,34 +182,63 @@ class Ignored:
         """Tell whether it leaves out a path: the last line that fits it, or what it lies in, decides."""
         parts, is_out = path.split("/"), False
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-        for is_exception, pattern in self._rules:
-            if is_out == is_exception and any(pattern.fullmatch(one) for one in above):
+        for is_exception, fits in self._rules:
+            if is_out == is_exception and any(fits(one) for one in above):
                 is_out = not is_exception
         return is_out
 
 
-def _pattern(glob: str, line: str) -> re.Pattern[str]:
-    """Return the expression of a pattern: ``**`` is any number of folders, ``*`` and ``?`` stay in one name."""
-    found, place = "", 0
+def _pattern(glob: str, line: str) -> Callable[[str], object]:
+    """Return what fits a pattern: ``**`` is any number of folders, ``*`` and ``?`` stay in one name."""
+    parts, place = list[str](), 0
     while place < len(glob):
         if glob.startswith("**", place):
             place += 2
+            parts.append(_ANYTHING)
             if glob.startswith("/", place):
-                place, found = place + 1, found + "(?:.*/)?"
-            else:
-                found += ".*"
+                place, parts[-1] = place + 1, _FOLDERS
             continue
         sign = glob[place]
         if sign == "[" and (match := re.compile(r"\[\^?(?:\\.|[^\]\\])+\]").match(glob, place)):
-            place, found = match.end(), found + match[0].replace("[[", "[\\[")
+            place = match.end()
+            parts.append(match[0].replace("[[", "[\\["))
             continue
         if sign == "\\" and place + 1 < len(glob):
             place, sign = place + 1, glob[place + 1]
-            found += re.escape(sign)
+            parts.append(re.escape(sign))
         else:
-            found += {"*": "[^/]*", "?": "[^/]"}.get(sign) or re.escape(sign)
+            parts.append({"*": _IN_A_NAME, "?": "[^/]"}.get(sign) or re.escape(sign))
         place += 1
+    parts = [part for at, part in enumerate(parts) if part not in _WILD or parts[at - 1 : at] != [part]]
     try:
-        return re.compile(found, re.DOTALL)
+        if sum(part in _WILD for part in parts) > _MOST_WILD:
+            return _Steps(parts).fits
+        return re.compile("".join(parts), re.DOTALL).fullmatch
     except re.error:
         raise UsageError(f".dockerignore: {line!r} is no pattern.", hint="Correct that line.") from None
+
+
+class _Steps:
+    """Fits a pattern in a time that its length limits: an expression with many wildcards may take for ever."""
+
+    def __init__(self, parts: list[str]) -> None:
+        self._parts, self._end = parts, len(parts)
+        self._signs = [None if part in _WILD else re.compile(part, re.DOTALL) for part in parts]
+        self._from: list[set[int]] = [{self._end}]  # who comes to a part is also behind it, if it may be nothing
+        for at in range(self._end - 1, -1, -1):
+            self._from.insert(0, {at} | (self._from[0] if parts[at] in _WILD else set()))
+
+    def fits(self, text: str) -> bool:
+        """Tell whether all of a text fits."""
+        met = self._from[0]
+        for sign in text:
+            met = set[int]().union(*(self._next(at, sign) for at in met if at < self._end))
+        return self._end in met
+
+    def _next(self, at: int, sign: str) -> set[int]:
+        part, expected = self._parts[at], self._signs[at]
+        if expected is not None:
+            return self._from[at + 1] if expected.fullmatch(sign) else set()
+        if part == _FOLDERS:
+            return {at} | self._from[at + 1] if sign == "/" else {at}
+        return set() if part == _IN_A_NAME and sign == "/" else self._from[at]

@@ -52,6 +52,8 @@ def test_what_a_definition_file_takes() -> None:
         ("*\n!README*\n!src/**\nsrc/no\n", ["a", "src/no"], ["README.md", "src/a/b"]),
         ("docs\n!docs/keep\n", ["docs/x"], ["docs/keep"]),
         ("a[0-9]\n[^x]y\n\\*z\n./q/../r\n", ["a1", "by", "*z", "r"], ["ab", "xy", "az", "q"]),
+        ("**/a/**/b*.[ch]?\n", ["a/b.cc", "x/a/y/z/b1.h+"], ["b.cc", "a/b.c", "a/b/x.cc", "xa/b.cc"]),
+        pytest.param(f"{'**/' * 60}{'*a' * 60}b\n", [f"{'c/' * 60}{'a' * 90}b"], ["c/" * 60 + "a" * 90], id="in time"),
         (".\n**/.git\nbuild/**\n", [".git", "x/.git/y", "build/x"], ["git", "build"]),
     ],
 )
