@@ -73,7 +73,7 @@ class Signpost:
                 other = _open(str(path), 0)
                 try:
                     told = _content(other)
-                    if told.get("owner") == self.owner and os.path.samestat(os.fstat(other), path.stat()):
+                    if told.get("owner") == self.owner:
                         self.write(**told)
                         path.unlink()
                         return
@@ -118,10 +118,18 @@ def _open(path: str, flags: int) -> int:
         if os.fstat(file).st_uid != os.geteuid():
             raise PermissionError(f"{path} belongs to somebody else")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(path, file):
+            raise BlockingIOError(f"{path} was removed by the front before this one")
     except BaseException:
         os.close(file)
         raise
     return file
+
+
+def _is_at(path: str, file: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), os.lstat(path))
+    return False
 
 
 def _content(file: int) -> dict[str, Any]:
