@@ -101,7 +101,7 @@ def _of_conda(prefix: Path) -> dict[str, list[str]] | None:
 def _channel(url: str) -> str:
     """Return what a channel is called in environment.yml: its name, or its address without what lets somebody in."""
     parts = urlsplit(url.rstrip("/"))
-    path = re.sub(r"/(?:noarch|(?:linux|osx|win)-\w+)$", "", re.sub(r"^/t/[^/]+", "", parts.path))
+    path = re.sub(r"/(?:noarch|(?:linux|osx|win)-\w+)$", "", re.sub(r"/t/[^/]+", "", parts.path, count=1))
     if parts.hostname in (None, "conda.anaconda.org"):
         return path.lstrip("/")
     if parts.hostname == "repo.anaconda.com":

@@ -69,7 +69,7 @@ def test_packages_of_this_python_are_those_that_others_can_have(
     hosts = {
         "ipykernel": "https://repo.anaconda.com/pkgs/main/noarch",
         "libblas": "https://conda.anaconda.org/t/se-cret/conda-forge/linux-64",
-        "numpy": "https://me:secret@host.example/chan/linux-64/",
+        "numpy": "https://me:secret@host.example/conda/t/se-cret/chan/linux-64/",
         "python": "conda-forge",
     }
     for name, channel in hosts.items():
@@ -77,7 +77,7 @@ def test_packages_of_this_python_are_those_that_others_can_have(
         (tmp_path / "conda-meta" / f"{name}-2.0-0.json").write_text(json.dumps(kept))
     told, _ = own_packages()
     assert told["pip"] == lines
-    channels = ["defaults", "conda-forge", "https://host.example/chan"]
+    channels = ["defaults", "conda-forge", "https://host.example/conda/chan"]
     packages = ["ipykernel=2.0", "libblas=2.0", "numpy=2.0", "python=2.0", "jupyterlab"]
     assert told["conda"] == {"channels": channels, "packages": packages}
     files = of_packages(told, "Dockerfile", None)
