@@ -117,6 +117,9 @@ class Ascent:
         """Find what an earlier front has left; tell whether that is a kernel."""
         left, cluster = self._signpost.data, self._there
         if not left.get("allocation"):
+            self._find_left()  # of a front that was killed as it asked
+            if self._allocation is not None:
+                self._signpost.write(allocation=self._allocation.key)
             return False
         with contextlib.suppress(JobNotFound):
             allocation = Allocation(cluster, cluster.client.get(cluster.path("jobs", str(left["allocation"]))))
@@ -286,9 +289,11 @@ class Ascent:
     def _find_left(self) -> None:
         """Find the allocation, also by its label: its front may have been killed before it heard the key."""
         left, cluster = self._signpost.data, self._there
-        key, label = left.get("allocation"), left.get("label")  # neither, where it had not asked for one
+        key, label = left.get("allocation"), left.get("label")
+        if not (key or label):
+            return  # it had not asked for one
         for told in cluster.client.get(cluster.path("jobs"), params={"state": "active"}):
-            is_ours = label and told["kind"] == "allocation" and told["label"] == label
+            is_ours = told["kind"] == "allocation" and told["label"] == label
             if (told["key"] == key) if key else is_ours:
                 self._allocation = Allocation(cluster, told)
         if left.get("step"):

@@ -93,7 +93,7 @@ def test_what_slurm_refuses_says_so_in_the_cell_and_is_not_asked_for_again(node_
 
 @_here
 def test_the_kernel_goes_on_when_front_and_agent_are_killed(
-    node_kernel: Any, study: Any, wait_for: Callable[..., Any]
+    node_kernel: Any, study: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> None:
     kernel = node_kernel("-p", "arandu")
     gate = study.folder / "go-on"
@@ -112,6 +112,17 @@ def test_the_kernel_goes_on_when_front_and_agent_are_killed(
 
     os.kill(_agent(study.folder), signal.SIGKILL)
     assert kernel.value("x") == "1"
+
+    # One that is killed as it asks for an allocation has not heard which one it was given.
+    job, front = kernel.value(_JOB), kernel.front
+    os.kill(front, signal.SIGSTOP)
+    unheard = {**kernel.post, "allocation": None, "step": None, "state": "starting"}
+    Path(f"{kernel.manager.connection_file}.slurm").write_text(json.dumps(unheard) + "\n")
+    os.kill(front, signal.SIGKILL)
+    wait_for(lambda: kernel.manager.is_alive() and kernel.front != front, "another front has taken its place")
+    kernel.listen()
+    assert kernel.value(_JOB) == job
+    cluster.run("scancel", job)
 
 
 def _agent(folder: Path) -> int:
