@@ -129,7 +129,8 @@ class Study:
     def add_kernel(self, *words: str) -> Path:
         """Have Jupyter offer a kernel, ``far``, that is asked for in these words; return where."""
         command = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}"]
-        argv = [*command, *self.cluster, *words, f"python={sys.executable}"]
+        own = [] if any(word.startswith(("image=", "env=")) for word in words) else [f"python={sys.executable}"]
+        argv = [*command, *self.cluster, *words, *own]
         metadata = {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}}
         place = self.folder / "data" / "kernels" / "far"
         place.mkdir(parents=True, exist_ok=True)
@@ -160,14 +161,14 @@ def study(short_tmp: Path, cluster: EmbeddedCluster, way: Way) -> Iterator[Study
 
 @pytest.fixture
 def node_kernel(study: Study) -> Iterator[Callable[..., NodeKernel]]:
-    """``node_kernel(*words)``: a kernel that is asked for in these words; it is shut down in the end."""
+    """``node_kernel(*words, **variables)``: a kernel that is asked for in these words; it is shut down in the end."""
     started: list[NodeKernel] = []
 
-    def start(*words: str) -> NodeKernel:
+    def start(*words: str, **variables: str) -> NodeKernel:
         specs = KernelSpecManager(kernel_dirs=[str(study.add_kernel(*words))], ensure_native_kernel=False)
         file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=study.folder)
         manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file)
-        manager.start_kernel(env=study.env, cwd=str(study.folder))
+        manager.start_kernel(env={**study.env, **variables}, cwd=str(study.folder))
         started.append(NodeKernel(manager))
         return started[-1]
 
