@@ -172,7 +172,13 @@ class Ascent:
                 return
             if where["finished"]:
                 raise CannotBegin(await self.ended(wait=True) or "The kernel is over before it began.")
-            standin.say(f"{where['stage']} …" if where["stage"] else await self._do(self._waits_for))
+            standin.say(_shown(where) or await self._do(self._waits_for))
+
+    async def stage(self) -> str:
+        """Return how far the image of its container is; empty: nobody knows, or it has none."""
+        with contextlib.suppress(SlurmError):
+            return _shown(await self._do(self._kernel.where))
+        return ""
 
     def _waits_for(self) -> str:
         """Return what a kernel that has not begun waits for."""
@@ -337,6 +343,10 @@ class Ascent:
         made.add_done_callback(self._calls.discard)
         made.add_done_callback(lambda done: done.exception())  # of one that nobody waits for any more, too
         return await asyncio.shield(made)
+
+
+def _shown(where: Mapping[str, Any]) -> str:
+    return f"{where['stage']} …" if where["stage"] else ""
 
 
 def give_back(connection_file: str) -> int:

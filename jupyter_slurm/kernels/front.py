@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two looks whether whoever started us is there
 _LOOKS_AT_TIME = 2.0  # seconds between two looks how much is left
+_LOOKS_AT_STAGE = 2.0  # seconds between two looks how far an image is
 _SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
 _CLIENTS_COME_BACK = 10.0  # seconds for clients to connect to a front in the place of another
 _KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within those that a client waits for us
@@ -58,6 +59,9 @@ class Place(Protocol):
 
     async def ended(self, *, wait: bool = False) -> str | None:
         """Return why it is over, with ``wait`` as soon as that is known; None: it is not."""
+
+    async def stage(self) -> str:
+        """Return how far what the kernel needs is on its node; empty: nobody knows, or it needs nothing."""
 
     async def near_end(self) -> str:
         """Return a warning that the allocation is about to end; empty while it is not."""
@@ -195,7 +199,7 @@ class Front:
         """Have the kernel begin, keep the link to it, and say why it is over."""
         try:
             await self._place.climb(self._standin)
-            async with _beside(self._warn()), _beside(self._keep_link()) as linked:
+            async with _beside(self._show_stage()), _beside(self._warn()), _beside(self._keep_link()) as linked:
                 ended = asyncio.ensure_future(self._has_ended.wait())
                 await asyncio.wait((linked, ended), return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
@@ -238,6 +242,13 @@ class Front:
                 return
             await asyncio.sleep(pause)
             pause = min(_LONGEST, pause * 2)
+
+    async def _show_stage(self) -> None:
+        """Say in the cell that waits how far it is on the node, whose keeper listens before there is a kernel."""
+        while not self._is_running:
+            if text := await self._place.stage():
+                self._standin.say(text)
+            await asyncio.sleep(_LOOKS_AT_STAGE)
 
     async def _warn(self) -> None:
         """Say once, in the cell that runs or the next one, that the allocation is about to end."""

@@ -115,7 +115,7 @@ class StandIn:
             self._told[first.id] = len(self._said) - 1  # the last of it is enough
             return
         for text in self._said[self._told[first.id] :]:
-            self._channels.tell("stream", {"name": "stderr", "text": f"{text}\n"}, first.header)
+            self._channels.tell("stream", {"name": "stdout", "text": f"{text}\n"}, first.header)
         self._told[first.id] = len(self._said)
 
 

@@ -96,6 +96,9 @@ class ByHand:
             return "The keeper is over."
         return "The kernel is over." if wait else None
 
+    async def stage(self) -> str:
+        return (self.folder / "stage").read_text() if (self.folder / "stage").exists() else ""
+
     async def near_end(self) -> str:
         return (self.folder / "near").read_text() if (self.folder / "near").exists() else ""
 

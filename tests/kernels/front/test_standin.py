@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 from typing import Any
 
 import pytest
@@ -20,6 +22,19 @@ def test_a_cell_says_what_it_waits_for_and_an_interrupt_gives_it_up(front: Any) 
     assert front.reply(first)["ename"] == "KeyboardInterrupt"
     assert front.reply(second)["status"] == "aborted"
     assert front.client.kernel_info(reply=True, timeout=60)["content"]["status"] == "ok", "it waits for the kernel on"
+
+
+def test_a_cell_says_how_far_an_image_is_until_the_kernel_is_there(front: Any) -> None:
+    waits = f"until [ -e {front.folder}/go-on ]; do sleep 0.1; done; exec {sys.executable} -m ipykernel_launcher -f $0"
+    (front.folder / "argv").write_text(json.dumps(["/bin/sh", "-c", waits, "{connection_file}"]))
+    front.begin()
+    cell = front.client.execute("print(1)")
+    for stage in ("image: 10 MB …", "image: 20 MB …"):
+        (front.folder / "stage.new").write_text(stage)
+        (front.folder / "stage.new").replace(front.folder / "stage")
+        assert front.published(cell, "stream") == {"name": "stdout", "text": f"{stage}\n"}
+    (front.folder / "go-on").touch()
+    assert front.printed(cell) == "1\n"
 
 
 def test_what_cannot_begin_says_why_in_every_cell(front: Any) -> None:

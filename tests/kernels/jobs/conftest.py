@@ -30,6 +30,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import AgentError
 
 _PATIENCE = 90.0  # seconds for a cell on a busy machine
+_FRONT = "jupyter_slurm"  # who speaks in the messages of a front
 
 
 class Told:
@@ -38,9 +39,9 @@ class Told:
     def __init__(self, reply: dict[str, Any], messages: list[dict[str, Any]]) -> None:
         self.status, self.error = str(reply["status"]), str(reply.get("evalue") or "")
         self.kind = str(reply.get("ename") or "")
-        streams = [one["content"] for one in messages if one["msg_type"] == "stream"]
-        self.stdout = "".join(part["text"] for part in streams if part["name"] == "stdout")
-        self.stderr = "".join(part["text"] for part in streams if part["name"] == "stderr")
+        # What the kernel prints: what its front says while it waits is no part of it.
+        streams = [one for one in messages if one["msg_type"] == "stream" and one["header"]["username"] != _FRONT]
+        self.stdout = "".join(one["content"]["text"] for one in streams if one["content"]["name"] == "stdout")
 
 
 class NodeKernel:
