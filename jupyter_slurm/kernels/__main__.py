@@ -13,7 +13,10 @@ from typing import Any
 
 from jupyter_slurm.kernels import heard
 
-__all__ = ["main"]
+__all__ = ["SHOWN_AS", "main"]
+
+SHOWN_AS = "JUPYTER_SLURM_KERNEL_NAME"
+"""Variable with what people call the kernel: of the front, and not of what it starts."""
 
 
 def main(args: Sequence[str]) -> int:
@@ -40,7 +43,8 @@ async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int
     from jupyter_slurm.kernels.signpost import Signpost
 
     name = str(connection.get("kernel_name") or "")
-    place = Ascent(words, Signpost(file, os.environ.get("JPY_SESSION_NAME"), name), name=name)
+    shown = os.environ.pop(SHOWN_AS, "")
+    place = Ascent(words, Signpost(file, os.environ.get("JPY_SESSION_NAME"), name), name=name, display_name=shown)
     front = Front(connection, place, heard.known(words), lambda told: heard.remember(words, told))
     return await front.run()
 

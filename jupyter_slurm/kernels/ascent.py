@@ -62,14 +62,16 @@ class Ascent:
         What the kernelspec asks for: cluster, options of sbatch, our words.
     signpost : Signpost
         What is left for who comes next.
+    name, display_name : str
+        The kernelspec, and how that is shown.
     """
 
     secret: bytes = b""
     is_known = False
     received = 0
 
-    def __init__(self, words: Sequence[str], signpost: Signpost, *, name: str = "") -> None:
-        self._words, self._signpost, self._name = list(words), signpost, name
+    def __init__(self, words: Sequence[str], signpost: Signpost, *, name: str = "", display_name: str = "") -> None:
+        self._words, self._signpost, self._name, self._shown_as = list(words), signpost, name, display_name
         self._cluster: Cluster | None = None
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
@@ -147,7 +149,7 @@ class Ascent:
     def _ask(self, parsed: MagicLine) -> None:
         """Ask for a kernel, in an allocation that is there or in a new one."""
         cluster, post, words = self._there, self._signpost, parsed.words
-        whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or ""}
+        whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or self._shown_as}
         if self._allocation is None:
             label = f"kernel-{secrets.token_hex(4)}"
             known = {"words": self._words, "cluster": cluster.name, "shared": "on" in words}

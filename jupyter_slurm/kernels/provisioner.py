@@ -17,6 +17,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from jupyter_slurm.handles.leaving import is_leaving
 from jupyter_slurm.kernels import signpost
+from jupyter_slurm.kernels.__main__ import SHOWN_AS
 
 __all__ = ["SlurmProvisioner"]
 
@@ -39,8 +40,11 @@ class SlurmProvisioner(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the front."""
-        self._cmd, self._asked, self._ends, self._is_left, self._had_died = cmd, dict(kwargs), False, False, False
+        self._cmd, self._ends, self._is_left, self._had_died = cmd, False, False, False
         self._begun: list[float] = []
+        env = kwargs.get("env")
+        kwargs["env"] = {**(os.environ if env is None else env), SHOWN_AS: self._shown_as}
+        self._asked = dict(kwargs)
         return await super().launch_kernel(cmd, **kwargs)
 
     async def poll(self) -> int | None:
@@ -94,6 +98,10 @@ class SlurmProvisioner(LocalProvisioner):
         """Where the kernel has its GPUs, for whoever shows it: ``cluster``, ``allocation``. None: nobody knows."""
         left = self._left
         return {name: left.get(name) for name in ("cluster", "allocation")} if left.get("cluster") else None
+
+    @property
+    def _shown_as(self) -> str:
+        return str(getattr(self.kernel_spec, "display_name", ""))
 
     @property
     def _left(self) -> dict[str, Any]:
