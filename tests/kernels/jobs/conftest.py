@@ -22,6 +22,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
+from replicas import Replica
 from ssh_hosts.ways import Way
 
 from jupyter_slurm.agent.client import AgentClient
@@ -80,6 +81,16 @@ class NodeKernel:
         """What has been printed under a cell so far."""
         return "".join(one["content"]["text"] for one in self.under(cell) if one["msg_type"] == "stream")
 
+    def heard(self, message: str | None, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait for what is published because of a message, or of any."""
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            told = self.messages if message is None else self.under(message)
+            if found := next((one for one in told if condition(one)), None):
+                return found
+            self.pump()
+        raise AssertionError(f"not published: {[one['msg_type'] for one in self.messages[-20:]]}")
+
     def end(self, cell: str) -> Told:
         deadline = time.monotonic() + _PATIENCE
         reply = None
@@ -127,10 +138,22 @@ class Study:
     env: dict[str, str]
     cluster: tuple[str, ...]  # how a kernelspec names it
 
+    def start_kernel(self, *words: str, **variables: str) -> NodeKernel:
+        """Start a kernel that is asked for in these words."""
+        specs = KernelSpecManager(kernel_dirs=[str(self.add_kernel(*words))], ensure_native_kernel=False)
+        file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=self.folder)
+        manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file)
+        manager.start_kernel(env={**self.env, **variables}, cwd=str(self.folder))
+        return NodeKernel(manager)
+
     def add_kernel(self, *words: str) -> Path:
         """Have Jupyter offer a kernel, ``far``, that is asked for in these words; return where."""
         command = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}"]
-        own = [] if any(word.startswith(("image=", "env=")) for word in words) else [f"python={sys.executable}"]
+        own = (
+            []
+            if any(word.startswith(("env=", "image=", "python=")) for word in words)
+            else [f"python={sys.executable}"]
+        )
         argv = [*command, *self.cluster, *words, *own]
         metadata = {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}}
         place = self.folder / "data" / "kernels" / "far"
@@ -166,11 +189,23 @@ def node_kernel(study: Study) -> Iterator[Callable[..., NodeKernel]]:
     started: list[NodeKernel] = []
 
     def start(*words: str, **variables: str) -> NodeKernel:
-        specs = KernelSpecManager(kernel_dirs=[str(study.add_kernel(*words))], ensure_native_kernel=False)
-        file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=study.folder)
-        manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file)
-        manager.start_kernel(env={**study.env, **variables}, cwd=str(study.folder))
-        started.append(NodeKernel(manager))
+        started.append(study.start_kernel(*words, **variables))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture(scope="module")
+def site_kernel(replicas: Callable[[str], Replica]) -> Iterator[Callable[..., NodeKernel]]:
+    """``site_kernel(site, *words)``: a kernel on the replica of a site, as its laptop has it; for all tests of a file."""
+    started: list[NodeKernel] = []
+
+    def start(site: str, *words: str) -> NodeKernel:
+        laptop = replicas(site).laptop
+        env = {**laptop.env, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        started.append(Study(laptop.home, env, (site,)).start_kernel(*words))
         return started[-1]
 
     yield start
