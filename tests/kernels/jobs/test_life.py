@@ -28,10 +28,12 @@ def jobs(cluster: EmbeddedCluster) -> set[str]:
 
 @pytest.mark.carrier("paramiko")
 def test_a_kernel_begins_lives_and_gives_back_what_it_had(
-    node_kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+    node_kernel: Any, study: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> None:
     kernel = node_kernel("-p", "arandu", "--gpus", "1")
     job = kernel.value(_JOB)
+    (record,) = (study.folder / "jobs").rglob(f"{kernel.post['allocation']}/job.json")
+    assert json.loads(record.read_text())["kernel"]["display_name"] == "A kernel"
     assert job in jobs(cluster)
     assert kernel.value("__import__('os').environ['CUDA_VISIBLE_DEVICES']") == "0"
     secret = kernel.post["secret"]
