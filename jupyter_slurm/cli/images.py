@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import Any
 
+from jupyter_slurm.cli.verbatim import add_verbatim
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["add_parser", "run"]
@@ -40,17 +41,13 @@ Words (ours have no dashes, Slurm's have):
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    add_verbatim(
+        subparsers,
         "image",
-        help="images of containers: build, pull, list, remove",
+        summary="images of containers: build, pull, list, remove",
         usage="jupyter slurm image [CLUSTER] build|pull|list|remove …",
         description=_USE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        prefix_chars="\0",  # what begins with a dash is Slurm's
-        add_help=False,
     )
-    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.set_defaults(explain=parser.print_help)
 
 
 def run(args: argparse.Namespace) -> int:

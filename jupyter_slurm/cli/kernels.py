@@ -8,6 +8,7 @@ import shlex
 from dataclasses import asdict
 from typing import Any
 
+from jupyter_slurm.cli.verbatim import add_verbatim
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["add_parser", "run"]
@@ -41,17 +42,13 @@ Words (ours have no dashes, Slurm's have):
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    add_verbatim(
+        subparsers,
         "kernel",
-        help="kernels on nodes, for the launcher of a Jupyter here: add, list, remove",
+        summary="kernels on nodes, for the launcher of a Jupyter here: add, list, remove",
         usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [words] | list | remove NAME",
         description=_USE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        prefix_chars="\0",  # what begins with a dash is Slurm's
-        add_help=False,
     )
-    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.set_defaults(explain=parser.print_help)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.cli.verbatim import add_verbatim
 from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -53,17 +54,13 @@ _NAME = "name of the session, Slurm id or key of its job"
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
-    launch = subparsers.add_parser(
+    add_verbatim(
+        subparsers,
         "launch",
-        help="run a Jupyter, or another server, in a job and bring it here",
+        summary="run a Jupyter, or another server, in a job and bring it here",
         usage="jupyter slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
         description=_LAUNCH,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        prefix_chars="\0",  # what begins with a dash is Slurm's
-        add_help=False,
     )
-    launch.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    launch.set_defaults(explain=launch.print_help)
     listing = subparsers.add_parser("sessions", help="list the sessions: a Jupyter or another server in a job each")
     listing.add_argument("-a", "--all", action="store_true", help="also those that are over")
     listing.add_argument("-v", "--verbose", action="store_true", help="with the times of their steps")

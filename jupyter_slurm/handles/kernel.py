@@ -14,7 +14,7 @@ from jupyter_slurm.handles.sending import hand_over
 from jupyter_slurm.handles.session import environment_named, idle_time
 from jupyter_slurm.handles.submitting import Submission, python_named
 
-__all__ = ["WORDS", "KernelStep", "ask", "check", "orphans", "start"]
+__all__ = ["WORDS", "KernelStep", "ask", "check", "start"]
 
 WORDS: dict[str, bool | None] = {
     "dir": True,
@@ -187,16 +187,6 @@ def start(
             "dir": words.get("dir"),
         }
         return KernelStep(cluster, hand_over(cluster, allocation._path("steps"), asked))
-
-
-def orphans(cluster: Cluster, owner: str) -> list[KernelStep]:
-    """Return the kernels of a notebook that go on, the latest first."""
-    told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
-    owned = [one for one in told if (one.get("kernel") or {}).get("owner") == owner]
-    steps = [step for one in owned for step in cluster.client.get(cluster.path("jobs", one["key"], "steps"))]
-    going = [step for step in steps if step["kind"] == "kernel" and not step["finished"]]
-    going.sort(key=lambda step: step["submit_time"] or 0.0, reverse=True)
-    return [KernelStep(cluster, step) for step in going]
 
 
 def _told(owner: str, name: str, display_name: str) -> Mapping[str, Any]:
