@@ -14,7 +14,7 @@ from jupyter_slurm.errors import JobNotFound, UsageError
 from jupyter_slurm.handles.array import ArrayJob, handle
 from jupyter_slurm.handles.cluster import Cluster
 from jupyter_slurm.handles.job import Job
-from jupyter_slurm.handles.naming import meant
+from jupyter_slurm.runner.naming import meant
 
 __all__ = ["KINDS", "checked", "dependency_options"]
 

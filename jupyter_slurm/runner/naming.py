@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, Iterable
 
 __all__ = ["meant"]
 

@@ -13,8 +13,7 @@ import re
 import symtable
 import sys
 import types
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Iterator, Mapping
 
 __all__ = [
     "has_text_for_annotations",
@@ -34,7 +33,7 @@ _SHELLS = frozenset({"get_ipython", "display", "exit", "quit", "In", "Out", "_",
 def is_of_the_notebook(value: Any) -> bool:
     """Tell whether a function or class was defined in a cell, or by a job that brought it back."""
     made_of = inspect.getattr_static(value, "__wrapped__", None)  # what lru_cache and compilers give is no function
-    return (isinstance(value, types.FunctionType | type) or isinstance(made_of, types.FunctionType)) and getattr(
+    return (isinstance(value, (types.FunctionType, type)) or isinstance(made_of, types.FunctionType)) and getattr(
         value, "__module__", None
     ) == "__main__"
 
