@@ -36,6 +36,7 @@ __all__ = [
     "image_tree",
     "jupyter_tar",
     "jupyter_tree",
+    "kept_wheels",
     "new_docker",
     "node",
     "pip_tree",
@@ -135,14 +136,19 @@ def jupyter_tree(jupyter_tar: Path, short_tmp: Path, alice: str) -> Path:
 @pytest.fixture(scope="session")
 def wheels() -> Path:
     """What pip needs to install a JupyterLab in the image, without a network: kept between runs, too."""
-    folder = default_cache() / "wheels-jupyterlab"
+    return kept_wheels("jupyterlab", "jupyterlab", "pip")
+
+
+def kept_wheels(name: str, *wanted: str) -> Path:
+    """Return the folder of this name with wheels for the image's Python, fetched where that was not done before."""
+    folder = default_cache() / f"wheels-{name}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             made = folder.with_suffix(".new")
             get = [sys.executable, "-m", "pip", "download", "-q", "--only-binary=:all:", "--python-version=3.11"]
-            subprocess.run([*get, "-d", made, "jupyterlab", "pip"], check=True)
+            subprocess.run([*get, "-d", made, *wanted], check=True)
             made.rename(folder)
     return folder
 

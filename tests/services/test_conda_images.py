@@ -6,7 +6,6 @@ and does it by rattler, the library of pixi: it solves, fetches packages and lin
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import io
@@ -25,10 +24,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from containers import Node
+from containers import Node, kept_wheels
 from registry import Registry
 
-from jupyter_slurm.embedded.roots import default_cache
 from jupyter_slurm.handles.packages import own_packages
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -68,16 +66,7 @@ print(*sorted(name for name in os.listdir("/opt/env/conda-meta") if name.endswit
 @pytest.fixture(scope="session")
 def rattler() -> Path:
     """The wheel of py-rattler: kept between runs."""
-    folder = default_cache() / "wheel-rattler"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            made = folder.with_suffix(".new")
-            get = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-            subprocess.run([*get, "--python-version=3.11", "-d", made, "py-rattler"], check=True)
-            made.rename(folder)
-    return next(folder.glob("*.whl"))
+    return next(kept_wheels("rattler", "--no-deps", "py-rattler").glob("*.whl"))
 
 
 def _package(name: str, version: str, path: str, text: str, *depends: str) -> tuple[str, bytes, dict[str, object]]:
