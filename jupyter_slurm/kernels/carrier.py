@@ -10,8 +10,8 @@ from typing import Any
 
 from jupyter_slurm.kernels.wire import Frames
 from jupyter_slurm.runner import link
+from jupyter_slurm.runner.greeting import GREETS_WITHIN, FrontGreeting, Replaced, Stranger
 from jupyter_slurm.runner.link import Message as Parcel
-from jupyter_slurm.runner.link import Replaced, Stranger
 
 __all__ = ["Carrier", "Parcel", "Replaced", "Stranger"]
 
@@ -74,9 +74,9 @@ class Carrier:
         """
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(link.GREETS_WITHIN):
+            async with asyncio.timeout(GREETS_WITHIN):
                 greeting = await self._greet(loop, connection)
-            self._pass_on(self._link.attach(greeting))
+            self._pass_on(self._link.attach(greeting.received, greeting.rest))
             self._wake.set()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._read(loop, connection))
@@ -91,8 +91,8 @@ class Carrier:
             self._link.detach()
             connection.close()
 
-    async def _greet(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> link.FrontGreeting:
-        greeting = link.FrontGreeting(self._secret, self._who, self._link.received)
+    async def _greet(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> FrontGreeting:
+        greeting = FrontGreeting(self._secret, self._who, self._link.received)
         await loop.sock_sendall(connection, greeting.first)
         while not greeting.is_done:
             answer = greeting.feed(await _received(loop, connection))
@@ -120,6 +120,8 @@ class Carrier:
             self._wake.set()
 
     def _pass_on(self, messages: list[Parcel]) -> None:
+        if self._link.is_replaced:
+            raise Replaced("another front has taken this kernel over")
         for message in messages:
             self._take(message)
         self._link.confirm()

@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator
 
 # The files of the runner are no package: each is read by its path.
 beside = runpy.run_path(__file__[: -len("kernel_door.py")] + "beside.py")["beside"]
+greeting: Any = beside("greeting")
 link: Any = beside("link")
 
 KEPT = 64 << 20  # bytes of output for a front that is away
@@ -45,9 +46,9 @@ def is_foreign(sock: Any) -> bool:
 class Guest:
     """A connection that has not proven yet that it is a front's."""
 
-    def __init__(self, sock: Any, greeting: Any) -> None:
-        self.sock, self.greeting = sock, greeting
-        self.deadline = time.monotonic() + link.GREETS_WITHIN
+    def __init__(self, sock: Any, words: Any) -> None:
+        self.sock, self.greeting = sock, words
+        self.deadline = time.monotonic() + greeting.GREETS_WITHIN
 
 
 class Door:
@@ -95,7 +96,7 @@ class Door:
                 sock.close()
                 return
             sock.setblocking(False)
-            guest = Guest(sock, link.KeeperGreeting(self._secret, self._received_of))
+            guest = Guest(sock, greeting.KeeperGreeting(self._secret, self._received_of))
             self._guests.append(guest)
             self._ready.register(sock, selectors.EVENT_READ, lambda _: self._hear(guest))
             if len(self._guests) > _GUESTS:
@@ -117,7 +118,7 @@ class Door:
                 guest.sock.sendall(answer)  # fits into what the system keeps for a new connection
         except BlockingIOError:
             return
-        except (OSError, link.Stranger) as error:
+        except (OSError, greeting.Stranger) as error:
             sys.stderr.write(f"A connection is refused: {error}\n")
             self._dismiss(guest)
             return
@@ -144,7 +145,7 @@ class Door:
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._ready.register(self._sock, selectors.EVENT_READ, self._serve)
         with self._breaking():
-            messages = self.link.attach(guest.greeting)
+            messages = self.link.attach(guest.greeting.received, guest.greeting.rest)
             self.link.outbox.limit = _KEPT_LIVE
             if is_new:
                 self._greet()

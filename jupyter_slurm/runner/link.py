@@ -3,15 +3,10 @@
 Nothing here reads or writes: bytes that came are fed in, bytes to send are asked for. Both ends use it: the keeper
 (``kernel.py``), and the front, which imports it from the package. Python 3.8+, standard library only.
 
-A connection begins with a greeting of three texts of a fixed length, in which both ends prove that they know the
-secret, by an HMAC over all that was said and whose text it is; it also says how far each has come. Frames follow: type
-(1 byte), length (4, big-endian), body. A record (``DATA``) has a number (8 bytes), greater than that of the one before;
-it is kept until the other end says that it has it (``ACK``), and is sent again on the next connection. Who has nothing
-to say for a while says so (``ALIVE``), also while it is told a lot. ::
-
-    front   MAGIC VERSION who[8] nonce[16]
-    keeper  MAGIC VERSION told[1] nonce[16] received[8] proof[32]      told: 1, there is a newer front than you
-    front   received[8] proof[32]
+A connection begins with a greeting (``greeting.py``). Frames follow: type (1 byte), length (4, big-endian), body. A
+record (``DATA``) has a number (8 bytes), greater than that of the one before; it is kept until the other end says that
+it has it (``ACK``), and is sent again on the next connection. Who has nothing to say for a while says so (``ALIVE``),
+also while it is told a lot.
 
 Payload of a record: channel (1 byte), how many frames (4), their lengths (4 each), the frames. Of ``NOTE`` it is one
 frame of JSON; on the other channels they are header, parent, metadata, content and buffers of a Jupyter message.
@@ -20,33 +15,18 @@ frame of JSON; on the other channels they are header, parent, metadata, content 
 from __future__ import annotations
 
 import collections
-import hashlib
-import hmac
 import json
-import os
 import struct
 import time
 from typing import Any, Callable, NamedTuple
 
 SHELL, CONTROL, STDIN, IOPUB, NOTE = range(5)
-GREETS_WITHIN = 10.0  # seconds for a greeting
 SPEAKS_AFTER, DEAD_AFTER = 5.0, 15.0  # seconds without a word: of ours, of theirs
 LARGEST = 1 << 31  # bytes of a frame
-_MAGIC, _VERSION = b"jslk", 1
-_ASKS, _ANSWERS, _PROVES = struct.Struct(">4sB8s16s"), struct.Struct(">4sBB16sQ"), struct.Struct(">Q")
-_PROOF = 32
 _DATA, _ACK, _ALIVE, _REPLACED = range(4)
 _HEADER, _NUMBER, _COUNT = struct.Struct(">BI"), struct.Struct(">Q"), struct.Struct(">BI")
 _AT_ONCE = 256 << 10  # bytes that are made ready to be sent
 _MOST_FRAMES = 10_000
-
-
-class Stranger(Exception):
-    """Who is at the other end does not know the secret, or speaks otherwise."""
-
-
-class Replaced(Exception):
-    """A newer front has come: this one is to leave."""
 
 
 class Broken(Exception):
@@ -92,116 +72,6 @@ def unpack(payload: bytes | memoryview) -> Message:
     if at != len(payload):
         raise Broken(f"a record of {len(payload)} bytes for frames of {at}")
     return Message(channel, frames)
-
-
-# The greeting ---------------------------------------------------------------------------------------------------------
-
-
-class _Greeting:
-    """One end of a greeting."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret, self._said = secret, b""
-        self._incoming = bytearray()
-        self.is_done = False
-        self.received = 0  # the last record that the other end has
-
-    @property
-    def rest(self) -> bytes:
-        """What came behind the greeting."""
-        return bytes(self._incoming)
-
-    def _take(self, size: int) -> bytes:
-        """Return the next text; nothing: it has not come as a whole."""
-        if len(self._incoming) < size:
-            return b""
-        text = bytes(self._incoming[:size])
-        del self._incoming[:size]
-        return text
-
-    def _proof(self, role: bytes) -> bytes:
-        return hmac.new(self._secret, role + b"\n" + self._said, hashlib.sha256).digest()
-
-    def _prove(self, role: bytes, text: bytes) -> bytes:
-        """Return a text of ours with its proof."""
-        self._said += text
-        return text + self._proof(role)
-
-    def _believe(self, role: bytes, text: bytes) -> bytes:
-        """Return a text of theirs without its proof."""
-        text, proof = text[:-_PROOF], text[-_PROOF:]
-        self._said += text
-        if not hmac.compare_digest(proof, self._proof(role)):
-            raise Stranger("the other end does not know the secret of this kernel")
-        return text
-
-
-def _know(magic: bytes, version: int) -> None:
-    if magic != _MAGIC:
-        raise Stranger("the other end speaks otherwise")
-    if version != _VERSION:
-        raise Stranger(f"the other end speaks version {version} of the link, this one {_VERSION}")
-
-
-class FrontGreeting(_Greeting):
-    """The greeting of a front.
-
-    Parameters
-    ----------
-    secret : bytes
-    who : bytes
-        8 of them, which tell this front from others.
-    received : int
-        The last record that it has.
-    """
-
-    def __init__(self, secret: bytes, who: bytes, received: int) -> None:
-        super().__init__(secret)
-        self._own = received
-        self._said = self.first = _ASKS.pack(_MAGIC, _VERSION, who, os.urandom(16))
-
-    def feed(self, data: bytes) -> bytes:
-        """Take what came in, return what to send; Stranger, Replaced."""
-        self._incoming += data
-        if not self.is_done and (text := self._take(_ANSWERS.size + _PROOF)):
-            _know(*_ANSWERS.unpack_from(text)[:2])
-            told, _, self.received = _ANSWERS.unpack(self._believe(b"keeper", text))[2:]
-            if told:
-                raise Replaced("another front has taken this kernel over")
-            self.is_done = True
-            return self._prove(b"front", _PROVES.pack(self._own))
-        return b""
-
-
-class KeeperGreeting(_Greeting):
-    """The greeting of a keeper.
-
-    Parameters
-    ----------
-    secret : bytes
-    received_of : callable
-        Takes the 8 bytes of a front, and returns the last record that came from it; None: there is a newer one.
-    """
-
-    def __init__(self, secret: bytes, received_of: Callable[[bytes], int | None]) -> None:
-        super().__init__(secret)
-        self._received_of = received_of
-        self.who = b""
-
-    def feed(self, data: bytes) -> bytes:
-        """Take what came in, return what to send; Stranger."""
-        self._incoming += data
-        answer = b""
-        if not self.who and (text := self._take(_ASKS.size)):
-            magic, version, self.who, _ = _ASKS.unpack(text)
-            _know(magic, version)
-            self._said, received = text, self._received_of(self.who)
-            told = _ANSWERS.pack(_MAGIC, _VERSION, received is None, os.urandom(16), received or 0)
-            answer = self._prove(b"keeper", told)
-        if self.who and not self.is_done and (text := self._take(_PROVES.size + _PROOF)):
-            (self.received,) = _PROVES.unpack(self._believe(b"front", text))
-            self.is_done = True
-        return answer
 
 
 # What is to be sent ---------------------------------------------------------------------------------------------------
@@ -320,17 +190,26 @@ class Link:
         self.received = 0  # the last record that was passed on
         self._fed = 0  # the last record that came
         self.is_attached = False
+        self.is_replaced = False  # the other end has said that there is a newer front: this one is to leave
         self._incoming = bytearray()
         self._ready = memoryview(b"")
         self._words: list[bytes] = []  # frames that are no records
         self._heard = self._spoke = 0.0
 
-    def attach(self, greeting: _Greeting) -> list[Message]:
-        """Go on over a connection that was greeted; return what came right behind the greeting."""
+    def attach(self, received: int, rest: bytes) -> list[Message]:
+        """Go on over a connection that was greeted; return what came right behind the greeting.
+
+        Parameters
+        ----------
+        received : int
+            The last record that the other end has.
+        rest : bytes
+            What came behind the greeting.
+        """
         self.detach()
-        self.outbox.has(greeting.received)
+        self.outbox.has(received)
         self.is_attached, self._heard, self._fed = True, self._clock(), self.received
-        return self.feed(greeting.rest)
+        return self.feed(rest)
 
     def detach(self) -> None:
         """Forget the connection: what was sent and not confirmed will be sent again."""
@@ -355,7 +234,7 @@ class Link:
         return _HEADER.pack(_REPLACED, 0)
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take what came in, return the messages in it; Broken, Replaced.
+        """Take what came in, return the messages in it; Broken.
 
         When they are passed on, :meth:`confirm` says so; until then they would come again on another connection.
         """
@@ -392,7 +271,7 @@ class Link:
         elif kind == _ACK:
             self.outbox.has(_NUMBER.unpack_from(body)[0])
         elif kind == _REPLACED:
-            raise Replaced("another front has taken this kernel over")
+            self.is_replaced = True
 
     def confirm(self) -> None:
         """Say that all messages that came are passed on."""

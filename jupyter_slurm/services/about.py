@@ -22,6 +22,7 @@ RUNNER = (
     "kernel_process.py",
     "kernel_start.py",
     "kernel_wires.py",
+    "greeting.py",
     "link.py",
     "zmtp.py",
     "door.py",

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.runner import link
-from jupyter_slurm.runner.link import IOPUB, NOTE, SHELL, FrontGreeting, Link, Message
+from jupyter_slurm.runner.greeting import FrontGreeting, Replaced
+from jupyter_slurm.runner.link import IOPUB, NOTE, SHELL, Link, Message
 
 RUNNER = Path(link.__file__).parent
 PATIENCE = 120.0  # seconds: other tests run beside these
@@ -44,7 +45,7 @@ class Front:
             if not data:
                 raise ConnectionResetError("the keeper has closed the connection")
             self.sock.sendall(greeting.feed(data))
-        self._take(self.link.attach(greeting))
+        self._take(self.link.attach(greeting.received, greeting.rest))
         return self
 
     def cut(self) -> None:
@@ -61,6 +62,8 @@ class Front:
                 header, parent, _, content = map(json.loads, message.frames[:4])
                 self.heard.setdefault((message.channel, parent.get("msg_id")), []).append((header["msg_type"], content))
         self.link.confirm()
+        if self.link.is_replaced:
+            raise Replaced("by another front")
 
     def pump(self, most: int = 1 << 20) -> bool:
         """Carry on for a moment; False: the keeper has gone."""

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.runner import link
-from jupyter_slurm.runner.link import CONTROL, STDIN, FrontGreeting, Replaced, Stranger
+from jupyter_slurm.runner.greeting import FrontGreeting, Replaced, Stranger
+from jupyter_slurm.runner.link import CONTROL, STDIN
 from jupyter_slurm.services.about import RUNNER
 
 Keep = Callable[..., Any]
