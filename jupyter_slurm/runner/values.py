@@ -90,15 +90,20 @@ def size_of(item: dict[str, Any]) -> int:
 
 def write(path: str, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
     """Write the file, readable for its owner only, in one step."""
-    about = {"python": platform.python_version(), "executable": sys.executable}
-    header = json.dumps({"format": 1, **about, "items": [item for item, _ in items]}).encode()
     draft = f"{path}.tmp"
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-        file.write(MAGIC + len(header).to_bytes(8, "big") + header)
-        for _, pieces in items:
-            for piece in pieces:
-                file.write(piece)
+        put_down(file, items)
     os.replace(draft, path)
+
+
+def put_down(file: BinaryIO, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
+    """Write what such a file has."""
+    about = {"python": platform.python_version(), "executable": sys.executable}
+    header = json.dumps({"format": 1, **about, "items": [item for item, _ in items]}).encode()
+    file.write(MAGIC + len(header).to_bytes(8, "big") + header)
+    for _, pieces in items:
+        for piece in pieces:
+            file.write(piece)
 
 
 class Content:
@@ -198,7 +203,16 @@ def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
     """
     with open(path, "rb") as file:
         header, items = read(file)
-    troubles = []
+    if troubles := put(items, header, namespace):
+        raise Unreadable("\n".join(troubles.values()))
+    return {item["name"]: namespace[item["name"]] for item, _ in items if item["kind"] == "source"}
+
+
+def put(
+    items: list[tuple[dict[str, Any], list[Any]]], header: dict[str, Any], namespace: dict[str, Any]
+) -> dict[str, str]:
+    """Put what was read into a namespace; return what of it cannot be used here, and why."""
+    troubles = {}
     for item, pieces in items:
         try:
             if item["kind"] in ("import", "source"):
@@ -206,10 +220,8 @@ def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
             else:
                 namespace[item["name"]] = unpack(item, pieces, header)
         except Unreadable as error:
-            troubles.append(str(error))
-    if troubles:
-        raise Unreadable("\n".join(troubles))
-    return {item["name"]: namespace[item["name"]] for item, _ in items if item["kind"] == "source"}
+            troubles[item.get("name") or item["source"]] = str(error)
+    return troubles
 
 
 def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:

@@ -17,6 +17,8 @@ from jupyter_slurm.server.caller import Caller
 from jupyter_slurm.server.events import SCHEMAS, Events
 from jupyter_slurm.server.handlers import AgentHandler
 from jupyter_slurm.server.kernels import HANDLERS as KERNELS
+from jupyter_slurm.server.moves import HANDLERS as MOVES
+from jupyter_slurm.server.moves import Moves
 from jupyter_slurm.server.proxy import SESSIONS, SessionHandler
 
 __all__ = ["SlurmExtension", "has_panel"]
@@ -45,6 +47,9 @@ class SlurmExtension(ExtensionApp):
             os.environ["JUPYTER_SLURM_BASE_URL"] = self.serverapp.base_url
         # Before those of the agent, which take all the rest.
         self.handlers.extend((pattern, handler, {"access": self._access}) for pattern, handler in KERNELS)
+        managers = (self.serverapp.session_manager, self.serverapp.kernel_manager, self.serverapp.kernel_spec_manager)
+        self._moves = Moves(*managers, self.config)
+        self.handlers.extend((pattern, handler, {"moves": self._moves}) for pattern, handler in MOVES)
         self.handlers.append((r"jupyter-slurm/api/.*", AgentHandler, {"access": self._access}))
         # The loop does not run yet. Kernels look for the agent before any browser asks for it.
         self.serverapp.io_loop.add_callback(self._access.house)
@@ -54,6 +59,7 @@ class SlurmExtension(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Let go of the agent, which ends with the server if it lives here; and of kernels on nodes, which go on."""
+        await self._moves.close()
         leave()
         await self._caller.close()
         await self._access.close()

@@ -1,0 +1,239 @@
+"""The API of moves: a notebook that is open goes to another kernel, and variables come along."""
+
+# `authorized` is typed for plain functions only.
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from jupyter_core.utils import ensure_async
+from jupyter_server.auth.decorator import authorized
+from tornado import web
+from traitlets.config import Config
+
+from jupyter_slurm.agent.schema import Operation
+from jupyter_slurm.config import load_settings
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
+from jupyter_slurm.handles.kernelspecs import PROVISIONER
+from jupyter_slurm.server.answering import ProblemHandler
+from jupyter_slurm.server.moving import Move
+
+__all__ = ["HANDLERS", "Moves"]
+
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": "^[^\\x00-\\x1f\\x7f]*$"}
+_WANTED: Final = Operation(
+    "moveNotebook",
+    "POST",
+    "/moves",
+    parameters=(),
+    body_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["notebook"],
+        "properties": {
+            "notebook": _TEXT,
+            "kernel": _TEXT,
+            "in": {"type": "array", "maxItems": 256, "items": _TEXT},
+        },
+    },
+    needs_body=True,
+    components={},
+)
+_REMEMBERED: Final = 50  # moves that are over
+_NO_PYTHON: Final = ("r", "julia")  # of kernels on nodes others may be Python's by another name
+
+
+class Moves:
+    """The notebooks of a Jupyter server that move, and those that have.
+
+    Parameters
+    ----------
+    sessions, kernels, specs
+        The managers of the server.
+    config : traitlets Config
+        What it has read.
+    """
+
+    def __init__(self, sessions: Any, kernels: Any, specs: Any, config: Config) -> None:
+        self._sessions, self._kernels, self._specs, self._config = sessions, kernels, specs, config
+        self._known: dict[str, Move] = {}
+
+    async def begin(self, notebook: str, kernel: str | None, names: Sequence[str]) -> Move:
+        """Have a notebook move.
+
+        Parameters
+        ----------
+        notebook : str
+            Its path, below the folder of the server.
+        kernel : str or None
+            The name of a kernelspec, or how that is shown; None: the same one as now, in another allocation.
+        names : sequence of str
+            The variables that come along.
+
+        Raises
+        ------
+        JobNotFound
+            No such notebook is open, or there is no such kernel.
+        JobError
+            It moves already.
+        UsageError
+            It cannot move so.
+        """
+        session = await self._session(notebook.strip("/"))
+        specs = {name: told["spec"] for name, told in (await ensure_async(self._specs.get_all_specs())).items()}
+        now = specs.get(session["kernel"]["name"], {})
+        chosen = _followed(session["kernel"]["name"], now) if kernel is None else _found(kernel, specs)
+        _check(names, now, specs[chosen])
+        limit = (await asyncio.to_thread(load_settings, self._config)).values_limit
+        if any(one.session == session["id"] and not one.is_over for one in self._known.values()):
+            raise JobError(f"{notebook} is on its way to another kernel already.", hint="Give that up first.")
+        shown = str(specs[chosen].get("display_name") or chosen)
+        move = Move(self._sessions, self._kernels, session, kernel=chosen, shown=shown, names=names, limit=limit)
+        self._known[move.id] = move
+        for old in [one.id for one in self._known.values() if one.is_over][:-_REMEMBERED]:
+            del self._known[old]
+        return move
+
+    def find(self, key: str) -> Move:
+        """Return a move; JobNotFound."""
+        if key not in self._known:
+            raise JobNotFound("There is no such move.")
+        return self._known[key]
+
+    def listed(self) -> list[Move]:
+        """Return all that are known."""
+        return list(self._known.values())
+
+    async def close(self) -> None:
+        """Give up what is under way: nobody would bring the notebook to its kernel."""
+        await asyncio.gather(*(move.give_up() for move in self._known.values()))
+
+    async def _session(self, notebook: str) -> Mapping[str, Any]:
+        for session in await ensure_async(self._sessions.list_sessions()):
+            if session["path"].strip("/") == notebook and session.get("kernel"):
+                found: Mapping[str, Any] = session
+                return found
+        raise JobNotFound(f"No notebook {notebook!r} is open here with a kernel.", hint="Open it, and run a cell.")
+
+
+def _found(kernel: str, specs: Mapping[str, Any]) -> str:
+    """Return the name of a kernelspec, by that or by how it is shown."""
+    names = [name for name, spec in specs.items() if kernel in (name, spec.get("display_name"))]
+    if not names:
+        raise JobNotFound(
+            f"There is no kernel {kernel!r}.",
+            hint=f"There are: {', '.join(sorted(specs))}. `jupyter slurm kernel add` adds one.",
+        )
+    return kernel if kernel in names else names[0]
+
+
+def _followed(name: str, spec: Mapping[str, Any]) -> str:
+    """Return the kernelspec whose next allocation is meant."""
+    if not _is_ours(spec):
+        raise UsageError(
+            "The kernel of this notebook does not run on a node, and has no allocation that another could follow.",
+            hint="Move it to a kernel on a node: jupyter slurm kernel list",
+        )
+    if word := next((word for word in spec["argv"] if word.startswith("on=")), ""):
+        raise UsageError(
+            f"This kernel runs in an allocation that somebody else has asked for ({word}): none of its own can follow.",
+            hint="Ask for another one with %salloc, or move to another kernel.",
+        )
+    return name
+
+
+def _check(names: Sequence[str], *specs: Mapping[str, Any]) -> None:
+    if wrong := next((name for name in names if not name.isidentifier()), None):
+        raise UsageError(f"{wrong!r} is no name of a variable.", hint="For example in=x,model.")
+    if other := next((spec for spec in specs if names and spec and not _is_python(spec)), None):
+        raise UsageError(
+            f"Variables travel from Python to Python, and {other['display_name']} is another language.",
+            hint="Move without variables.",
+        )
+
+
+def _is_ours(spec: Mapping[str, Any]) -> bool:
+    provisioner = (spec.get("metadata") or {}).get("kernel_provisioner") or {}
+    return bool(provisioner.get("provisioner_name") == PROVISIONER)
+
+
+def _is_python(spec: Mapping[str, Any]) -> bool:
+    language = str(spec.get("language")).lower()
+    return language == "python" or (_is_ours(spec) and language not in _NO_PYTHON)
+
+
+class _MoveHandler(ProblemHandler):
+    """What these handlers have in common."""
+
+    def initialize(self, moves: Moves) -> None:
+        """Tornado's constructor."""
+        self._moves = moves
+        self._track_activity = self.request.method not in ("GET", "HEAD")  # a tab that looks is no person at work
+
+    @web.authenticated
+    @authorized("read")
+    async def options(self, *_: str) -> None:  # type: ignore[override]  # theirs lets anybody in
+        """Other origins have no business here."""
+        raise web.HTTPError(405)
+
+
+class MovesHandler(_MoveHandler):
+    """The notebooks that move."""
+
+    @web.authenticated
+    @authorized("read")
+    async def get(self) -> None:
+        """List them, and those that have moved."""
+        self.finish(json.dumps({"moves": [move.as_dict() for move in self._moves.listed()]}))
+
+    @web.authenticated
+    @authorized("write")
+    @authorized("write", resource="sessions")
+    @authorized("execute", resource="kernels")
+    async def post(self) -> None:
+        """Have one move."""
+        try:
+            asked = _WANTED.read_body(self.request.body)
+            names = list(dict.fromkeys(asked.get("in", ())))
+            move = await self._moves.begin(asked["notebook"], asked.get("kernel"), names)
+        except SlurmError as error:
+            self.tell(error)
+            return
+        self.set_status(201)
+        self.finish(json.dumps(move.as_dict()))
+
+
+class MoveHandler(_MoveHandler):
+    """One of them."""
+
+    @web.authenticated
+    @authorized("read")
+    async def get(self, key: str) -> None:
+        """Tell how far it is."""
+        self._tell(key)
+
+    @web.authenticated
+    @authorized("write")
+    @authorized("write", resource="sessions")
+    async def delete(self, key: str) -> None:
+        """Give it up; tell what has become of it."""
+        if key in {move.id for move in self._moves.listed()}:
+            await self._moves.find(key).give_up()
+        self._tell(key)
+
+    def _tell(self, key: str) -> None:
+        try:
+            self.finish(json.dumps(self._moves.find(key).as_dict()))
+        except SlurmError as error:
+            self.tell(error)
+
+
+HANDLERS: Final = [
+    (r"jupyter-slurm/api/server/moves", MovesHandler),
+    (r"jupyter-slurm/api/server/moves/([0-9a-f]{16})", MoveHandler),
+]
+"""Their addresses, below the server's own."""

@@ -1,0 +1,236 @@
+"""Notebooks on their way to another kernel: the old one works until the new one is there and has its variables."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import IO, Any, Final, TypeVar
+
+from jupyter_core.utils import ensure_async
+from tornado import web
+
+from jupyter_slurm.handles.card import sentences
+from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.server.transit import CannotTravel, KernelGone, Visitor
+
+__all__ = ["Move"]
+
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_LOOK: Final = 2.0  # seconds between two looks whether the notebook is still open
+_PATIENCE: Final = 600.0  # seconds for a cell of the old kernel, while the new one holds GPUs that nobody uses
+_RESTART: Final = "\nRestart the kernel to try again."  # said to cells of a notebook that has the kernel
+
+
+class _Failed(Exception):
+    """The notebook stays where it is; the message says why."""
+
+
+class Move:
+    """One notebook on its way.
+
+    Parameters
+    ----------
+    sessions, kernels
+        The managers of the Jupyter server.
+    session : mapping
+        The notebook's, as Jupyter has it.
+    kernel, shown : str
+        The kernelspec that it goes to, and how that is shown.
+    names : sequence of str
+        The variables that come along.
+    limit : int
+        Most bytes of them.
+
+    Attributes
+    ----------
+    id, session : str
+        What it, and the notebook's session, are known by.
+    """
+
+    def __init__(
+        self,
+        sessions: Any,
+        kernels: Any,
+        session: Mapping[str, Any],
+        *,
+        kernel: str,
+        shown: str,
+        names: Sequence[str],
+        limit: int,
+    ) -> None:
+        self.id, self.session = secrets.token_hex(8), str(session["id"])
+        self._sessions, self._kernels = sessions, kernels
+        self._path, self._old, self._new = str(session["path"]), str(session["kernel"]["id"]), ""
+        self._kernel, self._shown, self._names, self._limit = kernel, shown, list(names), limit
+        self._state, self._text = "waiting", f"Asks for {shown} …"
+        self._can_be_given_up = True
+        self._work = asyncio.create_task(self._run(), name=f"move {self.id}")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens."""
+        return self._state in ("done", "failed", "cancelled")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is told of it."""
+        told = {"id": self.id, "notebook": self._path, "kernel": self._kernel, "in": list(self._names)}
+        return {**told, "state": self._state, "text": printable(self._text)}
+
+    async def give_up(self) -> None:
+        """Stay with the old kernel, and give back what the new one has; a notebook that has moved is let alone."""
+        if self._can_be_given_up:
+            self._can_be_given_up = False
+            self._work.cancel()
+        await asyncio.wait((self._work,))
+
+    # On the way -------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            first = await self._while_open(self._take()) if self._names else None
+            taken_at = time.strftime("%H:%M")
+            await self._start()
+            await self._while_open(self._begin())
+            snapshot, said, goes_on = await self._while_open(self._take_again(first, taken_at))
+            self._tell("moving", f"{self._shown} is there.")
+            came = await self._while_open(self._give(snapshot))
+            self._can_be_given_up = False
+            await self._switch(keep_old=goes_on)
+            self._tell("done", sentences(f"The notebook runs on {self._shown} now", came, said))
+        except asyncio.CancelledError:
+            await self._end("cancelled", "Given up: the notebook stays with its kernel.")
+        except (_Failed, CannotTravel, KernelGone) as error:
+            await self._end("failed", str(error))
+        except Exception as error:  # noqa: BLE001  nobody sees a task's error, and the new kernel is to end
+            _log.exception("jupyter_slurm: a notebook could not be moved")
+            await self._end("failed", f"{type(error).__name__}: {error}")
+
+    async def _while_open(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something for a notebook, as long as that is there and has its kernel."""
+        doing = asyncio.ensure_future(work)
+        try:
+            while True:
+                await asyncio.wait((doing,), timeout=_LOOK)
+                await self._see_that_it_is_open()
+                if doing.done():
+                    return doing.result()
+        finally:
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
+
+    async def _see_that_it_is_open(self) -> None:
+        try:
+            session = await self._sessions.get_session(session_id=self.session)
+        except web.HTTPError:
+            raise _Failed("The notebook's kernel was shut down meanwhile.") from None
+        if session["kernel"]["id"] != self._old:
+            raise _Failed("The notebook has got another kernel meanwhile.")
+        self._path = str(session["path"])
+
+    async def _start(self) -> None:
+        """Start the new kernel as the notebook's own: its folder, and what it is found again by."""
+        session = await self._sessions.get_session(session_id=self.session)
+        about = {name: session[name] for name in ("path", "name", "type")}
+        starting = asyncio.ensure_future(
+            ensure_async(self._sessions.start_kernel_for_session(self.session, kernel_name=self._kernel, **about))
+        )
+        try:
+            self._new = str(await asyncio.shield(starting))
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):  # it was given up already
+                self._new = str(await starting)
+            raise
+
+    async def _begin(self) -> None:
+        """Wait until the new kernel is there."""
+
+        def told(text: str) -> None:
+            self._tell("waiting", text.strip().rpartition("\n")[2] or self._text)
+
+        with self._visiting(self._new) as visitor:
+            why = await visitor.begun(told)
+        if why:
+            raise _Failed(f"{self._shown} has not begun: {why.removesuffix(_RESTART)}")
+
+    async def _switch(self, *, keep_old: bool) -> None:
+        """Give the notebook the new kernel; end the old one, unless a cell still runs there."""
+        await self._sessions.update_session(self.session, kernel_id=self._new)
+        if not keep_old:
+            await self._shut_down(self._old)
+
+    async def _end(self, state: str, text: str) -> None:
+        """Stay, and give back what the new kernel has."""
+        self._can_be_given_up = False
+        await self._shut_down(self._new)
+        self._tell(state, text)
+
+    async def _shut_down(self, kernel: str) -> None:
+        try:
+            if kernel and kernel in self._kernels:
+                await ensure_async(self._kernels.shutdown_kernel(kernel))
+        except Exception:  # noqa: BLE001  what Jupyter cannot end ends by its lease
+            _log.exception("jupyter_slurm: a kernel could not be shut down")
+
+    # Variables --------------------------------------------------------------------------------------------------
+
+    async def _take(self) -> IO[bytes]:
+        """Take the variables of the old kernel when it has nothing else to do."""
+        busy = f"{self._shown} is there" if self._new else ""
+        names = ", ".join(self._names)
+
+        def waits() -> None:
+            self._tell("waiting", sentences(busy, f"Waits for the cell that runs now, then takes {names} along"))
+
+        with self._visiting(self._old) as visitor:
+            snapshot: IO[bytes] = await visitor.take(self._names, self._limit, waits=waits)
+        return snapshot
+
+    async def _take_again(self, first: IO[bytes] | None, taken_at: str) -> tuple[IO[bytes] | None, str, bool]:
+        """Return the variables as they are now, or what is to be said of older ones; and whether a cell runs on."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                if first is not None:
+                    return await self._take(), "", False
+                await self._wait_until_idle()
+                return None, "", False
+        except TimeoutError:
+            said = "A cell still runs in the kernel before, which goes on, beside this notebook"
+            return first, sentences(said, first and f"The variables are those of {taken_at}"), True
+        except (CannotTravel, KernelGone) as error:
+            return first, sentences(first and f"The variables are those of {taken_at}: {error}"), False
+
+    async def _wait_until_idle(self) -> None:
+        def waits() -> None:
+            self._tell("waiting", f"{self._shown} is there. Waits for the cell that runs now.")
+
+        with self._visiting(self._old) as visitor:
+            await visitor.idle(waits)
+
+    async def _give(self, snapshot: IO[bytes] | None) -> str:
+        """Give the variables to the new kernel; return what is to be said of them."""
+        if snapshot is None:
+            return ""
+        with self._visiting(self._new) as visitor:
+            came = await visitor.give(self._names, snapshot)
+        if not came.names:
+            raise _Failed(sentences("None of the variables can be used there", *came.troubles))
+        return sentences(f"{', '.join(came.names)} came along", *came.troubles)
+
+    @contextlib.contextmanager
+    def _visiting(self, kernel: str) -> Iterator[Visitor]:
+        if kernel not in self._kernels:
+            raise KernelGone("The kernel is over.")
+        visitor = Visitor(self._kernels.get_kernel(kernel))
+        try:
+            yield visitor
+        finally:
+            visitor.leave()
+
+    def _tell(self, state: str, text: str) -> None:
+        self._state, self._text = state, text

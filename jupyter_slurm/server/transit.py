@@ -1,0 +1,204 @@
+"""Variables of one kernel of this server on their way into another one. Nothing of them is unpickled here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import functools
+import hashlib
+import json
+import queue
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import IO, Any, Final
+
+from jupyter_slurm.runner.transit import TYPE
+
+__all__ = ["Came", "CannotTravel", "KernelGone", "Visitor"]
+
+_PIECE: Final = 4 << 20  # bytes of a message, and then a third more
+_IN_MEMORY: Final = 1 << 20
+_LOOK: Final = 2.0  # seconds between two looks whether a kernel that does not answer is still the same
+_PARTS: Final = ("values", "naming", "definitions", "packing", "transit")
+_UNFOLD: Final = """
+import sys, types
+package = types.ModuleType(name)
+package.__path__ = []
+sys.modules[name] = package
+for part, text in parts.items():
+    module = types.ModuleType(name + "." + part)
+    module.__package__ = name
+    sys.modules[name + "." + part] = module
+    setattr(package, part, module)
+    if not (part == "packing" and sys.version_info < (3, 9)):
+        exec(compile(text, "<" + name + "." + part + ">", "exec"), module.__dict__)
+"""
+
+
+class KernelGone(Exception):
+    """A kernel does not answer any more, or is another one."""
+
+
+class CannotTravel(Exception):
+    """A variable cannot be taken along."""
+
+
+@dataclass(frozen=True)
+class Came:
+    """What came of giving variables to a kernel: the names that it has, and why it has not the others."""
+
+    names: Sequence[str]
+    troubles: Sequence[str]
+
+
+class Visitor:
+    """A client of a kernel that leaves no trace in its history, and no name in its variables.
+
+    Parameters
+    ----------
+    manager : AsyncKernelManager
+        Of the kernel.
+    """
+
+    def __init__(self, manager: Any) -> None:
+        self._manager, self._client = manager, manager.client()
+        self._client.start_channels(stdin=False, hb=False, control=False)
+
+    def leave(self) -> None:
+        """Close the connections."""
+        self._client.stop_channels()
+
+    async def begun(self, told: Callable[[str], None]) -> str:
+        """Wait until the kernel is there; return why it never will be, or nothing.
+
+        Parameters
+        ----------
+        told : callable
+            Is given what it waits for, as a cell would show it.
+        """
+        await self._reply(self._client.kernel_info)
+        request = ""
+
+        def ask() -> str:
+            nonlocal request
+            # Not silent: a front tells what it waits for under a cell that would show it.
+            request = str(self._client.execute("", store_history=False, allow_stdin=False))
+            return request
+
+        hearing = asyncio.create_task(self._hear(lambda: request, told))
+        try:
+            reply = await self._reply(ask)
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+        return "" if reply.get("status") == "ok" else str(reply.get("evalue") or "The kernel has not begun.")
+
+    async def idle(self, waits: Callable[[], None]) -> None:
+        """Wait until it has nothing else to do; see :meth:`take`."""
+        await self._evaluated({}, waits)
+
+    async def take(self, names: Sequence[str], limit: int, *, waits: Callable[[], None] = lambda: None) -> IO[bytes]:
+        """Return a snapshot of variables.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The variables.
+        limit : int
+            Most bytes.
+        waits : callable
+            Is called while the kernel has something else to do.
+
+        Raises
+        ------
+        CannotTravel
+            Something cannot, which is said of all that cannot.
+        KernelGone
+            The kernel is over, or was restarted.
+        """
+        told = await self._call(f"take({list(names)!r}, globals(), {limit})", waits)
+        if "trouble" in told:
+            raise CannotTravel(str(told["trouble"]))
+        size = int(told["size"])
+        snapshot = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  whoever gets it lets it go
+        while (done := snapshot.tell()) < size:
+            data = base64.b64decode((await self._call(f"piece({done}, {min(done + _PIECE, size)})", waits))["data"])
+            if not data:
+                raise KernelGone("The kernel has let go of the variables.")
+            snapshot.write(data)
+        await self._call("drop()", waits)
+        return snapshot
+
+    async def give(self, names: Sequence[str], snapshot: IO[bytes]) -> Came:
+        """Put a snapshot into the variables of the kernel."""
+        snapshot.seek(0)
+        start = 0
+        while part := snapshot.read(_PIECE):
+            await self._call(f'give({start}, "{base64.b64encode(part).decode("ascii")}")')
+            start += len(part)
+        told = await self._call(f"unpack({list(names)!r}, globals())")
+        return Came(tuple(told["came"]), tuple(told["troubles"]))
+
+    async def _call(self, call: str, waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
+        """Call a function of ``runner/transit.py``, which the kernel gets first if it does not have it."""
+        name, boot = _luggage()
+        module = f'__import__("sys").modules["{name}.transit"]'
+        has_it = f'"{name}.transit" in __import__("sys").modules'
+        send = f"None if {has_it} else {boot}"
+        found = (await self._evaluated({"1": send, "2": f"{module}.{call}"}, waits)).get("2", {})
+        if found.get("status") != "ok" or TYPE not in found.get("data", {}):
+            raise CannotTravel(f"{found.get('ename', 'The kernel')}: {found.get('evalue') or 'it cannot be asked'}")
+        told: Mapping[str, Any] = json.loads(found["data"][TYPE])
+        return told
+
+    async def _evaluated(self, expressions: Mapping[str, str], waits: Callable[[], None]) -> Mapping[str, Any]:
+        def ask() -> str:
+            options: dict[str, Any] = {"silent": True, "store_history": False, "allow_stdin": False}
+            return str(self._client.execute("", user_expressions=dict(expressions), stop_on_error=False, **options))
+
+        while True:
+            reply = await self._reply(ask, waits)
+            if reply.get("status") == "ok":
+                found: Mapping[str, Any] = reply.get("user_expressions") or {}
+                return found
+            if reply.get("status") != "aborted":  # a cell before it has failed, and all that waited is given up
+                raise KernelGone(str(reply.get("evalue") or "The kernel does not answer."))
+
+    async def _reply(self, ask: Callable[[], str], waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
+        """Ask, and return the answer; a kernel that was restarted meanwhile is asked again."""
+        request, process = ask(), self._process
+        while True:
+            with contextlib.suppress(queue.Empty, TimeoutError):
+                message = await self._client.get_shell_msg(timeout=_LOOK)
+                if message["parent_header"].get("msg_id") == request:
+                    content: Mapping[str, Any] = message["content"]
+                    return content
+                continue
+            if not await self._manager.is_alive():
+                raise KernelGone("The kernel is over.")
+            if self._process != process:
+                request, process = ask(), self._process
+            waits()
+
+    @property
+    def _process(self) -> Any:
+        return getattr(self._manager.provisioner, "pid", None)
+
+    async def _hear(self, request: Callable[[], str], told: Callable[[str], None]) -> None:
+        while True:
+            with contextlib.suppress(queue.Empty, TimeoutError):
+                message = await self._client.get_iopub_msg(timeout=_LOOK)
+                if message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request():
+                    told(str(message["content"]["text"]))
+
+
+@functools.cache
+def _luggage() -> tuple[str, str]:
+    """Return the name of the package in a kernel, and the expression that puts it there."""
+    parts = {part: resources.files("jupyter_slurm.runner").joinpath(f"{part}.py").read_text("utf-8") for part in _PARTS}
+    name = "_jupyter_slurm_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+    space = {"name": name, "parts": parts}
+    return name, f'__import__("builtins").exec({_UNFOLD!r}, {space!r})'
