@@ -146,8 +146,8 @@ class Study:
         manager.start_kernel(env={**self.env, **variables}, cwd=str(self.folder))
         return NodeKernel(manager)
 
-    def add_kernel(self, *words: str) -> Path:
-        """Have Jupyter offer a kernel, ``far``, that is asked for in these words; return where."""
+    def add_kernel(self, *words: str, name: str = "far") -> Path:
+        """Have Jupyter offer a kernel that is asked for in these words; return where."""
         command = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}"]
         own = (
             []
@@ -156,9 +156,9 @@ class Study:
         )
         argv = [*command, *self.cluster, *words, *own]
         metadata = {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}}
-        place = self.folder / "data" / "kernels" / "far"
+        place = self.folder / "data" / "kernels" / name
         place.mkdir(parents=True, exist_ok=True)
-        spec = {"argv": argv, "display_name": "A kernel", "language": "python", "metadata": metadata}
+        spec = {"argv": argv, "display_name": f"A {name} kernel", "language": "python", "metadata": metadata}
         (place / "kernel.json").write_text(json.dumps(spec))
         return place.parent
 
@@ -216,7 +216,7 @@ def site_kernel(replicas: Callable[[str], Replica]) -> Iterator[Callable[..., No
 class Server:
     """A Jupyter server of the desk, with its notebook."""
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+    def __init__(self, folder: Path, env: dict[str, str], *more: str) -> None:
         self.folder, self._token = folder, secrets.token_hex(16)
         self._env = {**env, "JUPYTER_TOKEN": self._token}
         options = [
@@ -224,6 +224,7 @@ class Server:
             "--no-browser",
             "--port=0",
             "--ServerApp.jpserver_extensions={'jupyter_slurm': True}",
+            *more,
         ]
         with (folder / "server.log").open("ab") as log:
             command = [sys.executable, "-P", "-m", "jupyter", "server", *options]
@@ -236,10 +237,15 @@ class Server:
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.url = json.loads(record.read_text())["url"]
 
-    def open(self, notebook: str) -> NodeKernel:
-        """Open a notebook with the kernel ``far``."""
-        asked = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": "far"}}
-        self.session = self._ask("POST", "api/sessions", asked)
+    def open(self, notebook: str, kernel: str = "far") -> NodeKernel:
+        """Open a notebook with a kernel."""
+        asked = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": kernel}}
+        self.session = self.ask("POST", "api/sessions", asked)
+        return self.connect()
+
+    def connect(self) -> NodeKernel:
+        """Return the kernel that the notebook has now."""
+        self.session = self.ask("GET", f"api/sessions/{self.session['id']}")
         file = str(self.folder / "runtime" / f"kernel-{self.session['kernel']['id']}.json")
         client = BlockingKernelClient(connection_file=file)
         client.load_connection_file()
@@ -249,13 +255,17 @@ class Server:
     def close(self) -> None:
         """Shut the notebook's kernel down."""
         self.kernel.client.stop_channels()
-        self._ask("DELETE", f"api/sessions/{self.session['id']}")
+        self.ask("DELETE", f"api/sessions/{self.session['id']}")
 
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        headers = {"Authorization": f"token {self._token}"}
-        answer = httpx.request(method, self.url + path, json=body, headers=headers, timeout=_PATIENCE)
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask for something that there is."""
+        answer = self.request(method, path, body)
         answer.raise_for_status()
         return answer.json() if answer.content else None
+
+    def request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        headers = {"Authorization": f"token {self._token}"}
+        return httpx.request(method, self.url + path, json=body, headers=headers, timeout=_PATIENCE)
 
     def end(self, number: int) -> None:
         self.kernel.client.stop_channels()
@@ -264,13 +274,13 @@ class Server:
 
 
 @pytest.fixture
-def jupyter(study: Study) -> Iterator[Callable[[], Server]]:
-    """``jupyter()``: a Jupyter server, and after that has ended another one."""
+def jupyter(study: Study) -> Iterator[Callable[..., Server]]:
+    """``jupyter(*options)``: a Jupyter server, and after that has ended another one."""
     started: list[Server] = []
 
-    def start() -> Server:
+    def start(*options: str) -> Server:
         study.add_kernel("-p", "arandu")
-        started.append(Server(study.folder, study.env))
+        started.append(Server(study.folder, study.env, *options))
         return started[-1]
 
     yield start

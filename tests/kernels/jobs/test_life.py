@@ -33,7 +33,7 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     kernel = node_kernel("-p", "arandu", "--gpus", "1")
     job = kernel.value(_JOB)
     (record,) = (study.folder / "jobs").rglob(f"{kernel.post['allocation']}/job.json")
-    assert json.loads(record.read_text())["kernel"]["display_name"] == "A kernel"
+    assert json.loads(record.read_text())["kernel"]["display_name"] == "A far kernel"
     assert job in jobs(cluster)
     assert kernel.value("__import__('os').environ['CUDA_VISIBLE_DEVICES']") == "0"
     secret = kernel.post["secret"]

@@ -1,0 +1,154 @@
+"""A notebook that is open goes to a kernel on a node, and from there into another allocation, with its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what moves is of the Jupyter server here")]
+
+MOVES = "jupyter-slurm/api/server/moves"
+JOB = "__import__('os').environ.get('SLURM_JOB_ID')"
+LONG = 180
+OWN = """
+import threading
+import numpy as np
+class Point:
+    def __init__(self, x): self.x = x
+def doubled(point, by=2): return Point(point.x * by)
+point, field = Point(21), np.arange(1_200_000)
+lock, huge = threading.Lock(), bytes(30_000_000)
+"""
+
+
+class Notebook:
+    """A notebook of a real Jupyter server, and its moves."""
+
+    def __init__(self, server: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> None:
+        self.server, self._cluster, self._wait_for = server, cluster, wait_for
+
+    def move(self, *names: str, **to: str) -> str:
+        told = self.server.ask("POST", MOVES, {"notebook": "moved.ipynb", "in": list(names), **to})
+        assert (told["notebook"], told["in"]) == ("moved.ipynb", list(names))
+        return str(told["id"])
+
+    def told(self, move: str) -> dict[str, Any]:
+        told: dict[str, Any] = self.server.ask("GET", f"{MOVES}/{move}")
+        return told
+
+    def reaches(self, move: str, state: str, text: str = "") -> str:
+        """Wait until a move is so far; return what is said of it."""
+
+        def look() -> str | None:
+            told = self.told(move)
+            return told["text"] if told["state"] == state and text in told["text"] else None
+
+        return str(self._wait_for(look, f"{state} {text}", LONG))
+
+    @property
+    def jobs(self) -> list[str]:
+        """The jobs that are not over."""
+        return self._cluster.run("squeue", "--noheader", "--format=%A", "--states=PENDING,RUNNING").stdout.split()
+
+    def release(self) -> str:
+        """Let the allocation that is held begin; return its number."""
+        (job,) = self._cluster.run("squeue", "--noheader", "--format=%A", "--states=PENDING").stdout.split()
+        self._cluster.run("scontrol", "release", job)
+        return job
+
+    def give_up(self, move: str) -> dict[str, Any]:
+        told: dict[str, Any] = self.server.ask("DELETE", f"{MOVES}/{move}")
+        return told
+
+
+@pytest.fixture
+def notebook(
+    study: Any, jupyter: Callable[..., Any], cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+) -> Notebook:
+    """One with variables, and a kernel of this machine; the allocations of the kernel ``held`` wait to be released."""
+    study.add_kernel("-p", "arandu", "--hold", name="held")
+    study.add_kernel("-p", "no-such-partition", name="refused")
+    server = jupyter("--Settings.values_limit=20_000_000")
+    assert server.open("moved.ipynb", "python3").run(OWN).status == "ok"
+    return Notebook(server, cluster, wait_for)
+
+
+@pytest.mark.timeout(900)
+def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
+    notebook: Notebook, wait_for: Callable[..., Any]
+) -> None:
+    server, here = notebook.server, notebook.server.kernel
+    local = server.session["kernel"]["id"]
+    move = notebook.move("point", "field", "doubled", "np", kernel="A held kernel")
+    notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
+    again = server.request("POST", MOVES, {"notebook": "moved.ipynb", "kernel": "held"})
+    assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
+    assert here.run("point = doubled(point)").status == "ok"  # the notebook works meanwhile
+    job = notebook.release()
+    assert "point, field, doubled, np came along" in notebook.reaches(move, "done")
+
+    here.client.stop_channels()
+    there = server.connect()
+    assert server.session["kernel"]["name"] == "held"
+    assert server.request("GET", f"api/kernels/{local}").status_code == 404
+    assert (
+        there.value(f"{JOB}, point.x, doubled(point, 3).x, field.sum(), np.pi > 3") == f"{job} 42 126 719999400000 True"
+    )
+    assert there.value("len(In), [name for name in globals() if 'slurm' in name]") == "3 []"  # these two cells
+
+    assert there.run("point = doubled(point)").status == "ok"
+    move = notebook.move("point", "doubled")
+    notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
+    assert there.value(f"{JOB}, point.x") == f"{job} 84"
+    follower = notebook.release()
+    assert "point, doubled came along" in notebook.reaches(move, "done")
+    there.client.stop_channels()
+    there = server.connect()
+    assert there.value(f"{JOB}, doubled(point).x, 'field' in globals()") == f"{follower} 168 False"
+    wait_for(lambda: notebook.jobs == [follower], "the allocation before is given back", LONG)
+    server.close()
+    wait_for(lambda: notebook.jobs == [], "this one, too", LONG)
+
+
+@pytest.mark.timeout(900)
+def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Callable[..., Any]) -> None:
+    server, here = notebook.server, notebook.server.kernel
+    traces = "len(In), sorted(name for name in globals() if name[:2] != '_i')"
+    number, _, names_before = here.value(traces).partition(" ")
+    for names, says in {
+        ("points",): "there is no variable points. Did you mean point?",
+        ("point", "lock"): "lock (lock) cannot travel",
+        ("huge",): "larger than 20.0 MB: huge 30.0 MB",
+    }.items():
+        assert says in notebook.reaches(notebook.move(*names, kernel="held"), "failed")
+    refusals = {
+        404: [{"notebook": "closed.ipynb", "kernel": "held"}, {"notebook": "moved.ipynb", "kernel": "nowhere"}],
+        400: [{"notebook": "moved.ipynb"}, {"notebook": "moved.ipynb", "kernel": "held", "in": ["a b"]}, {}],
+    }
+    for status, bodies in refusals.items():
+        for body in bodies:
+            answer = server.request("POST", MOVES, body)
+            assert (answer.status_code, bool(answer.json()["detail"])) == (status, True), body
+    assert notebook.jobs == []  # nothing of all that was asked of Slurm
+
+    assert "no-such-partition" in notebook.reaches(notebook.move("point", kernel="refused"), "failed")
+
+    # A cell that runs is waited for; one that fails takes nothing else with it.
+    cell = here.begin("while 'go' not in __import__('os').listdir(): __import__('time').sleep(0.05)\n1/0")
+    move = notebook.move("point", kernel="held")
+    notebook.reaches(move, "waiting", "Waits for the cell that runs now")
+    (server.folder / "go").touch()
+    assert here.end(cell).kind == "ZeroDivisionError"
+    notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
+    assert notebook.give_up(move)["state"] == "cancelled"
+    assert notebook.give_up(move)["state"] == "cancelled"
+    wait_for(lambda: notebook.jobs == [], "what was asked of Slurm is given back", LONG)
+    assert server.ask("GET", f"api/sessions/{server.session['id']}")["kernel"]["name"] == "python3"
+    assert here.value("point.x") == "21"
+    assert here.value(traces) == f"{int(number) + 3} {names_before}"  # these, and nothing of ours
+    assert len(server.ask("GET", "api/kernels")) == 1
+    assert [one["state"] for one in server.ask("GET", MOVES)["moves"]] == ["failed"] * 4 + ["cancelled"]
