@@ -7,11 +7,20 @@ import os
 import re
 import shutil
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
+from jupyter_slurm.errors import (
+    ConfigError,
+    HostKeyError,
+    LoginFailed,
+    NotConnected,
+    SlurmError,
+    TransportError,
+    UsageError,
+)
 from jupyter_slurm.transport.limits import soft_limits
 
 if TYPE_CHECKING:
@@ -33,6 +42,8 @@ __all__ = [
     "settings",
     "use",
 ]
+
+_TRIES = 5.0  # seconds between two attempts to log in in the background
 
 _lock = threading.Lock()
 _settings: Settings | None = None
@@ -64,6 +75,7 @@ class Cluster:
         self.tables: dict[str, OptionTable] = {}
         self._options: dict[str, dict[str, Any]] = {}
         self._logging_in = threading.Lock()
+        self._asked: int | None = None  # the process of the agent that was asked for a log-in last
 
     def path(self, *parts: str) -> str:
         """Return a path of the API below this cluster."""
@@ -79,14 +91,27 @@ class Cluster:
         """Log in, unless that is done, and count among those who use this cluster from now on."""
         from jupyter_slurm.handles.users import whoami
 
+        self._asked = self.client.info["pid"]
         self.client.post(self.path("connect"), json={"client": whoami()}, timeout=None)
 
     def log_in_again(self) -> None:
-        """Log in in the background, as after the agent had ended; what hosts ask waits for the person."""
+        """Log in in the background where another agent has come, which has no log-in, as soon as there is a way.
+
+        What hosts ask waits for the person. Who was refused, or has ended the log-in, is not asked again.
+        """
 
         def connect() -> None:
             with self._logging_in, contextlib.suppress(SlurmError):
-                self.log_in()
+                is_tried = self._asked != self.client.info["pid"]
+                while is_tried:
+                    is_tried = False
+                    try:
+                        self.log_in()
+                    except (HostKeyError, LoginFailed, NotConnected):
+                        raise
+                    except TransportError:  # the network is not there yet
+                        is_tried = True
+                        time.sleep(_TRIES)
 
         if not self._logging_in.locked():
             threading.Thread(target=connect, name="jupyter-slurm-log-in", daemon=True).start()

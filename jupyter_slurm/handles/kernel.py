@@ -142,6 +142,7 @@ def start(
     parsed: MagicLine,
     *,
     secret: bytes,
+    key: str = "",
     owner: str = "",
     name: str = "",
     display_name: str = "",
@@ -156,6 +157,8 @@ def start(
         As of :func:`ask`.
     secret : bytes
         32 of them, by which both ends of the link know each other.
+    key : str
+        Of the step, where that is asked for again: there will be one. By default it is a new one.
     owner, name, display_name : str
         As of :func:`ask`.
 
@@ -178,6 +181,7 @@ def start(
     )
     with submission.body(cluster) as body:
         asked: dict[str, Any] = {part: body[part] for part in _OF_A_STEP if part in body}
+        asked["key"] = key or body["key"]
         asked["kernel"] = {
             **_told(owner, name, display_name),
             "kernel": words.get("kernel"),

@@ -26,9 +26,14 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
-__all__ = ["Preview", "Same", "Submission", "preview", "python_named", "say_doubts", "submit"]
+__all__ = ["Preview", "Same", "Submission", "new_key", "preview", "python_named", "say_doubts", "submit"]
 
 _LONGEST = 128 * 1024  # bytes of one word of a command, or one variable, with the NUL at its end
+
+
+def new_key() -> str:
+    """Return a key for a request that may be repeated, and is carried out once."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,6 @@ class Submission:
             yield self._body(cluster, values)
 
     def _body(self, cluster: Cluster, values: Mapping[str, Any] | None) -> dict[str, Any]:
-        key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
         named = {
             "python": self.python,
             "filename": self.filename,
@@ -113,7 +117,7 @@ class Submission:
         if self.cwd is not None and not cluster.is_remote:
             around["cwd"] = self.cwd
         return {
-            "key": key,
+            "key": new_key(),
             "kind": self.kind,
             "text": self.text,
             "options": list(self.options),

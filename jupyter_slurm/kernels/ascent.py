@@ -12,25 +12,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_slurm.domain.endings import is_near
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line
+from jupyter_slurm.domain.line import MagicLine
 from jupyter_slurm.errors import (
     AgentError,
+    AgentUnreachable,
     ControllerError,
     JobNotFound,
     NotConnected,
     SlurmError,
+    SubmissionUnknown,
     TransportError,
     TunnelError,
 )
 from jupyter_slurm.handles import held
 from jupyter_slurm.handles.allocation import Allocation
 from jupyter_slurm.handles.card import duration, headline, notes, sentences
-from jupyter_slurm.handles.kernel import WORDS, KernelStep, ask, start
-from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.kernel import KernelStep, ask, start
 from jupyter_slurm.handles.serving import start_note
-from jupyter_slurm.handles.session import named_in, there
+from jupyter_slurm.handles.submitting import new_key
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.kernels import signpost as signposts
+from jupyter_slurm.kernels.entrance import Entrance
 from jupyter_slurm.kernels.front import CannotBegin
 from jupyter_slurm.kernels.signpost import Signpost
 from jupyter_slurm.kernels.standin import StandIn
@@ -45,12 +47,13 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _WAIT = 1.0  # seconds after which it is looked again why it does not begin
 _LOOK = 1.0  # seconds between two attempts, where nobody answers
-_LOGS_IN = 5.0  # seconds between two looks whether somebody has answered
+_LOGS_IN = 5.0  # seconds between two looks whether somebody has answered, or the link is back
 _CONNECTS_WITHIN = 10.0
 _TOLD_WITHIN = 15.0  # seconds in which Slurm tells how something ended
 _LAST_CALL = 30.0  # seconds for a request that is under way, when what it asks for is not wanted any more
 _SECRET = 32
-_PAUSES = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, 300.0)  # seconds between attempts to give something back
+# Seconds between attempts to give something back; after an hour, the lease has done it or is about to.
+_PAUSES = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, *[300.0] * 12)
 
 
 class Ascent:
@@ -72,7 +75,7 @@ class Ascent:
 
     def __init__(self, words: Sequence[str], signpost: Signpost, *, name: str = "", display_name: str = "") -> None:
         self._words, self._signpost, self._name, self._shown_as = list(words), signpost, name, display_name
-        self._cluster: Cluster | None = None
+        self._entrance = Entrance(words)
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
         self._tunnel: Tunnel | None = None
@@ -91,29 +94,35 @@ class Ascent:
         try:
             if self._words:
                 standin.say(f"Asks for a kernel: {shlex.join(self._words)}")
-            parsed = await self._arrived(standin)
-            if not await self._do(self._find):
-                await self._do(lambda: self._ask(parsed))
+            while True:
+                try:
+                    await self._set_out()
+                    break
+                except SlurmError as error:
+                    if not self._passes(error):
+                        raise
+                    standin.say(str(error))
+                    await asyncio.sleep(_LOGS_IN)
             await self._wait(standin)
         except (SlurmError, OSError) as error:
             raise CannotBegin(str(error)) from error
 
-    async def _arrived(self, standin: StandIn) -> MagicLine:
-        """Come to the cluster; where its hosts ask for something, somebody answers at another front door."""
-        while True:
-            try:
-                return await self._do(self._arrive)
-            except SlurmError as error:
-                if type(error) is not SlurmError:  # what is not ours to answer has no class of its own
-                    raise
-                standin.say(str(error))
-                await asyncio.sleep(_LOGS_IN)
+    async def _set_out(self) -> None:
+        """Come to the cluster, and find the kernel or ask for one."""
+        parsed = await self._do(self._entrance.arrive)
+        if not await self._do(self._find):
+            await self._do(lambda: self._ask(parsed))
 
-    def _arrive(self) -> MagicLine:
-        """Come to the cluster, logged in; return what is wanted there."""
-        name, line = named_in(shlex.join(self._words))
-        self._cluster = there(name)
-        return parse_cell_line(line, option_table(self._cluster, "sbatch"), WORDS)
+    def _passes(self, error: SlurmError) -> bool:
+        """Tell whether an error is waited out: somebody answers at another front door, or a kernel is there already."""
+        if type(error) is SlurmError:  # what is not ours to answer has no class of its own
+            return True
+        left = self._signpost.data
+        if not left.get("step"):
+            return False
+        is_there = left.get("state") == "running"  # nothing of it is given up, however long the way to it is closed
+        unknown, closed = (AgentUnreachable, SubmissionUnknown), (ControllerError, TransportError)
+        return isinstance(error, unknown) or (is_there and isinstance(error, closed))
 
     def _find(self) -> bool:
         """Find what an earlier front has left; tell whether that is a kernel."""
@@ -134,17 +143,18 @@ class Ascent:
         cluster = self._there
         if not left.get("step"):
             return False
-        with contextlib.suppress(JobNotFound):
+        try:
             step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", str(left["step"]))))
-            if step.is_finished:
-                return False
-            if left.get("state") not in ("starting", "running"):
+        except JobNotFound:
+            return False  # of a front that was killed before it asked: it is asked for under the same key
+        if step.is_finished or left.get("state") not in ("starting", "running"):
+            if not step.is_finished:
                 step.cancel()  # what it was to end has not heard it, perhaps
-                return False
-            self._step, self.secret = step, bytes.fromhex(str(left["secret"]))
-            self.is_known, self.received = left["state"] == "running", int(left.get("received") or 0)
-            return True
-        return False
+            self._signpost.write(step=None)
+            return False
+        self._step, self.secret = step, bytes.fromhex(str(left["secret"]))
+        self.is_known, self.received = left["state"] == "running", int(left.get("received") or 0)
+        return True
 
     def _ask(self, parsed: MagicLine) -> None:
         """Ask for a kernel, in an allocation that is there or in a new one."""
@@ -157,9 +167,12 @@ class Ascent:
             self._allocation = ask(cluster, parsed, **whose, label=label)
             post.write(allocation=self._allocation.key)
         self._allocation._follow()  # whoever follows it uses it, and is told what becomes of it
-        self.secret = secrets.token_bytes(_SECRET)
-        self._step = start(cluster, self._allocation, parsed, secret=self.secret, **whose)
-        post.write(words=self._words, step=self._step.key, secret=self.secret.hex(), state="starting", received=0)
+        if not (post.data.get("step") and post.data.get("state") == "starting"):
+            # First: whoever comes after a front that was killed as it asked finds the step, or asks for the same one.
+            secret = secrets.token_bytes(_SECRET).hex()
+            post.write(words=self._words, step=new_key(), secret=secret, state="starting", received=0)
+        key, self.secret = str(post.data["step"]), bytes.fromhex(str(post.data["secret"]))
+        self._step = start(cluster, self._allocation, parsed, secret=self.secret, key=key, **whose)
 
     async def _wait(self, standin: StandIn) -> None:
         """Wait until the keeper listens; say what for, one line a change."""
@@ -168,6 +181,8 @@ class Ascent:
                 where = await self._do(lambda: self._kernel.where(_WAIT))
             except (AgentError, ControllerError, TransportError) as error:
                 standin.say(str(error))
+                if isinstance(error, NotConnected):
+                    await self._log_in_again()
                 await asyncio.sleep(_LOOK)
                 continue
             if where["port"]:
@@ -202,7 +217,7 @@ class Ascent:
             try:
                 self._tunnel = await self._do(self._open_tunnel)
             except NotConnected:
-                self._there.log_in_again()
+                await self._log_in_again()
                 raise
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -214,6 +229,10 @@ class Ascent:
             self._tunnel = None  # an agent that has ended took it along; the next one has it again
             raise
         return connection
+
+    async def _log_in_again(self) -> None:
+        with contextlib.suppress(AgentError):
+            await self._do(self._there.log_in_again)
 
     def _open_tunnel(self) -> Tunnel:
         where = self._kernel.where(_WAIT)
@@ -254,6 +273,10 @@ class Ascent:
                 return f"Warning: this kernel's allocation ends in {duration(left)}, and its variables with it."
         return ""
 
+    async def trouble(self) -> str:
+        """Return what the way to the cluster waits for; empty: nobody knows, or nothing can be done about it."""
+        return await self._do(self._entrance.trouble)
+
     async def is_gone(self) -> bool:
         """Tell whether the allocation is over."""
         with contextlib.suppress(SlurmError):
@@ -261,10 +284,8 @@ class Ascent:
         return False
 
     def mark(self, state: str) -> None:
-        """Leave word for who comes next; ``over``: there is nothing to come back to."""
-        if state == "over":
-            self._signpost.write(state=state, step=None)
-        elif self._signpost.data:
+        """Leave word for who comes next; ``over``: there is nothing to come back to, and what runs still is ended."""
+        if state == "over" or self._signpost.data:
             self._signpost.write(state=state)
 
     def took(self, received: int) -> None:
@@ -285,7 +306,7 @@ class Ascent:
         for pause in (0.0, *_PAUSES):
             await asyncio.sleep(pause)
             try:
-                await self._do(self._arrive)
+                await self._do(self._entrance.arrive)
                 await self._do(self._find_left)
                 await self.give_back(restart=False)
             except (SlurmError, OSError) as error:
@@ -325,8 +346,7 @@ class Ascent:
 
     @property
     def _there(self) -> Cluster:
-        assert self._cluster is not None
-        return self._cluster
+        return self._entrance.cluster
 
     @property
     def _granted(self) -> Allocation:

@@ -41,6 +41,7 @@ class Carrier:
         self._who, self._link = os.urandom(8), link.Link()
         self._link.received = received
         self._wake = asyncio.Event()
+        self.words = 0  # how often something has come
 
     @property
     def is_attached(self) -> bool:
@@ -76,6 +77,7 @@ class Carrier:
         try:
             async with asyncio.timeout(GREETS_WITHIN):
                 greeting = await self._greet(loop, connection)
+            self.words += 1
             self._pass_on(self._link.attach(greeting.received, greeting.rest))
             self._wake.set()
             async with asyncio.TaskGroup() as group:
@@ -102,7 +104,9 @@ class Carrier:
 
     async def _read(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
         while True:
-            self._pass_on(self._link.feed(await _received(loop, connection)))
+            data = await _received(loop, connection)
+            self.words += 1
+            self._pass_on(self._link.feed(data))
             self._wake.set()  # with an acknowledgement at least
 
     async def _write(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:

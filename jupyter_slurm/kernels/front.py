@@ -15,6 +15,7 @@ from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.kernels.carrier import Carrier, Parcel, Replaced, Stranger
 from jupyter_slurm.kernels.channels import Channels
+from jupyter_slurm.kernels.outage import Outage
 from jupyter_slurm.kernels.running import Running
 from jupyter_slurm.kernels.standin import StandIn
 from jupyter_slurm.kernels.wire import Message
@@ -66,6 +67,9 @@ class Place(Protocol):
     async def near_end(self) -> str:
         """Return a warning that the allocation is about to end; empty while it is not."""
 
+    async def trouble(self) -> str:
+        """Return what the way to it waits for; empty: nobody knows, or nothing can be done about it."""
+
     async def is_gone(self) -> bool:
         """Tell whether nothing can be started there any more."""
 
@@ -105,6 +109,7 @@ class Front:
         self._carrier: Carrier | None = None
         self._running: Running | None = None
         self._is_running = False
+        self._outage = Outage(lambda: self._carrier.words if self._carrier else 0, self._tell, place.trouble)
         self._note: Mapping[str, Any] = {}  # how the kernel ended, by its keeper
         self._unused = ""  # why the keeper has ended it
         self._has_ended = asyncio.Event()
@@ -153,6 +158,8 @@ class Front:
     def _interrupt(self) -> None:
         if self._is_running and self._carrier is not None:
             self._carrier.tell(do="interrupt")
+            if self._outage.is_down:
+                self._tell("It is interrupted when the link is back.")
         else:
             self._standin.interrupt()
 
@@ -170,6 +177,8 @@ class Front:
         """End the kernel, and give back what it had."""
         try:
             self._place.mark("restarting" if restart else "ending")
+            if self._outage.is_down:
+                log.warning("the link is down: what the kernel had is given back as soon as it is back")
             if self._carrier is not None and self._carrier.is_attached:
                 self._carrier.tell(do="end", restart=restart)
                 with contextlib.suppress(TimeoutError):
@@ -199,7 +208,12 @@ class Front:
         """Have the kernel begin, keep the link to it, and say why it is over."""
         try:
             await self._place.climb(self._standin)
-            async with _beside(self._show_stage()), _beside(self._warn()), _beside(self._keep_link()) as linked:
+            async with (
+                _beside(self._show_stage()),
+                _beside(self._warn()),
+                _beside(self._outage.watch()),
+                _beside(self._keep_link()) as linked,
+            ):
                 ended = asyncio.ensure_future(self._has_ended.wait())
                 await asyncio.wait((linked, ended), return_when=asyncio.FIRST_COMPLETED)
                 ended.cancel()
@@ -257,6 +271,10 @@ class Front:
             if self._running is not None and self._is_running and (text := await self._place.near_end()):
                 self._running.warn_once(f"{text}\n")
                 return
+
+    def _tell(self, text: str) -> bool:
+        """Say a line in the cell that runs; tell whether one does."""
+        return self._is_running and self._running is not None and self._running.tell(f"{text}\n")
 
     def _begun(self) -> None:
         """Take up work: the kernel is there."""

@@ -73,11 +73,15 @@ class Running:
         text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
         self._say(text, note.get("parent"))
 
+    def tell(self, text: str) -> bool:
+        """Say something in the cell that runs; tell whether one does."""
+        if cells := self.cells:
+            self._say(text, cells[0].header)
+        return bool(cells)
+
     def warn_once(self, text: str) -> None:
         """Say something in the cell that runs or, where none does, in the next one."""
-        if self.cells:
-            self._say(text, self.cells[0].header)
-        else:
+        if not self.tell(text):
             self._warning = text
 
     def _say(self, text: str, parent: Mapping[str, Any] | None) -> None:

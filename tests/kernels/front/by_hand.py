@@ -102,6 +102,9 @@ class ByHand:
     async def near_end(self) -> str:
         return (self.folder / "near").read_text() if (self.folder / "near").exists() else ""
 
+    async def trouble(self) -> str:
+        return (self.folder / "trouble").read_text() if (self.folder / "trouble").exists() else ""
+
     async def is_gone(self) -> bool:
         return (self.folder / "gone").exists()
 

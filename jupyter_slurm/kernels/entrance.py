@@ -1,0 +1,86 @@
+"""The cluster of a kernel, and the log-in that it takes: a person answers at another front door, and is asked once."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.domain.line import MagicLine, parse_cell_line
+from jupyter_slurm.errors import HostKeyError, LoginFailed, SlurmError
+from jupyter_slurm.handles.card import sentences
+from jupyter_slurm.handles.cluster import chosen, registered
+from jupyter_slurm.handles.kernel import WORDS
+from jupyter_slurm.handles.options import option_table
+from jupyter_slurm.handles.session import named_in, there
+
+if TYPE_CHECKING:
+    from jupyter_slurm.handles.cluster import Cluster
+
+__all__ = ["Entrance"]
+
+_ANSWERS_WITHIN = 10.0  # seconds that the agent has for what it knows without asking
+
+
+class Entrance:
+    """The way into the cluster that a kernelspec names.
+
+    Parameters
+    ----------
+    words : sequence of str
+        What the kernelspec asks for: cluster, options of sbatch, our words.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(words)
+        self._there: Cluster | None = None
+        self._refusal: SlurmError | None = None  # by a host, or by the person
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, once :meth:`arrive` has been there."""
+        assert self._there is not None
+        return self._there
+
+    def arrive(self) -> MagicLine:
+        """Come to the cluster, logged in; return what is wanted there.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be reached now. After a refusal nobody is asked again, until somebody has logged in elsewhere.
+        """
+        name, line = named_in(shlex.join(self._words))
+        if self._refusal is not None and self._connection(registered(name or chosen())).get("state") != "connected":
+            raise self._refusal
+        self._refusal = None
+        try:
+            self._there = there(name)
+        except (HostKeyError, LoginFailed) as error:
+            self._refusal = error
+            raise
+        return parse_cell_line(line, option_table(self._there, "sbatch"), WORDS)
+
+    def trouble(self) -> str:
+        """Return what the way there waits for; empty: nobody knows, or nothing can be done about it."""
+        cluster = self._there
+        if cluster is None or not cluster.is_remote:
+            return ""
+        with contextlib.suppress(SlurmError):
+            answer = f"`jupyter slurm connect {cluster.name}` in a terminal, or JupyterLab's panel"
+            for prompt in cluster.client.get("/v1/prompts", timeout=_ANSWERS_WITHIN):
+                if prompt["cluster"] == cluster.name and prompt["questions"]:
+                    return f"{prompt['host']} asks for a log-in: {answer}, answers it."
+            told = self._connection(cluster)
+            if told.get("state") == "disconnected":
+                return sentences(f"Nobody is logged in to {cluster.name}", told.get("message"), f"{answer}, logs in")
+            if told.get("state") == "lost":
+                return sentences(told.get("message"))
+        return ""
+
+    @staticmethod
+    def _connection(cluster: Cluster) -> dict[str, Any]:
+        """Return how the log-in stands, by what the agent knows already."""
+        known: list[dict[str, Any]] = cluster.client.get("/v1/clusters", timeout=_ANSWERS_WITHIN)
+        return next((one.get("connection") or {} for one in known if one["id"] == cluster.name), {})
