@@ -13,6 +13,7 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Final
 
 from jupyter_slurm.errors import UsageError
@@ -33,6 +34,7 @@ _SECTION = re.compile(r"\s*%(\w+)\s*(.*)")
 
 _IN_A_NAME, _ANYTHING, _FOLDERS = _WILD = "[^/]*", ".*", "(?:.*/)?"
 _MOST_WILD = 2  # in an expression
+_SIGNS = frozenset("*?[\\")
 
 
 def of_dockerfile(text: str) -> list[str]:
@@ -163,6 +165,7 @@ class Ignored:
 
     def __init__(self, text: str = "") -> None:
         self._rules: list[tuple[bool, Callable[[str], object]]] = []  # whether it is an exception, what fits it
+        self._kept: list[list[str]] = []  # of each exception, the folders that it names before its first wildcard
         for line in text.lstrip("\ufeff").splitlines():
             said = line.strip()
             if not said or line.startswith("#"):
@@ -172,11 +175,13 @@ class Ignored:
             if cleaned in ("", ALL):
                 continue
             self._rules.append((is_exception, _pattern(cleaned, line)))
+            if is_exception:
+                self._kept.append(list(takewhile(lambda part: not _SIGNS & set(part), cleaned.split("/"))))
 
-    @property
-    def has_exceptions(self) -> bool:
-        """Whether something within a folder that is left out may stay."""
-        return any(is_exception for is_exception, _ in self._rules)
+    def may_keep_below(self, path: str) -> bool:
+        """Tell whether something within a folder that is left out may stay."""
+        parts = path.split("/")
+        return any(all(one == other for one, other in zip(kept, parts, strict=False)) for kept in self._kept)
 
     def leaves_out(self, path: str) -> bool:
         """Tell whether it leaves out a path: the last line that fits it, or what it lies in, decides."""

@@ -26,6 +26,7 @@ ARCHIVE = "context.tar"
 """Its name in the job directory; ``runner/build.py`` unpacks it."""
 
 _MOST = 100_000  # files and folders
+_MOST_SEEN = 500_000  # those that are looked at, and stay
 _IGNORE = 1 << 20  # bytes of a .dockerignore
 _HINT = "Copy it there; or have the folder on the cluster, and say context=FOLDER, as it is called there."
 
@@ -48,14 +49,13 @@ class Packed:
         self._follows = kind == "definition"  # %files copies what links lead to, COPY the links
         self._ignored = self._ignore() if kind == "dockerfile" else Ignored()
         self._paths: dict[str, os.stat_result] = {}
-        self._size = 0
+        self._size = self._seen = 0
 
     def _ignore(self) -> Ignored:
         """Read what is left out: of this one Dockerfile where it has a list of its own, else of all."""
         for name in (f"{self._name}.dockerignore", ".dockerignore"):
             try:
-                with (self._folder / name).open("rb") as file:
-                    return Ignored(file.read(_IGNORE).decode("utf-8", "surrogateescape"))
+                return Ignored(_beginning(self._folder / name).decode("utf-8", "surrogateescape"))
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -120,13 +120,24 @@ class Packed:
         while waiting:
             path = waiting.pop()
             is_out = path != "." and self._ignored.leaves_out(path)
-            if path in self._paths or (is_out and not self._ignored.has_exceptions):
+            if path in self._paths or (is_out and not self._ignored.may_keep_below(path)):
                 continue
-            found = self._add(path) if not is_out else os.lstat(self._folder / path)
+            found = self._add(path) if not is_out else self._look_at(path)
             if stat.S_ISLNK(found.st_mode) and self._follows:
                 self._follow(path)
             elif stat.S_ISDIR(found.st_mode):
                 waiting += [os.path.normpath(os.path.join(path, name)) for name in self._listed(path)]
+
+    def _look_at(self, path: str) -> os.stat_result:
+        """Look at what stays; below it there may be what goes along."""
+        self._seen += 1
+        if self._seen > _MOST_SEEN:
+            raise UsageError(
+                printable(f".dockerignore leaves out more than {_MOST_SEEN:,} files of {self._folder}."),
+                hint="A line with ! and a wildcard may keep any of them, so that all are looked at. Name the folder "
+                "in that line: !data/*.csv instead of !**/*.csv; or context=FOLDER, with less in it.",
+            )
+        return os.lstat(self._folder / path)
 
     def _follow(self, link: str) -> None:
         if (met := self._within(link)) is None:
@@ -185,6 +196,14 @@ class Packed:
 
 def _is_kept(mode: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _beginning(path: Path) -> bytes:
+    """Read a file that nobody needs to be a file: a pipe would be waited for, a device has no end."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(0, "it is no file")
+        return file.read(_IGNORE)
 
 
 def _content(path: Path, found: os.stat_result) -> bytes:

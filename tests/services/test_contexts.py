@@ -139,3 +139,33 @@ def test_what_is_too_much_is_refused_before_it_is_read(tmp_path: Path) -> None:
     assert "one" in _inside(_take(folder, "FROM a\nCOPY . /x\n"))
     with pytest.raises(UsageError, match="has no such file that may go along"):
         _take(folder, "FROM a\nCOPY data /x\n")
+
+
+def test_what_stays_is_looked_at_only_where_an_exception_may_be_and_not_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _folder(tmp_path)
+    for number in range(30):
+        (folder / f"data/{number}").touch()
+    monkeypatch.setattr("jupyter_slurm.services.contexts._MOST_SEEN", 20)
+    for kept in ("!src/deep", "!./src/d?ep/", "!src/deep/*.py\n!one/more", "!/src/deep/**"):
+        (folder / ".dockerignore").write_text(f"*\n{kept}\n")
+        assert "src/deep/b.py" in _inside(_take(folder, "FROM a\nCOPY . /x/\n")), kept
+    (folder / ".dockerignore").write_text("*\n!**/*.py\n")
+    with pytest.raises(UsageError, match="leaves out more than 20 files") as refused:
+        _take(folder, "FROM a\nCOPY . /x/\n")
+    assert "A line with ! and a wildcard" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a device", "a folder"])
+def test_a_dockerignore_that_is_no_file_is_told(tmp_path: Path, what: str) -> None:
+    folder = _folder(tmp_path)
+    path = folder / ".dockerignore"
+    if what == "a pipe":
+        os.mkfifo(path)
+    elif what == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(UsageError, match=r"\.dockerignore cannot be read: (it is no file|Is a directory)"):
+        _take(folder, "FROM a\nCOPY one /x/\n")
