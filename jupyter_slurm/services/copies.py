@@ -10,7 +10,6 @@ from typing import Any
 from jupyter_slurm.domain.staging import BASE
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.entry import Entry
-from jupyter_slurm.services.pair import Pair
 from jupyter_slurm.services.staging import Staging
 from jupyter_slurm.services.tracking import Tracker
 
@@ -34,7 +33,8 @@ class Copies:
     async def remove(self, gone: Iterable[Entry], kept: Iterable[Entry], before: float, *, dry_run: bool) -> list[str]:
         """Remove copies that jobs which are gone had to themselves; never a folder that somebody has named.
 
-        One that has what is not here stays: what a filter leaves out, for one, as checkpoints are.
+        One that has what is not here stays: what a filter leaves out, for one, as checkpoints are, or what both sides
+        have changed.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Copies:
             async with self._staging.alone(dest):
                 if (await transport.stat(posixpath.join(dest, BASE))).mtime >= before:
                     return False
-                if await Pair(transport, folder).has_more():
+                if await (await self._staging.pair(folder)).has_more():
                     log.info("%s stays: it has files that are not here", dest)
                     return False
                 if not dry_run:

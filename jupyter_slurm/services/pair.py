@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jupyter_slurm.domain import staging
@@ -25,7 +25,7 @@ _VANISHED = 24
 _MOST_OLD = 1000
 _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MOST_OLD}'
 _LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
-_FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -print0'
+_FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -printf "%s %T@ %P\\0"'
 _GONE = 'cd -- "$1" && xargs -0 rm -f --'
 _SOON = 1 / 8  # of the time after which files are erased
 
@@ -39,10 +39,12 @@ class Pair:
         The way there.
     folder : mapping
         ``source`` and ``dest``, and the ``inode`` of the first, which tells it from one that is made anew.
+    owner : str
+        Of this machine alone: what is said under its name is ended by nobody else.
     """
 
-    def __init__(self, transport: Transport, folder: Mapping[str, Any]) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, folder: Mapping[str, Any], owner: str) -> None:
+        self._transport, self._owner = transport, owner
         self.source, self.dest, self._inode = str(folder["source"]), str(folder["dest"]), int(folder["inode"])
 
     async def check_there(self) -> None:
@@ -62,15 +64,17 @@ class Pair:
 
     async def end_remains(self) -> None:
         """End what is left there of a transfer whose link broke, so that the next one goes on where that was."""
-        await Rsync(self._transport, self.source, self.dest).end_remains()
+        await self._rsync().end_remains()
+
+    def _rsync(self, moved: Callable[[int], None] | None = None) -> Rsync:
+        return Rsync(self._transport, self.source, self.dest, owner=self._owner, moved=moved)
 
     async def choose(
         self, base: Mapping[str, Sign], *, is_pull: bool, by_content: bool = False
     ) -> tuple[Choice, set[str]]:
         """List what differs; return what of it travels, and all of it."""
         options = [*staging.COMPARED, *(["--checksum"] if by_content else [])]
-        run = Rsync(self._transport, self.source, self.dest)
-        done = self._checked(await run.run(options, is_pull=is_pull), is_pull=is_pull)
+        done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
         tree, changes = Tree(self.source), staging.parse_listing(done.stdout)
         choice = await asyncio.to_thread(staging.chosen, changes, base, tree.sign_of, is_pull=is_pull)
         return choice, {change.path for change in changes}
@@ -85,9 +89,8 @@ class Pair:
             loop.call_soon_threadsafe(sent, min(done, total - 1), total)
 
         sent(0, total)
-        run = Rsync(self._transport, self.source, self.dest, moved=moved)
         options = [*staging.TRANSFERRED, *(["--ignore-times"] if by_content else [])]
-        self._checked(await run.run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
+        self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
         sent(total, total)
 
     async def base(self) -> dict[str, Sign]:
@@ -102,11 +105,15 @@ class Pair:
             return {}
 
     async def has_more(self) -> bool:
-        """Tell whether there are files that were never here: a filter leaves them out, for one."""
+        """Tell whether there are files that are not here as they are there.
+
+        A filter leaves them out, for one, or both sides have changed them.
+        """
         named = [word for name in staging.NOT_TAKEN for word in ("-o", "-name", name)][1:]
         found = (await self._ask("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
-        there = {path.removeprefix("./") for path in found.split("\0") if path}
-        return not there <= (await self.base()).keys()
+        there = (line.split(" ", 2) for line in found.split("\0") if line)
+        signs = {path: Sign(int(size), int(time.partition(".")[0])) for size, time, path in there}
+        return not signs.items() <= (await self.base()).items()
 
     async def note(self, files: Mapping[str, Sign]) -> None:
         """Write down that both sides are alike, in these files."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import posixpath
 import re
@@ -171,8 +170,9 @@ class Staging:
         return bool(folder["dest"] == await self._dest(folder["source"], None))
 
     async def _dest(self, source: str, said: str | None) -> str:
+        # Two laptops of one name, and of one person, may have folders of one name.
+        digest = (await asyncio.to_thread(self._seals.seal, ["copy", socket.gethostname(), source]))[:8]
         name = posixpath.basename(source) or "root"
-        digest = hashlib.sha256(f"{socket.gethostname()}\0{source}".encode("utf-8", "surrogateescape")).hexdigest()[:8]
         shared = self._where.storage.get("shared") or posixpath.join(self._where.folder, "stage")
         dest = await self._expanded(said or posixpath.join(shared, f"{name}-{digest}"))
         if not posixpath.isabs(dest):
@@ -211,7 +211,11 @@ class Staging:
         if not stage or (entry.part and entry.part["of"] != entry.key):
             return
         for folder in stage["folders"]:
-            entry.warnings += await self._push_jointly(Pair(self._transport, folder), stage, sent)
+            entry.warnings += await self._push_jointly(await self.pair(folder), stage, sent)
+
+    async def pair(self, folder: Mapping[str, Any]) -> Pair:
+        """Return a folder of this machine with its copy."""
+        return Pair(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
 
     async def _push_jointly(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
         """Bring a folder there, once for all jobs that want the same before that begins.
@@ -361,9 +365,9 @@ class Staging:
             if is_news:
                 self._tracker.tell(entry)
 
-        for pair in (Pair(self._transport, folder) for folder in stage["folders"]):
+        for folder in stage["folders"]:
             try:
-                choice = await self._pull_again(pair, sent)
+                choice = await self._pull_again(await self.pair(folder), sent)
             except SlurmError as error:
                 errors.append(error.message)
                 is_given_up = is_given_up or not error.details.get("is_gone")

@@ -77,14 +77,22 @@ class Rsync:
         The way to the other side.
     here, there : str
         Folders, absolute; of this machine, and of that one.
+    owner : str, optional
+        Tells this machine from others that have its name, and folders of the same names.
     moved : callable, optional
         Is told how many bytes have gone over the connection, in its main direction, each time it is more.
     """
 
     def __init__(
-        self, transport: Transport, here: str, there: str, *, moved: Callable[[int], None] | None = None
+        self,
+        transport: Transport,
+        here: str,
+        there: str,
+        *,
+        owner: str = "",
+        moved: Callable[[int], None] | None = None,
     ) -> None:
-        self._transport, self._here, self._there = transport, here, there
+        self._transport, self._here, self._there, self._owner = transport, here, there, owner
         self._moved = moved or (lambda _: None)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_pull = False
@@ -117,7 +125,7 @@ class Rsync:
         await self._transport.run(["/bin/sh", "-c", _END, "sh", self._mark()])
 
     def _mark(self) -> str:
-        named = "\0".join((socket.gethostname(), self._here, self._there))
+        named = "\0".join((self._owner, socket.gethostname(), self._here, self._there))
         return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def stop(self) -> None:

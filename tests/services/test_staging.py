@@ -251,8 +251,13 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
     # A copy goes with the last job that had it; a folder that somebody has named never does.
     other = await desk.submit("import time; time.sleep(600)", **staged(project))
     assert (await desk.core.clean(older_than_days=0))["removed"] == [job["folder"]]
+    (project / "changed").write_text("here\n")
+    (dest / "changed").write_text("and there\n")
     await desk.core.cancel(desk.id, other["key"])
-    await desk.until(other["key"], lambda told: told["stage"]["state"] == "back")
+    over = await desk.until(other["key"], lambda told: told["stage"]["state"] == "back")
+    assert over["stage"]["left"] == ["changed"]
+    assert (await desk.core.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
+    (dest / "changed").unlink()
     checkpoint = dest / "checkpoint.large"  # the filter leaves it out: it is there alone
     checkpoint.touch()
     assert (await desk.core.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
@@ -310,7 +315,8 @@ os.mkfifo('pipe')
     async with open_desk(cluster, tmp_path) as desk:
         job = await desk.submit(text, **staged(project))
         assert desk.core.holds()["folders"] == 1
-    (await there(desk, job) / "go").touch()
+    dest = await there(desk, job)
+    (dest / "go").touch()
     async with open_desk(cluster, tmp_path) as desk:  # ends when results are about to come
         await desk.until(job["key"], lambda told: told["finished"])
     async with open_desk(cluster, tmp_path) as desk:
@@ -339,6 +345,11 @@ os.mkfifo('pipe')
         with pytest.raises(UsageError, match="not staged from here"):
             await desk.core.resubmit(desk.id, job["key"], {"key": asked["key"], "context": asked["context"]})
     assert os.listdir(home) == []
+
+    # Another laptop of the same name, with a folder of the same name, has a copy of its own.
+    next(tmp_path.rglob("seal.key")).unlink()
+    async with open_desk(cluster, tmp_path) as desk:
+        assert await there(desk, await desk.submit("1", **staged(project))) != dest
 
 
 @pytest.mark.slow
