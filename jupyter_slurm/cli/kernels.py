@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -19,15 +20,23 @@ Have the Jupyter here offer a kernel that runs on a node: the notebook, and its 
   jupyter slurm kernel add [CLUSTER] [options of sbatch] [words]
   jupyter slurm kernel list [--json]
   jupyter slurm kernel remove NAME
+  jupyter slurm kernel switch NOTEBOOK KERNEL [in=x,model]
+  jupyter slurm kernel follow NOTEBOOK [in=x,model]
 
   jupyter slurm kernel add arandu -p arandu --gpus 1 --time 8:00:00
   jupyter slurm kernel add arandu -p arandu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3 name="PyTorch on arandu"
   jupyter slurm kernel add on=train        in the allocation that %salloc as=train has asked for
+  jupyter slurm kernel switch train.ipynb "PyTorch on arandu" in=data,model
 
 It is in the launcher of JupyterLab, in `jupyter console --kernel NAME`, in `jupyter nbconvert --execute`. When a
 notebook begins with it, Slurm is asked for an allocation, in which the kernel is a step: a restart takes no queue.
 
-Words (ours have no dashes, Slurm's have):
+`switch` moves a notebook that is open in a Jupyter of this machine to such a kernel, or back to one of this machine;
+`follow` asks for the next allocation of the kernel that it has, before its time limit. The notebook goes on with its
+old kernel until the new one is there. in= names the variables, functions and classes that come along (Python only):
+they are looked at before Slurm is asked for anything, and taken again at the end. Ctrl-C gives it up.
+
+Words of `add` (ours have no dashes, Slurm's have):
   name=NAME     how it is shown; by default what is asked for: "Python on arandu, 1 GPU"
   env=NAME      the environment: a name, or the folder of a venv or of conda; an image, too: docker://NAME:TAG
   image=NAME:TAG
@@ -45,8 +54,9 @@ def add_parser(subparsers: Any) -> None:
     add_verbatim(
         subparsers,
         "kernel",
-        summary="kernels on nodes, for the launcher of a Jupyter here: add, list, remove",
-        usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [words] | list | remove NAME",
+        summary="kernels on nodes, for the launcher of a Jupyter here: add, list, remove, switch, follow",
+        usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [words] | list | remove NAME\n"
+        "       jupyter slurm kernel switch NOTEBOOK KERNEL [in=x,y] | follow NOTEBOOK [in=x,y]",
         description=_USE,
     )
 
@@ -71,8 +81,29 @@ def run(args: argparse.Namespace) -> int:
             print(kernelspecs() if known else "No kernels on nodes. `jupyter slurm kernel add` adds one.")
     elif act == "remove" and len(rest) == 1:
         print(printable(f"Removed: {remove(rest[0]).display_name}"))
+    elif act in ("switch", "follow"):
+        return _move(act, rest)
     else:
         raise UsageError(
-            f"kernel has no {shlex.join(args.words)}.", hint="kernel add [CLUSTER] …, kernel list, kernel remove NAME"
+            f"kernel has no {shlex.join(args.words)}.",
+            hint="kernel add [CLUSTER] …, list, remove NAME, switch NOTEBOOK KERNEL",
         )
+    return 0
+
+
+def _move(act: str, words: list[str]) -> int:
+    """Have a notebook move, and wait for that; an interrupt gives it up."""
+    from jupyter_slurm.handles.moves import find, wanted
+    from jupyter_slurm.handles.terminal import printable
+
+    if not words:
+        raise UsageError(f"{act} needs the file of a notebook that is open.", hint="jupyter slurm kernel --help")
+    to = wanted(act, words[1:])
+    move = find(words[0]).move(to)
+    try:
+        move.wait(lambda text: print(printable(text), flush=True))
+    except KeyboardInterrupt:
+        move.give_up()
+        print(printable(move.text), file=sys.stderr)
+        return 130
     return 0

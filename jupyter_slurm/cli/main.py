@@ -34,7 +34,7 @@ _COMMANDS = {
     "disconnect": ("connect", "end the log-in to a cluster"),
     "launch": ("sessions", "run a Jupyter in a job and bring it here"),
     "sessions": ("sessions", "list the sessions: a Jupyter in a job each"),
-    "kernel": ("kernels", "kernels on nodes, for the launcher of a Jupyter here: add, list, remove"),
+    "kernel": ("kernels", "kernels on nodes, for the launcher of a Jupyter here: add, list, remove, switch, follow"),
     "image": ("images", "images of containers: build, pull, list, remove"),
     "open": ("sessions", "open a session in a browser, logged in"),
     "stop": ("sessions", "end a session, with all that runs in it"),

@@ -14,12 +14,14 @@ from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles import facts
 from jupyter_slurm.handles.images import WORDS as IMAGE_WORDS
+from jupyter_slurm.handles.kernelspecs import listed
 from jupyter_slurm.handles.options import known_table, named_options
 from jupyter_slurm.handles.session import WORDS as LAUNCH_WORDS
 from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
 from jupyter_slurm.magics.help import about_words
+from jupyter_slurm.magics.kernels import ACTS
 from jupyter_slurm.magics.remote import CELL_WORDS as REMOTE_WORDS
 from jupyter_slurm.magics.remote import LINE_WORDS as PROCESS_WORDS
 from jupyter_slurm.magics.slurm import USES
@@ -146,6 +148,8 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
     if magic == "%slurm":
         if words[:1] == ["image"] and len(words) < 3 + (words[1:2] == ["build"]):
             return _of_image(words, last)
+        if words[:1] == ["kernel"]:
+            return _of_kernel(words[1:], last, shell)
         if words[:1] not in (["launch"], ["image"]):
             return _of_slurm(words, last)
         magic, words = f"%slurm {words[0]}", words[1:]
@@ -174,6 +178,20 @@ def _of_image(words: Sequence[str], last: str) -> Offer | None:
     """Return what may stand where an act, a name and a file do: behind a name, a file is as good a guess."""
     acts = {"build": "from a file or a Python", "pull": "from a registry", "list": "what there is", "remove": ""}
     return Offer(last, [Named(act, about) for act, about in acts.items()]) if len(words) == 1 else None
+
+
+def _of_kernel(words: Sequence[str], last: str, shell: Any) -> Offer | None:
+    """Return an act, a kernel that is not in the line yet, or variables."""
+    name, equals, value = last.partition("=")
+    if not words:
+        return Offer(last, [Named(act, about) for act, about in ACTS.items()])
+    if words[0] != "switch":
+        return None
+    if equals:
+        return values_of_word("in", value, shell, "") if name == "in" else None
+    is_named = any(not word.startswith("in=") for word in words[1:])
+    kernels = [] if is_named else [Named(spec.name, spec.display_name) for spec in listed()]
+    return Offer(last, [*kernels, Named("in=", "variables that come along")])
 
 
 def _of_slurm(words: Sequence[str], last: str) -> Offer | None:

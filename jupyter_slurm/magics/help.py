@@ -210,6 +210,7 @@ Clusters, log-ins, who uses them, tunnels:  %slurm list
 A Jupyter in a job, on a local port:  %slurm launch [CLUSTER] [options of sbatch] [words]
 Another server, in the same way:  %slurm launch [CLUSTER] [options of sbatch] [words] -- command with a {port}
 Images of containers:  %slurm image [CLUSTER] list|build|pull|remove
+This notebook on a GPU, its variables too:  %slurm kernel switch KERNEL [in=x,model]
 
 CLUSTER is the name of a site profile (`jupyter slurm init` in a terminal writes one), or `local`: the cluster that the
 Slurm commands of this machine reach. What hosts ask during a log-in (a password, a code, whether an unknown key is
@@ -279,6 +280,18 @@ Examples:
 The value is the Job.
 """
 
+_KERNEL = """
+A notebook that is open goes to a kernel on a node (`jupyter slurm kernel add` in a terminal makes one), or back:
+
+    %slurm kernel switch KERNEL [in=x,model]   KERNEL as `jupyter slurm kernel list` has it, or "as it is shown"
+    %slurm kernel                              how far it is
+    %slurm kernel cancel                       stay here after all
+
+It is the Jupyter server that moves it, and only when the other kernel is there; cells run here meanwhile. What in=
+names is looked at before Slurm is asked, and taken again at the end. Then this kernel ends. On a node it is
+`jupyter slurm kernel follow NOTEBOOK [in=x,model]` in a terminal here that asks for the next allocation in time.
+"""
+
 _WORDS = {"slurm launch": _SLURM, "slurm image": _IMAGE}
 
 _SUBMITTING = {
@@ -296,7 +309,7 @@ def help_for(magic: str) -> str:
         options = "\n".join(_line(spec) for spec in OptionTable.for_command(command).specs)
         return f"{text}\nOptions of {command} in all its versions (man {command} explains them):\n{options}\n"
     if magic == "slurm":
-        return _SLURM + _IMAGE
+        return _SLURM + _IMAGE + _KERNEL
     title, examples = _TEXTS[magic]
     shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
     return (

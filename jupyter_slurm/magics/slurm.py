@@ -31,6 +31,7 @@ USES = {
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
+    "kernel": "%slurm kernel switch KERNEL [in=x,y]",
 }
 """The words of ``%slurm``, and how each is used."""
 
@@ -38,7 +39,7 @@ USES = {
 def run(
     shell: Any, line: str, local_ns: Mapping[str, Any]
 ) -> CommandText | Session | Usage | Table | Job | Preview | None:
-    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``launch …`` or ``image …``."""
+    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``launch …``, ``image …``, ``kernel …``."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # few do
 
@@ -51,6 +52,10 @@ def run(
     action = words[0] if words else "list"
     if action == "usage":
         return _usage(words[1:])
+    if action == "kernel":
+        from jupyter_slurm.magics.kernels import run as kernel  # few do
+
+        return kernel(words[1:])
     if action not in USES:
         near = get_close_matches(action, USES, n=1)
         raise UsageError(

@@ -43,6 +43,8 @@ class Told:
         # What the kernel prints: what its front says while it waits is no part of it.
         streams = [one for one in messages if one["msg_type"] == "stream" and one["header"]["username"] != _FRONT]
         self.stdout = "".join(one["content"]["text"] for one in streams if one["content"]["name"] == "stdout")
+        results = [one["content"]["data"] for one in messages if one["msg_type"] == "execute_result"]
+        self.shown = "".join(data["text/plain"] for data in results)
 
 
 class NodeKernel:
@@ -218,7 +220,8 @@ class Server:
 
     def __init__(self, folder: Path, env: dict[str, str], *more: str) -> None:
         self.folder, self._token = folder, secrets.token_hex(16)
-        self._env = {**env, "JUPYTER_TOKEN": self._token}
+        self.env = env
+        own = {**env, "JUPYTER_TOKEN": self._token}
         options = [
             "--allow-root",
             "--no-browser",
@@ -228,7 +231,7 @@ class Server:
         ]
         with (folder / "server.log").open("ab") as log:
             command = [sys.executable, "-P", "-m", "jupyter", "server", *options]
-            self.process = subprocess.Popen(command, cwd=folder, env=self._env, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, cwd=folder, env=own, stdout=log, stderr=log)
         record = folder / "runtime" / f"jpserver-{self.process.pid}.json"
         deadline = time.monotonic() + _PATIENCE
         while not hasattr(self, "url"):

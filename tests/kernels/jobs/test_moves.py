@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,9 +64,36 @@ class Notebook:
         self._cluster.run("scontrol", "release", job)
         return job
 
+    def terminal(self, *words: str) -> Terminal:
+        return Terminal(words, self.server.folder, self.server.env, self._wait_for)
+
     def give_up(self, move: str) -> dict[str, Any]:
         told: dict[str, Any] = self.server.ask("DELETE", f"{MOVES}/{move}")
         return told
+
+
+class Terminal:
+    """``jupyter slurm kernel …``, where the notebook lies."""
+
+    def __init__(self, words: tuple[str, ...], folder: Path, env: dict[str, str], wait_for: Callable[..., Any]) -> None:
+        self._file, self._wait_for = folder / "terminal", wait_for
+        command = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "kernel", *words]
+        with self._file.open("wb") as file:
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
+            self.process = subprocess.Popen(command, cwd=folder, env=env, **pipes)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def says(self, text: str) -> None:
+        self._wait_for(lambda: text in self._file.read_text(), text, LONG)
+
+    def ends(self) -> int:
+        return self.process.wait(LONG)
 
 
 @pytest.fixture
@@ -83,8 +114,11 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
 ) -> None:
     server, here = notebook.server, notebook.server.kernel
     local = server.session["kernel"]["id"]
-    move = notebook.move("point", "field", "doubled", "np", kernel="A held kernel")
+    asked = here.run('%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np')
+    assert "moved.ipynb moves to A held kernel once that is there, with point, field" in asked.shown
+    (move,) = [one["id"] for one in server.ask("GET", MOVES)["moves"]]
     notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
+    assert "waiting: Waits for its allocation (PENDING)" in here.run("%slurm kernel").shown
     again = server.request("POST", MOVES, {"notebook": "moved.ipynb", "kernel": "held"})
     assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
     assert here.run("point = doubled(point)").status == "ok"  # the notebook works meanwhile
@@ -101,11 +135,12 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     assert there.value("len(In), [name for name in globals() if 'slurm' in name]") == "3 []"  # these two cells
 
     assert there.run("point = doubled(point)").status == "ok"
-    move = notebook.move("point", "doubled")
-    notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
-    assert there.value(f"{JOB}, point.x") == f"{job} 84"
-    follower = notebook.release()
-    assert "point, doubled came along" in notebook.reaches(move, "done")
+    with notebook.terminal("follow", "./moved.ipynb", "in=point,doubled") as terminal:
+        terminal.says("Waits for its allocation (PENDING)")
+        assert there.value(f"{JOB}, point.x") == f"{job} 84"
+        follower = notebook.release()
+        terminal.says("point, doubled came along")
+        assert terminal.ends() == 0
     there.client.stop_channels()
     there = server.connect()
     assert there.value(f"{JOB}, doubled(point).x, 'field' in globals()") == f"{follower} 168 False"
@@ -146,9 +181,22 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
     notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
     assert notebook.give_up(move)["state"] == "cancelled"
     assert notebook.give_up(move)["state"] == "cancelled"
+    with notebook.terminal("switch", "moved.ipynb", "held") as terminal:
+        terminal.says("Waits for its allocation (PENDING)")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.says("Given up: the notebook stays with its kernel.")
+        assert terminal.ends() == 130
     wait_for(lambda: notebook.jobs == [], "what was asked of Slurm is given back", LONG)
+    for words, says in {
+        ("switch", "closed.ipynb", "held"): "Open are: moved.ipynb",
+        ("switch", "moved.ipynb", "arandu", "-p", "arandu"): "jupyter slurm kernel add",
+        ("follow", "moved.ipynb"): "does not run on a node",
+    }.items():
+        with notebook.terminal(*words) as terminal:
+            assert terminal.ends() == 1
+            terminal.says(says)
     assert server.ask("GET", f"api/sessions/{server.session['id']}")["kernel"]["name"] == "python3"
     assert here.value("point.x") == "21"
     assert here.value(traces) == f"{int(number) + 3} {names_before}"  # these, and nothing of ours
     assert len(server.ask("GET", "api/kernels")) == 1
-    assert [one["state"] for one in server.ask("GET", MOVES)["moves"]] == ["failed"] * 4 + ["cancelled"]
+    assert [one["state"] for one in server.ask("GET", MOVES)["moves"]] == ["failed"] * 4 + ["cancelled"] * 2

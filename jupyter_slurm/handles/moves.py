@@ -1,0 +1,266 @@
+"""Notebooks that are open in a Jupyter server of this machine, and their way to another kernel, which the server goes.
+
+It is found by its runtime file, which only its owner can read; the token in it appears in no command line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError, from_problem
+
+__all__ = ["Move", "Notebook", "Wanted", "find", "of_kernel", "wanted"]
+
+_MOVES: Final = "jupyter-slurm/api/server/moves"
+_ANSWERS_WITHIN: Final = 30.0  # seconds
+_LOOK: Final = 1.0
+_OVER: Final = ("done", "failed", "cancelled")
+_USE: Final = {
+    "switch": "switch KERNEL [in=x,y], with a name of `jupyter slurm kernel list`",
+    "follow": "follow [in=x,y]",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Where a notebook is to go.
+
+    Attributes
+    ----------
+    kernel : str or None
+        The name of a kernelspec, or how that is shown; None: the one that it has, in another allocation.
+    names : tuple of str
+        The variables that come along.
+    """
+
+    kernel: str | None
+    names: tuple[str, ...]
+
+
+def wanted(act: str, words: Sequence[str]) -> Wanted:
+    """Return what is said behind ``switch`` or ``follow``.
+
+    Raises
+    ------
+    UsageError
+        It says something else.
+    """
+    names = [name for word in words if word.startswith("in=") for name in word[3:].split(",") if name]
+    rest = [word for word in words if not word.startswith("in=")]
+    if act == "switch" and len(rest) != 1 and any(word.startswith("-") or "=" in word for word in rest):
+        raise UsageError(
+            f"What Slurm is asked for belongs to a kernel: {' '.join(rest)}",
+            hint="`jupyter slurm kernel add …` makes one of it, and says its name, which goes here.",
+        )
+    if len(rest) != (act == "switch"):
+        said = " ".join(rest) or "nothing"
+        raise UsageError(f"{act} takes {'one kernel' if act == 'switch' else 'no kernel'}, not {said}.", hint=_USE[act])
+    return Wanted(rest[0] if rest else None, tuple(dict.fromkeys(names)))
+
+
+class _Server:
+    """A Jupyter server of this person that runs here; ``info`` is what stands in its runtime file."""
+
+    def __init__(self, info: Mapping[str, Any]) -> None:
+        self.url, self.root, self.pid = str(info["url"]), str(info.get("root_dir") or ""), int(info["pid"])
+        # Below JupyterHub it has none of its own, and takes the one that it was given for its kernels.
+        token = str(info.get("token") or os.environ.get("JUPYTERHUB_API_TOKEN") or "")
+        socket = str(info.get("sock") or "")
+        self._base = f"http://localhost{info['base_url']}" if socket else self.url
+        self._transport = httpx.HTTPTransport(uds=socket) if socket else None
+        self._headers = {"Authorization": f"token {token}"} if token else {}
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return what it answers.
+
+        Raises
+        ------
+        SlurmError
+            It does not answer, or not what was asked for.
+        """
+        with httpx.Client(transport=self._transport, headers=self._headers, timeout=_ANSWERS_WITHIN) as client:
+            try:
+                answer = client.request(method, self._base + path, json=body)
+            except httpx.HTTPError as error:
+                raise TransportError(f"The Jupyter server at {self.url} does not answer: {error}") from error
+        if answer.status_code == httpx.codes.FORBIDDEN:
+            raise SlurmError(
+                f"The Jupyter server at {self.url} wants a log-in.",
+                hint="Its JupyterLab can do the same: “Move Notebook to a GPU Kernel…”.",
+            )
+        try:
+            told = answer.json()
+        except ValueError:
+            told = {}
+        if answer.is_success:
+            return told
+        if isinstance(told, dict) and "detail" in told:
+            raise from_problem(told)
+        raise SlurmError(
+            f"The Jupyter server at {self.url} moves no notebooks ({answer.status_code}).",
+            hint="It needs the extension jupyter_slurm: jupyter server extension list",
+        )
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """A notebook that is open.
+
+    Attributes
+    ----------
+    path : str
+        Below the folder of its server.
+    """
+
+    path: str
+    _server: _Server
+
+    @property
+    def file(self) -> str:
+        """Where it lies."""
+        return os.path.join(os.path.expanduser(self._server.root), self.path)
+
+    def move(self, to: Wanted) -> Move:
+        """Have it move.
+
+        Raises
+        ------
+        SlurmError
+            It cannot.
+        """
+        asked: dict[str, Any] = {"notebook": self.path, "in": list(to.names)}
+        if to.kernel is not None:
+            asked["kernel"] = to.kernel
+        return Move(self._server, self._server.ask("POST", _MOVES, asked))
+
+    @property
+    def moves(self) -> list[Move]:
+        """Its moves, the latest at the end."""
+        told = self._server.ask("GET", _MOVES)["moves"]
+        return [Move(self._server, one) for one in told if one["notebook"] == self.path]
+
+
+class Move:
+    """A notebook on its way."""
+
+    def __init__(self, server: _Server, told: Mapping[str, Any]) -> None:
+        self._server, self._told = server, told
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens."""
+        return self._told["state"] in _OVER
+
+    @property
+    def state(self) -> str:
+        """``waiting``, ``moving``, ``done``, ``failed`` or ``cancelled``."""
+        return str(self._told["state"])
+
+    @property
+    def text(self) -> str:
+        """What is said of it."""
+        return str(self._told["text"])
+
+    def wait(self, told: Callable[[str], None]) -> None:
+        """Wait for its end; each new thing that is said of it is told.
+
+        Raises
+        ------
+        JobError
+            The notebook stays where it is.
+        """
+        said = ""
+        while True:
+            if self.state != "failed" and self.text != said:
+                said = self.text
+                told(said)
+            if self.is_over:
+                break
+            time.sleep(_LOOK)
+            self._told = self._server.ask("GET", self._path)
+        if self.state != "done":
+            raise JobError(self.text if self.state == "failed" else "It was given up elsewhere.")
+
+    def give_up(self) -> None:
+        """Have the notebook stay with its kernel."""
+        self._told = self._server.ask("DELETE", self._path)
+
+    @property
+    def _path(self) -> str:
+        return f"{_MOVES}/{quote(str(self._told['id']), safe='')}"
+
+
+def find(name: str) -> Notebook:
+    """Return the notebook that is meant: a file, or the end of the path of one that is open.
+
+    Raises
+    ------
+    JobNotFound
+        None such is open.
+    UsageError
+        Several are.
+    """
+    known = [notebook for notebook, _ in _open()]
+    found = [one for one in known if os.path.realpath(one.file) == os.path.realpath(name)]
+    found = found or [one for one in known if _ends_with(one.path, name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        places = ", ".join(f"{one.path} at {one._server.url}" for one in found)
+        raise UsageError(f"{name} is open more than once: {places}.", hint="Say more of its path, or close the others.")
+    names = ", ".join(sorted({one.path for one in known}))
+    raise JobNotFound(
+        f"No Jupyter server of yours on this machine has the notebook {name} open.",
+        hint=f"Open are: {names}." if names else "Open it in JupyterLab, and run a cell.",
+    )
+
+
+def of_kernel(kernel: str) -> Notebook:
+    """Return the notebook whose kernel has this id.
+
+    Raises
+    ------
+    JobNotFound
+        No Jupyter server has started it.
+    """
+    found = next((notebook for notebook, session in _open() if session["kernel"]["id"] == kernel), None)
+    if found is None:
+        raise JobNotFound(
+            "No Jupyter server of this machine has this notebook open, so none can move it to another kernel.",
+            hint="A console, and VS Code, choose their kernels themselves: `jupyter slurm kernel list` has names.",
+        )
+    return found
+
+
+def _open() -> Iterator[tuple[Notebook, Mapping[str, Any]]]:
+    """Return the notebooks that are open, with their sessions; servers that let nobody in are none of ours."""
+    from jupyter_server.serverapp import list_running_servers  # takes half a second
+
+    servers = [_Server(info) for info in list_running_servers()]
+    refused: SlurmError | None = None
+    is_any = False
+    for server in servers:
+        try:
+            sessions = server.ask("GET", "api/sessions")
+        except SlurmError as error:
+            refused = refused or error
+            continue
+        is_any = True
+        for session in sessions:
+            if session.get("kernel"):
+                yield Notebook(str(session["path"]), server), session
+    if refused is not None and not is_any:
+        raise refused
+
+
+def _ends_with(path: str, name: str) -> bool:
+    parts, end = PurePosixPath(path).parts, PurePosixPath(name).parts
+    return bool(end) and parts[-len(end) :] == end

@@ -1,0 +1,66 @@
+"""``%slurm kernel``: this notebook goes to another kernel, with its variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from jupyter_slurm.errors import JobNotFound, UsageError
+from jupyter_slurm.handles.moves import Notebook, of_kernel, wanted
+from jupyter_slurm.handles.table import CommandText
+from jupyter_slurm.handles.terminal import printable
+
+__all__ = ["ACTS", "USE", "run"]
+
+ACTS = {
+    "switch": "to another kernel, with in=x,y",
+    "cancel": "stay here after all",
+}
+"""What can be done, and what that is."""
+
+USE = "%slurm kernel switch KERNEL [in=x,y]; %slurm kernel, %slurm kernel cancel"
+"""How it is used."""
+
+_HOW = "%slurm kernel tells how far it is, %slurm kernel cancel gives it up."
+
+
+def run(words: Sequence[str]) -> CommandText:
+    """Run ``%slurm kernel switch KERNEL [in=x,y]`` or ``cancel``, or tell how far it is."""
+    act = words[0] if words else ""
+    if act == "switch":
+        to, notebook = wanted(act, words[1:]), _notebook()
+        notebook.move(to)
+        along = f", with {', '.join(to.names)}" if to.names else ""
+        said = f"{notebook.path} moves to {to.kernel} once that is there{along}; go on here meanwhile."
+        return CommandText(f"{printable(said)}\n{_HOW}\n")
+    if act not in ("", "cancel") or len(words) > 1:
+        raise UsageError(
+            f"%slurm kernel has no {' '.join(words)!r}.",
+            hint=f"{USE}. In a terminal `jupyter slurm kernel` has add, list, remove, follow.",
+        )
+    moves = _notebook().moves
+    if act == "cancel":
+        for move in moves:
+            if not move.is_over:
+                move.give_up()
+                return CommandText(f"{printable(move.text)}\n")
+        return CommandText("This notebook is not on its way to another kernel.\n")
+    told = "".join(f"{move.state}: {printable(move.text)}\n" for move in moves)
+    return CommandText(told or f"This notebook is not on its way to another kernel.\n{USE}\n")
+
+
+def _notebook() -> Notebook:
+    """Return the notebook that this kernel runs."""
+    from ipykernel.connect import get_connection_file
+
+    try:
+        name = Path(get_connection_file()).stem
+    except RuntimeError:
+        name = ""
+    if (found := re.fullmatch(r"kernel-(.+)", name)) is None:
+        raise JobNotFound(
+            "This is no notebook of a Jupyter server.",
+            hint="`jupyter slurm kernel switch NOTEBOOK KERNEL` in a terminal moves one that is open.",
+        )
+    return of_kernel(found[1])
