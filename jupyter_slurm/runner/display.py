@@ -55,6 +55,7 @@ class Record:
         self._size = 0
         self._is_full = False
         self._has_shown = False
+        self.printed = _printed  # how much goes before what is kept; by default of the files of this process
 
     def show(
         self, data: dict[str, Any], metadata: dict[str, Any], name: str | None = None, update: bool = False
@@ -96,7 +97,7 @@ class Record:
         """Write a message; return whether it was kept."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # what was printed before is seen before
-        line = _line({**_bounded(message), "at": _printed()})
+        line = _line({**_bounded(message), "at": self.printed()})
         try:
             if self._file < 0:
                 self._open()

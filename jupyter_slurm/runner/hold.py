@@ -3,9 +3,9 @@
 This is what the job that holds it runs. A directory ``steps/KEY`` in the job directory asks for the step whose job
 directory is KEY, beside this one; ``steps/KEY.SIGNAL.DIGITS`` asks for a signal to it: INT interrupts what runs, KILL
 ends the step. How a step ended is left in its ``end.json``. A step may be a process for cells (``remote.py``), of which
-there is one at a time; a cell is asked for as a step is, and handed to its process. The file ``lease`` changes, its
-content or at least its time, while somebody uses the allocation: when it did not for as long as the record says, and no
-step and no cell runs, it ends.
+there is one at a time, or a kernel (``kernel.py``), which takes cells, too; a cell is asked for as a step is, and
+handed to its process. The file ``lease`` changes, its content or at least its time, while somebody uses the allocation:
+when it did not for as long as the record says, and no step and no cell runs, it ends.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Step:
     def __init__(self, place: Any) -> None:
         self.place, self.is_interrupted = place, False
         self.is_process = place.job["kind"] == "process"
-        self.is_one_task = self.is_process or place.job["kind"] == "kernel"  # with all of the allocation on its node
-        self.cells: dict[str, Any] = {}  # of a process: the places of those that are not over
+        self.takes_cells = self.is_process or place.job["kind"] == "kernel"
+        self.is_one_task = self.takes_cells  # with all of the allocation on its node
+        self.cells: dict[str, Any] = {}  # the places of those that are not over
         self.process: Any = None
         with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
             self.asked: dict[str, Any] = json.load(file)
@@ -66,7 +67,7 @@ class Step:
                 cwd = "/"
             self.process = subprocess.Popen(
                 self._argv(),
-                stdin=subprocess.PIPE if self.is_process else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if self.takes_cells else subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 cwd=cwd,
@@ -357,7 +358,7 @@ class Holder:
             key = os.path.basename(step.place.folder)
             sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
         step.forget_ended()
-        if not step.is_process:
+        if not step.takes_cells:
             return
         ended = self._ends[os.path.basename(step.place.folder)] = self.last, step.obituary(self.last)
         for place in step.cells.values():  # after that: who hears of their end knows of its end

@@ -11,6 +11,8 @@ keeper, ``{"event": …}``: ``attached`` (to each new front: whether the kernel 
 lines), ``begun``, ``asked`` (a front has asked for it), ``why`` and ``hint`` where there are words for it; before that
 ``idle_over`` (``seconds``) where that was the reason. When the front has received all, the keeper leaves.
 
+Cells of other notebooks come on standard input (``kernel_cells.py``).
+
 Python 3.8+, standard library only.
 """
 
@@ -35,6 +37,7 @@ link: Any = kernel_door.link
 kernel_process: Any = beside("kernel_process")
 kernel_wires: Any = beside("kernel_wires")
 kernel_idle: Any = beside("kernel_idle")
+kernel_cells: Any = beside("kernel_cells")
 
 FORMAT = 1
 _LEASE, _IDLE = 3600.0, float("inf")  # seconds
@@ -96,6 +99,7 @@ class Keeper:
         self.info: dict[str, Any] | None = None  # what the kernel says of itself, when it has begun
         self._probe, self._probed, self._has_published = "", 0.0, False
         self._own: set[str] = set()  # ids of our own requests
+        self.cells = kernel_cells.Cells(place.folder, self._ask_for_cell, self._interrupt)
         self._early: list[tuple[str, list[bytes]]] = []
         self._killed, self._degree = 0.0, 0  # how it is being ended
         self._asked_to_end = self._is_terminated = self._is_restarting = False
@@ -109,6 +113,8 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, lambda *_: self._interrupt())
+        with contextlib.suppress(OSError):  # of a file, and of /dev/null, there is nothing to wait for
+            self.ready.register(0, selectors.EVENT_READ, self._hear_cells)
         self._note(port=self.door.port)
         try:
             self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
@@ -166,6 +172,10 @@ class Keeper:
         if not self.kernel.hear():
             self.ready.unregister(self.kernel.output)
 
+    def _hear_cells(self, _: int) -> None:
+        if not self.cells.hear():
+            self.ready.unregister(0)
+
     def _note(self, **told: Any) -> None:
         """Leave word of where the keeper listens, and of how it ended."""
         node = kernel_process.program.node_name()
@@ -196,6 +206,11 @@ class Keeper:
         self.wires.send(channel, frames)
         return number
 
+    def _ask_for_cell(self, content: dict[str, Any]) -> str:
+        number, frames = message("execute_request", content)
+        self.wires.send("shell", frames)
+        return number
+
     def _answered(self, content: bytes) -> None:
         """Take in what the kernel says of itself: from now on it gets what it is asked."""
         self._probe = ""
@@ -206,6 +221,7 @@ class Keeper:
             early, self._early = self._early, []
             for channel, frames in early:
                 self._pass_to_kernel(channel, frames)
+            self.cells.start(self.info)
 
     def _serve(self, name: str, mask: int) -> None:
         """Read what came from a socket of the kernel; one that is closed is no more than a sign of its end."""
@@ -231,7 +247,9 @@ class Keeper:
 
     def _reply(self, name: str, frames: list[bytes]) -> None:
         parent = read(frames[1]).get("msg_id", "")
-        if parent not in self._own:
+        if parent in self.cells:
+            self.cells.reply(parent, read(frames[3]))
+        elif parent not in self._own:
             self.door.link.send(_NUMBERS[name], frames)
         elif self.info is None and read(frames[0]).get("msg_type") == "kernel_info_reply":
             self._answered(frames[3])
@@ -242,6 +260,8 @@ class Keeper:
             self._has_published = True
             return
         self.activity.hear(kind, parent, read(frames[3]) if kind == "status" else {})
+        if parent in self.cells and not self.cells.publish(parent, kind, read(frames[3])):
+            return
         self.door.link.send(link.IOPUB, frames, None if kind in _NEEDED else frames[1])
 
     def _interrupt(self) -> None:
@@ -337,6 +357,8 @@ class Keeper:
         said = {"code": code, "log": tail, "begun": self.info is not None, "asked": self._asked_to_end, **told}
         self.door.link.tell(event="died", **said)
         self._note(over=dict(said, **self._over))
+        if not self._is_terminated:  # else who told us to end knows more of it
+            self.cells.lose(self._obituary(code, told))
         is_ours = bool(self._over or self._asked_to_end or self._is_terminated)
         deadline = time.monotonic() + (_PASSES_ON if is_ours else self.lease)
         is_sent = False
@@ -349,6 +371,14 @@ class Keeper:
             self.door.flush()
             self._wait(_TRIES)
         return 143 if self._is_terminated else 0 if is_ours else code
+
+    def _obituary(self, code: int, told: dict[str, Any]) -> str:
+        """Return for cells of other notebooks why the kernel is over."""
+        if self._over or self._asked_to_end:
+            return "nobody has used it" if self._over else "its notebook has ended it, or begins anew"
+        if told.get("signal"):
+            return f"by signal {told['signal']}"
+        return str(told.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
 
 
 def serve(cell: Any, place: Any) -> int:

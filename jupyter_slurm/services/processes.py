@@ -1,16 +1,22 @@
-"""Cells that run in one process of an allocation: steps that are one step together (``runner/remote.py``)."""
+"""Cells that run in one process of an allocation, or in a kernel there: steps that are one step together.
+
+In the job they are ``runner/remote.py``, or ``runner/kernel_cells.py``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jupyter_slurm.domain.steps import advise_refused, is_time_over
-from jupyter_slurm.errors import JobError, SlurmError
+from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.served import end_error
 
-__all__ = ["process_of", "why_ended"]
+__all__ = ["owner_of", "process_of", "why_ended"]
+
+_ANOTHER = "%%remote starts another one."
+_RESTART = "Its notebook can restart it."
 
 
 def process_of(entry: Entry) -> str | None:
@@ -18,6 +24,31 @@ def process_of(entry: Entry) -> str | None:
     step = (entry.record or {}).get("step") or {}
     key: str | None = step.get("process")
     return key
+
+
+def owner_of(asked: Mapping[str, Any], find: Callable[[str], Entry | None], allocation: Entry) -> Entry | None:
+    """Return the process, or the kernel, that a step is asked for in, of those that are found by a key; None: in none.
+
+    Raises
+    ------
+    UsageError, JobError
+        It is no process of this allocation, or it is over.
+    """
+    if asked.get("process") is None:
+        return None
+    process = find(asked["process"])
+    if process is None or process.kind not in ("process", "kernel") or process.allocation != allocation.key:
+        raise UsageError(f"{asked['process']!r} is not a process of this allocation")
+    if asked["kind"] != "python":
+        raise UsageError("only Python cells run in a process", hint="%%srun runs scripts, %srun commands.")
+    if process.is_finished and process.kind == "kernel":
+        raise JobError(f"The kernel {process.number or process.key} has ended.", hint=_RESTART)
+    # One that never began since there was one: its cells run in that.
+    if process.is_finished and not (process.number is None and process.exit_code == 0):
+        if process.number is None and process.error is not None:
+            raise JobError(f"The process for this cell: {process.error.message}", hint=process.error.hint)
+        raise JobError(f"The process {process.number or process.key} has ended.", hint=_ANOTHER)
+    return process
 
 
 def why_ended(entry: Entry, marker: Mapping[str, Any]) -> SlurmError | None:
@@ -31,10 +62,12 @@ def why_ended(entry: Entry, marker: Mapping[str, Any]) -> SlurmError | None:
         is_process = entry.kind == "process"
         said = f"It ended before it began ({marker['refused']})." if is_process else "Slurm did not start it."
         return JobError(said, hint=step)
-    return _lost(str(marker["lost"]), has_begun=not marker.get("interrupted")) if "lost" in marker else None
+    return _lost(entry, marker) if "lost" in marker else None
 
 
-def _lost(why: str, *, has_begun: bool) -> JobError:
-    """Return the error of a cell whose process is gone."""
-    when = "while it ran: all variables of the process are gone" if has_begun else "before it began"
-    return JobError(f"Its process ended {when} ({why}).", hint=advise_refused(why) or "%%remote starts another one.")
+def _lost(entry: Entry, marker: Mapping[str, Any]) -> JobError:
+    """Return the error of a cell whose process, or kernel, is gone."""
+    why, is_kernel = str(marker["lost"]), bool((entry.record or {}).get("kernel"))
+    what, hint = ("kernel", _RESTART) if is_kernel else ("process", _ANOTHER)
+    when = "before it began" if marker.get("interrupted") else f"while it ran: all variables of the {what} are gone"
+    return JobError(f"Its {what} ended {when} ({why}).", hint=advise_refused(why) or hint)

@@ -31,7 +31,7 @@ from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.kernels import Kernels
 from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import read_own
-from jupyter_slurm.services.processes import process_of
+from jupyter_slurm.services.processes import owner_of, process_of
 from jupyter_slurm.services.sending import may_run, on_its_way
 from jupyter_slurm.services.shelf import Shelf
 from jupyter_slurm.services.slurm import SlurmClient, printable, text_of
@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
-_ANOTHER = "%%remote starts another one."
 _NOTE = 4096  # bytes of what a process notes about itself
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
 _BEGINS = 5.0  # seconds in which srun begins a step, where nothing is in its way
@@ -101,13 +100,15 @@ class Steps:
             return await self._start(allocation, asked)
 
     async def _start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
-        self._check_process(allocation, asked)
+        process = owner_of(asked, self._tracker.find, allocation)
         folder = self._tracker.folder.job(asked["key"])
         step = self._step(asked, await self._client.options("srun"), allocation)
         kernel = await self._kernels.plan(asked) if asked["kind"] == "kernel" else None
         step |= kernel.step if kernel else {}
         record, script = self._record(asked, folder, allocation, step)
         record |= kernel.record if kernel else {}
+        if process is not None and process.kind == "kernel":
+            record["kernel"] = (process.record or {}).get("kernel")
         files = {record["script"]: script, "job.json": dump(record), "step.json": dump(step)}
         files |= kernel.files if kernel else {}
         if path := (asked.get("values") or {}).get("file"):
@@ -224,21 +225,6 @@ class Steps:
             if asked.get("values"):
                 record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
         return record, text.encode("utf-8", "surrogateescape")
-
-    def _check_process(self, allocation: Entry, asked: Mapping[str, Any]) -> None:
-        """Refuse a cell for what is no process of this allocation, or one that is over."""
-        if asked.get("process") is None:
-            return
-        process = self._tracker.find(asked["process"])
-        if process is None or process.kind != "process" or process.allocation != allocation.key:
-            raise UsageError(f"{asked['process']!r} is not a process of this allocation")
-        if asked["kind"] != "python":
-            raise UsageError("only Python cells run in a process", hint="%%srun runs scripts, %srun commands.")
-        # One that never began since there was one: its cells run in that.
-        if process.is_finished and not (process.number is None and process.exit_code == 0):
-            if process.number is None and process.error is not None:
-                raise JobError(f"The process for this cell: {process.error.message}", hint=process.error.hint)
-            raise JobError(f"The process {process.number or process.key} has ended.", hint=_ANOTHER)
 
     def of(self, allocation: Entry) -> list[dict[str, Any]]:
         """Return the steps of an allocation, the first one first."""
