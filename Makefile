@@ -23,6 +23,7 @@ TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do comm
   [ -x /usr/sbin/dockerd ] || echo docker.io; command -v ch-run >/dev/null || echo charliecloud-runtime; \
   command -v ch-image >/dev/null || echo charliecloud-builders; command -v openssl >/dev/null || echo openssl; \
   command -v docker-registry >/dev/null || echo docker-registry; \
+  [ -e /usr/lib/R/site-library/IRkernel ] || echo r-cran-irkernel; \
   command -v ip >/dev/null || echo iproute2; command -v nft >/dev/null || [ -e /usr/sbin/nft ] || echo nftables; \
   for shell in zsh fish tcsh; do command -v $$shell >/dev/null || echo $$shell; done; \
   [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator; \

@@ -43,6 +43,8 @@ Words of `add` (ours have no dashes, Slurm's have):
                 the image that it runs in: of a registry, a SIF file, or the folder of an unpacked one
   python=PATH   the Python there whose kernel it is; it needs ipykernel
   kernel=NAME   another kernel that is installed there: ir, julia-1.10 …; by default python3
+  transport=tcp
+                ports of the node, for a kernel that knows no Unix sockets (deno): other users can read what it says
   dir=FOLDER    the folder there that it begins in
   on=NAME       an allocation that is open, instead of one of its own
   idle=TIME     it ends when nothing has run for so long: 30m, 2h; by default a day

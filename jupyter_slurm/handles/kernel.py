@@ -26,9 +26,11 @@ WORDS: dict[str, bool | None] = {
     "name": True,
     "on": True,
     "python": True,
+    "transport": True,
 }
 """Our words of a kernel, and whether each takes a value."""
 
+_TRANSPORTS = ("ipc", "tcp")
 _NOT_HERE = ("array", "test-only", "wait", "wrap", "help", "usage", "version")
 _OF_A_STEP = ("key", "kind", "options", "args", "python", "env", "default_python", "context")
 _LONGEST_WAIT = 30.0  # seconds that the agent may be asked to wait
@@ -91,6 +93,11 @@ def check(parsed: MagicLine) -> None:
     environment_named(words.get("env"), words.get("image"))
     idle_time(words.get("idle"))
     _lease(words.get("lease"))
+    if words.get("transport", _TRANSPORTS[0]) not in _TRANSPORTS:
+        raise UsageError(
+            f"transport={words['transport']} is none.",
+            hint="tcp is for kernels that know no Unix sockets, which others have: ipc.",
+        )
 
 
 def _lease(text: str | None) -> float:
@@ -190,6 +197,8 @@ def start(
             "lease": _lease(words.get("lease")),
             "dir": words.get("dir"),
         }
+        if "transport" in words:
+            asked["kernel"]["transport"] = words["transport"]
         return KernelStep(cluster, hand_over(cluster, allocation._path("steps"), asked))
 
 

@@ -343,6 +343,7 @@ class Front:
         with contextlib.suppress(ValueError, TypeError):
             number = note.get("signal")
             said.append(f"Signal {number} ({signal.Signals(int(number)).name}) has ended it" if number else "")
+        said.append(str(note.get("hint") or ""))
         text = sentences(*said)
         tail = "\n".join(str(note.get("log") or "").strip().split("\n")[-_LINES:])
         return f"{text}\nThe last lines of its log:\n{tail}" if tail else text

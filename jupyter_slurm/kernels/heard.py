@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,17 @@ _PLAIN: dict[str, Any] = {
     "banner": "",
     "help_links": [],
 }
+# What IRkernel and IJulia say of their languages: a notebook that is new keeps what it is told first.
+_LANGUAGES: dict[str, dict[str, Any]] = {
+    "ir": {
+        "name": "R",
+        "mimetype": "text/x-r-source",
+        "codemirror_mode": "r",
+        "pygments_lexer": "r",
+        "file_extension": ".r",
+    },
+    "julia": {"name": "julia", "mimetype": "application/julia", "file_extension": ".jl"},
+}
 
 
 def known(words: Sequence[str]) -> dict[str, Any]:
@@ -40,7 +52,16 @@ def known(words: Sequence[str]) -> dict[str, Any]:
         told = json.loads(_path(words).read_bytes())
         if isinstance(told, dict) and isinstance(told.get("language_info"), dict):
             return told
-    return _PLAIN
+    return _likely(words)
+
+
+def _likely(words: Sequence[str]) -> dict[str, Any]:
+    named = next((word.partition("=")[2].lower() for word in words if word.startswith("kernel=")), "python3")
+    if named.startswith("python"):
+        return _PLAIN
+    stem = next((stem for stem in _LANGUAGES if re.fullmatch(rf"{stem}[-._0-9]*", named)), "")
+    language = _LANGUAGES.get(stem) or {"name": named, "mimetype": "text/plain", "file_extension": ".txt"}
+    return {**_PLAIN, "implementation": named, "language_info": {"version": "", **language}}
 
 
 def remember(words: Sequence[str], told: Mapping[str, Any]) -> None:

@@ -44,6 +44,8 @@ _LEASE, _IDLE = 3600.0, float("inf")  # seconds
 _TRIES = 0.05  # seconds between two looks for the kernel's sockets
 _LOOKS = 1.0
 _ASKS_AGAIN = 1.0  # seconds between two questions to a kernel that begins
+_OPENS_WITHIN = 20.0  # seconds for a kernel to open its sockets, before somebody is told what may help
+_STARTS = 3  # as often as that, where somebody else has its ports
 _ENDS = 5.0  # seconds to end in peace, at each of three degrees
 _PASSES_ON = 10.0  # seconds for a front to take the last words of a kernel that was ended
 _CONFIRMS = 60.0  # seconds for a front to say that it has them, or to come again
@@ -101,6 +103,7 @@ class Keeper:
         self._own: set[str] = set()  # ids of our own requests
         self.cells = kernel_cells.Cells(place.folder, self._ask_for_cell, self._interrupt)
         self._early: list[tuple[str, list[bytes]]] = []
+        self._starts, self._is_hinted = 0, False
         self._killed, self._degree = 0.0, 0  # how it is being ended
         self._asked_to_end = self._is_terminated = self._is_restarting = False
         self._over: dict[str, Any] = {}  # of idle or lease
@@ -117,15 +120,14 @@ class Keeper:
             self.ready.register(0, selectors.EVENT_READ, self._hear_cells)
         self._note(port=self.door.port)
         try:
-            self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
-            self.kernel.start()
-            self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
-            self.wires = kernel_wires.Wires(self.kernel.path, self.kernel.key, self._wake)
-            while self.kernel.process.poll() is None:
+            self._start()
+            while self.kernel.process.poll() is None or self._starts_again():
                 self._turn()
             return self._finish()
         except kernel_process.CannotStart as error:
             sys.stderr.write(f"{error} {error.hint}\n")
+            if self.kernel is not None and self.kernel.process is not None:
+                self.kernel.kill(signal.SIGKILL)
             return self._last_words(127, why=str(error), hint=error.hint)
         finally:
             if self.wires is not None:
@@ -187,11 +189,34 @@ class Keeper:
 
     # -- the kernel
 
+    def _start(self) -> None:
+        """Start it; CannotStart."""
+        self._starts += 1
+        self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
+        self.kernel.start()
+        self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
+        self.wires = kernel_wires.Wires(self.kernel.sockets.connect, self.kernel.key, self._wake)
+
+    def _starts_again(self) -> bool:
+        """Start another one in the place of one that has ended since somebody else had one of its ports."""
+        is_over = self._asked_to_end or self._is_terminated or self._starts >= _STARTS
+        if is_over or self.wires.reader is not None or not self.kernel.sockets.are_taken():
+            return False
+        sys.stderr.write("Somebody else has a port of this kernel: it is started again, with others.\n")
+        with contextlib.suppress(KeyError):
+            self.ready.unregister(self.kernel.output)
+        self.wires.close()
+        self.kernel.kill(signal.SIGKILL)
+        self.kernel.clear()
+        self._start()
+        return True
+
     def _begin(self) -> None:
         """Get on with the start: it has begun when it answers, and what it publishes comes."""
         now = time.monotonic()
         if self.wires.reader is None:
             if not self.wires.connect():
+                self._hint()
                 return
             for name in self.wires.NAMES:
                 wire = self.wires.wires[name]
@@ -199,6 +224,12 @@ class Keeper:
         if not self._probe and now - self._probed > _ASKS_AGAIN:
             self._probed = now
             self._probe = self._ask("shell", "kernel_info_request", {})
+
+    def _hint(self) -> None:
+        """Say what may help a kernel that runs and has not opened its sockets."""
+        if not self._is_hinted and self.kernel.hint and self.kernel.opens_for > _OPENS_WITHIN:
+            self._is_hinted = True
+            self.place.stage(f"The kernel has not opened its sockets for {_OPENS_WITHIN:g} s. {self.kernel.hint}")
 
     def _ask(self, channel: str, kind: str, content: dict[str, Any]) -> str:
         number, frames = message(kind, content)
@@ -346,7 +377,7 @@ class Keeper:
             if name in self.wires.wires and self.wires.wires[name].sock in self.ready.get_map():
                 self._serve(name, selectors.EVENT_READ)
         self.kernel.hear()
-        why = {} if self.info is not None else {"why": self.kernel.why_not()}
+        why = {} if self.info is not None else self.kernel.why_not()
         return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None, **why)
 
     def _last_words(self, code: int, **told: Any) -> int:

@@ -1,6 +1,7 @@
 """The kernel itself, for ``kernel.py``: its connection file, its process, and what that prints.
 
-Any kernel that takes a connection file will do. Its sockets lie in a folder of this user alone, on a disk of the node.
+Any kernel that takes a connection file will do. That lies in a folder of this user alone, on a disk of the node, as do
+its sockets (``kernel_sockets.py``).
 Python 3.8+, standard library only.
 """
 
@@ -16,28 +17,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Any
 
 # The files of the runner are no package: each is read by its path.
 beside = runpy.run_path(__file__[: -len("kernel_process.py")] + "beside.py")["beside"]
 program: Any = beside("program")
+sockets: Any = beside("kernel_sockets")
 start: Any = beside("kernel_start")
 
-CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
+CannotStart = sockets.CannotStart
 _LONGEST = 90  # bytes of the path of a socket (unix(7) has room for 107)
 _TAIL = 8000  # bytes of what it printed that are kept
 _PIECE = 65_536
 _AT_ONCE = 16  # pieces that are passed on before anything else gets its turn
 _NO_CONTAINER = 125  # exit code of contained.py
+_PORTS = "Where it knows no Unix sockets, the word transport=tcp gives it ports (README.md: Kernels on nodes)."
 _KILLED_FIRST = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the kernel goes and we can say so
-
-
-class CannotStart(Exception):
-    """There will be no kernel; the message and ``hint`` are for the person."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 def make_folder() -> str:
@@ -65,19 +61,15 @@ class Kernel:
         self.folder = make_folder()
         self._place, self._asked, self._tail = place, asked, b""
         self.process: Any = None
+        self.sockets: Any = None
         self.output = -1  # a file descriptor: what it prints past its channels
-
-    def path(self, channel: str) -> str:
-        """Return where a socket of the kernel lies; some kernels write it with a colon."""
-        number = CHANNELS.index(channel) + 1
-        names = [os.path.join(self.folder, f"k{mark}{number}") for mark in "-:"]
-        return next((name for name in names if os.path.exists(name)), names[0])
 
     def start(self) -> None:
         """Start it; CannotStart."""
+        self._began = time.monotonic()
         path = os.path.join(self.folder, "connection.json")
-        told: dict[str, Any] = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
-        told.update(transport="ipc", ip=os.path.join(self.folder, "k"), key=self.key.decode("ascii"))
+        self.sockets = self._make_sockets()
+        told: dict[str, Any] = {**self.sockets.told(), "key": self.key.decode("ascii")}
         told.update(signature_scheme="hmac-sha256", kernel_name=self._asked.get("name") or "python3")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(told, file)
@@ -102,6 +94,11 @@ class Kernel:
             os.close(write)
         with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
             file.write(_KILLED_FIRST)
+
+    def _make_sockets(self) -> Any:
+        if self._asked.get("transport") != sockets.Ports.transport:
+            return sockets.Paths(self.folder)
+        return sockets.Ports(None if self._asked.get("image") else lambda: program.family(self.process.pid))
 
     def _argv(self, path: str) -> list[str]:
         """Return what starts it, in a container where there is to be one."""
@@ -150,10 +147,26 @@ class Kernel:
                 os.write(2, data)
         return True
 
-    def why_not(self) -> str:
-        """Return why it has not even begun, where it was not the kernel that ended; nothing otherwise."""
-        lines = self.tail.strip().split("\n")
-        return lines[-1] if self.process.returncode in (start.LACKING, _NO_CONTAINER) else ""
+    def why_not(self) -> dict[str, str]:
+        """Return why it has not even begun, where it was not the kernel that ended, or a hint; nothing otherwise."""
+        if self.process.returncode in (start.LACKING, _NO_CONTAINER):
+            return {"why": self.tail.strip().split("\n")[-1]}
+        return {"hint": self.hint}
+
+    @property
+    def hint(self) -> str:
+        """What may help where it does not open its sockets; of ipykernel it is known that it can."""
+        is_ipykernel = not self._asked.get("argv") and (self._asked.get("name") or "python3") == "python3"
+        return "" if is_ipykernel or self.sockets.transport != "ipc" else _PORTS
+
+    @property
+    def opens_for(self) -> float:
+        """Seconds since it was to open its sockets; in a container it begins later."""
+        if not self._asked.get("image"):
+            return time.monotonic() - self._began
+        with contextlib.suppress(OSError):
+            return time.time() - os.stat(os.path.join(self.folder, start.HOW)).st_mtime
+        return 0.0
 
     @property
     def tail(self) -> str:

@@ -58,14 +58,8 @@ class Signer:
 class Wire:
     """One connection to a socket of the kernel."""
 
-    def __init__(self, path: str, kind: str, identity: bytes) -> None:
-        self.peer = zmtp.Peer(kind, identity)
-        self.sock = socket.socket(socket.AF_UNIX)
-        try:
-            self.sock.connect(path)
-        except OSError:
-            self.sock.close()
-            raise
+    def __init__(self, sock: Any, kind: str, identity: bytes) -> None:
+        self.peer, self.sock = zmtp.Peer(kind, identity), sock
         self._waiting: list[bytes] = []  # before it may send
         self._out: collections.deque[Any] = collections.deque([self.peer.first])
 
@@ -148,8 +142,8 @@ class Wires:
 
     Parameters
     ----------
-    path_of : callable
-        Returns the path of a socket: of shell, control, stdin, iopub.
+    reach : callable
+        Returns a connection to a socket: of shell, control, stdin, iopub; OSError.
     key : bytes
         Of the connection file.
     wake : callable
@@ -158,8 +152,8 @@ class Wires:
 
     NAMES = ("shell", "control", "stdin")
 
-    def __init__(self, path_of: Callable[[str], str], key: bytes, wake: Callable[[], None]) -> None:
-        self._path_of, self._signer, self._wake = path_of, Signer(key), wake
+    def __init__(self, reach: Callable[[str], Any], key: bytes, wake: Callable[[], None]) -> None:
+        self._reach, self._signer, self._wake = reach, Signer(key), wake
         self._identity = b"keeper-" + os.urandom(8).hex().encode("ascii")
         self.wires: dict[str, Wire] = {}
         self.reader: Reader | None = None
@@ -171,7 +165,7 @@ class Wires:
             if name not in self.wires:
                 try:
                     kind = "SUB" if name == "iopub" else "DEALER"
-                    self.wires[name] = wire = Wire(self._path_of(name), kind, self._identity)
+                    self.wires[name] = wire = Wire(self._reach(name), kind, self._identity)
                 except OSError:
                     return False
                 if name != "iopub":

@@ -172,12 +172,17 @@ def sockets_of(pids: Iterable[int]) -> set[str]:
     return found
 
 
+def listeners(port: int) -> dict[str, str]:
+    """Return the sockets with which anybody listens on a port: the address of each, by its inode."""
+    try:
+        return {inode: address for address, _, inode in relay.ask_kernel(port)}
+    except OSError:
+        return {row.inode: row.address for row in rows() if row.port == port and row.state == _LISTEN}
+
+
 def own_listeners(port: int, pid: int) -> set[str]:
     """Return the inodes of the sockets with which a process listens on a port."""
-    try:
-        there = {inode for _, _, inode in relay.ask_kernel(port)}
-    except OSError:
-        there = {row.inode for row in rows() if row.port == port and row.state == _LISTEN}
+    there = set(listeners(port))
     return there & sockets_of([pid]) if there else set()
 
 

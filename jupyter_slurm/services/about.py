@@ -22,6 +22,7 @@ RUNNER = (
     "kernel_inside.py",
     "kernel_ipython.py",
     "kernel_process.py",
+    "kernel_sockets.py",
     "kernel_start.py",
     "kernel_wires.py",
     "greeting.py",

@@ -80,6 +80,7 @@ class Kernels:
         cwd = self._absolute(folder, context.cwd) if folder else None
         started = {"name": kernel.get("kernel") or "python3"} if not kernel.get("argv") else {"argv": kernel["argv"]}
         known = {**started, **{name: kernel[name] for name in ("secret", "idle", "lease")}}
+        known["transport"] = kernel.get("transport")
         step: dict[str, Any] = {
             "python": _OF_THE_NODE if image else python,
             "wrapper": list(prepared.wrapper()) if prepared else [],
