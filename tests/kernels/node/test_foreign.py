@@ -173,8 +173,8 @@ def test_the_oldest_ipykernel_loses_no_line_asks_is_interrupted_and_ends(keep: K
     keeper = keep(env={"PYTHONPATH": str(oldest)})
     front = keeper.front().connect()
     assert front.run("import ipykernel; print(ipykernel.__version__)") == "4.10.1\n"
-    code = "for i in range(20_000): print(i, flush=not i % 8)"
-    assert front.run(code).split() == [str(i) for i in range(20_000)]
+    code = "for i in range(5_000): print(i, flush=not i % 8)"
+    assert front.run(code).split() == [str(i) for i in range(5_000)]
     asked = front.execute("print(input('who? '))")
     front.until(lambda one: one.of(asked, STDIN), "a question")
     front.ask("input_reply", {"status": "ok", "value": "it is me"}, STDIN)
