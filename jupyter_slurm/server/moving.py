@@ -70,6 +70,7 @@ class Move:
         self._kernel, self._shown, self._names, self._limit = kernel, shown, list(names), limit
         self._state, self._text = "waiting", f"Asks for {shown} …"
         self._can_be_given_up = True
+        self._snapshots: list[IO[bytes]] = []
         self._work = asyncio.create_task(self._run(), name=f"move {self.id}")
 
     @property
@@ -106,10 +107,13 @@ class Move:
         except asyncio.CancelledError:
             await self._end("cancelled", "Given up: the notebook stays with its kernel.")
         except (_Failed, CannotTravel, KernelGone) as error:
-            await self._end("failed", str(error))
+            await self._end("failed", str(error).removesuffix(_RESTART))
         except Exception as error:  # noqa: BLE001  nobody sees a task's error, and the new kernel is to end
             _log.exception("jupyter_slurm: a notebook could not be moved")
             await self._end("failed", f"{type(error).__name__}: {error}")
+        finally:
+            for snapshot in self._snapshots:
+                snapshot.close()
 
     async def _while_open(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something for a notebook, as long as that is there and has its kernel."""
@@ -188,8 +192,8 @@ class Move:
             self._tell("waiting", sentences(busy, f"Waits for the cell that runs now, then takes {names} along"))
 
         with self._visiting(self._old) as visitor:
-            snapshot: IO[bytes] = await visitor.take(self._names, self._limit, waits=waits)
-        return snapshot
+            self._snapshots.append(await visitor.take(self._names, self._limit, waits=waits))
+        return self._snapshots[-1]
 
     async def _take_again(self, first: IO[bytes] | None, taken_at: str) -> tuple[IO[bytes] | None, str, bool]:
         """Return the variables as they are now, or what is to be said of older ones; and whether a cell runs on."""

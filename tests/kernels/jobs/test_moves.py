@@ -26,6 +26,10 @@ class Point:
 def doubled(point, by=2): return Point(point.x * by)
 point, field = Point(21), np.arange(1_200_000)
 lock, huge = threading.Lock(), bytes(30_000_000)
+import sys, types
+sys.modules["only_here"] = types.ModuleType("only_here")
+exec("class Near: pass", vars(sys.modules["only_here"]))
+near = sys.modules["only_here"].Near()
 """
 
 
@@ -114,7 +118,7 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
 ) -> None:
     server, here = notebook.server, notebook.server.kernel
     local = server.session["kernel"]["id"]
-    asked = here.run('%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np')
+    asked = here.run('%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np,near')
     assert "moved.ipynb moves to A held kernel once that is there, with point, field" in asked.shown
     (move,) = [one["id"] for one in server.ask("GET", MOVES)["moves"]]
     notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
@@ -123,7 +127,8 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
     assert here.run("point = doubled(point)").status == "ok"  # the notebook works meanwhile
     job = notebook.release()
-    assert "point, field, doubled, np came along" in notebook.reaches(move, "done")
+    told = notebook.reaches(move, "done")
+    assert "point, field, doubled, np came along. near needs the module only_here, which is not here." in told
 
     here.client.stop_channels()
     there = server.connect()
@@ -138,8 +143,10 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     with notebook.terminal("follow", "./moved.ipynb", "in=point,doubled") as terminal:
         terminal.says("Waits for its allocation (PENDING)")
         assert there.value(f"{JOB}, point.x") == f"{job} 84"
+        assert there.run("import threading; point.lock = threading.Lock()").status == "ok"  # it cannot travel any more
         follower = notebook.release()
         terminal.says("point, doubled came along")
+        terminal.says("The variables are those of")
         assert terminal.ends() == 0
     there.client.stop_channels()
     there = server.connect()
@@ -172,6 +179,10 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
 
     assert "no-such-partition" in notebook.reaches(notebook.move("point", kernel="refused"), "failed")
 
+    assert "None of the variables can be used there. near needs" in notebook.reaches(
+        notebook.move("near", kernel="far"), "failed"
+    )
+
     # A cell that runs is waited for; one that fails takes nothing else with it.
     cell = here.begin("while 'go' not in __import__('os').listdir(): __import__('time').sleep(0.05)\n1/0")
     move = notebook.move("point", kernel="held")
@@ -199,4 +210,4 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
     assert here.value("point.x") == "21"
     assert here.value(traces) == f"{int(number) + 3} {names_before}"  # these, and nothing of ours
     assert len(server.ask("GET", "api/kernels")) == 1
-    assert [one["state"] for one in server.ask("GET", MOVES)["moves"]] == ["failed"] * 4 + ["cancelled"] * 2
+    assert [one["state"] for one in server.ask("GET", MOVES)["moves"]] == ["failed"] * 5 + ["cancelled"] * 2
