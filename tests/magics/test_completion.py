@@ -29,6 +29,8 @@ def offered(kernel: Any) -> Callable[[str], list[str]]:
         ("%%sbatch -n4 as=job --gpus-per-n\n#!/bin/sh\n", ["--gpus-per-node"]),
         ("%%sbatch ", [f"{word}=" if takes_value else word for word, takes_value in CELL_WORDS.items()]),
         ("%%sbatch wait -n1 s", ["show", "stage=", "sweep=", "sync="]),
+        ("%slurm kernel s", ["switch"]),
+        ("%slurm kernel switch x i", ["in="]),
         ("%sbatch wa", ["wait"]),
         ("%squeue --sta", ["--start", "--states"]),
         ("%sinfo -N --part", ["--partition"]),
