@@ -45,6 +45,16 @@ export function chooseKernel(
   return chosen(title, trans.__("Kernel"), okLabel, specs, ({ display_name: name }) => name);
 }
 
+/** Ask which of the notebooks with these paths is meant. */
+export function chooseNotebook(
+  trans: TranslationBundle,
+  title: string,
+  okLabel: string,
+  paths: readonly string[],
+): Promise<string | null> {
+  return chosen(title, trans.__("Notebook"), okLabel, paths, (path) => path);
+}
+
 /** Ask which of the jobs that are not over is meant. */
 export async function chooseJob(
   trans: TranslationBundle,

@@ -35,6 +35,10 @@ export const CommandIDs = {
   copyLink: "jupyter-slurm:copy-link",
   browserNotices: "jupyter-slurm:browser-notices",
   removeKernel: "jupyter-slurm:remove-kernel",
+  /** Of the notebook in front. */
+  move: "jupyter-slurm:move-notebook",
+  /** Of the notebook in front; of another one by the arguments `cluster` (its id) and `allocation` (a key). */
+  followUp: "jupyter-slurm:follow-up",
 } as const;
 
 /** Ask before something is ended; what Enter chooses keeps it. */

@@ -4,6 +4,7 @@ import type { Kernel } from "@jupyterlab/services";
 
 import { Model } from "./base";
 import { standingOf, type IKernelApi, type IKernelPlace } from "./kernels";
+import type { IMove, Moves } from "./moves";
 import type { IJob, IJobsModel } from "./tokens";
 import { clusterName } from "./words";
 
@@ -15,6 +16,12 @@ export interface IShown {
   /** What people call it. */
   readonly cluster: string;
   readonly job: IJob | null;
+}
+
+/** Return the path of the notebook in front, below the root of the server; null: it is none, or has no kernel. */
+export function notebookOf(context: IContext | null): string | null {
+  const session = context?.session;
+  return session?.type === "notebook" && session.kernel ? session.path : null;
 }
 
 /** States of a kernel after which it may be elsewhere. */
@@ -35,15 +42,24 @@ export class KernelWatch extends Model {
     private readonly _api: Pick<IKernelApi, "kernelPlace">,
     private readonly _jobs: IJobsModel,
     private readonly _isOurs: (name: string) => boolean,
+    private readonly _moves: Pick<Moves, "changed" | "look" | "of">,
   ) {
     super();
     _jobs.changed.connect(this._tell);
+    _moves.changed.connect(this._tell);
   }
 
   override dispose(): void {
     this.follow(null);
     this._jobs.changed.disconnect(this._tell);
+    this._moves.changed.disconnect(this._tell);
     super.dispose();
+  }
+
+  /** How far what is in front is on its way to another kernel; null: it stays where it is. */
+  get move(): IMove | null {
+    const path = notebookOf(this._context);
+    return path === null ? null : this._moves.of(path);
   }
 
   /** What there is to show; null: the kernel in front is none of ours. */
@@ -72,6 +88,8 @@ export class KernelWatch extends Model {
     context?.kernelChanged.connect(this._changedKernel);
     context?.statusChanged.connect(this._changedStatus);
     this._changedKernel();
+    this._tell();
+    void this._moves.look();
   }
 
   /** Ask again for a place that is not known yet, or not any more: nothing tells of it. */
@@ -96,6 +114,9 @@ export class KernelWatch extends Model {
   };
 
   private readonly _changedStatus = (_: unknown, status: Kernel.Status): void => {
+    if (status === "idle") {
+      void this._moves.look(); // a cell may have asked for one
+    }
     if (this._kernel !== null && MOVED.includes(status)) {
       void this._ask(this._kernel);
     }

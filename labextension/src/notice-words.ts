@@ -19,6 +19,8 @@ export interface ITold {
   readonly job: IJob | null;
   /** Of a log-in, which a dialog asks for: it is told by the browser only. */
   readonly isAsked: boolean;
+  /** Of the allocation of a kernel that is near its end: another one may be asked for. */
+  readonly isNearEnd: boolean;
 }
 
 /** Return what is said of some changes: a few one by one, many by their number. */
@@ -34,12 +36,13 @@ export function toldOf(
     type: typeOf([notice]),
     job: notice.job,
     isAsked: notice.prompt !== null,
+    isNearEnd: notice.kind === "near-limit" && Boolean(notice.job?.kernel),
   });
-  const many = { text: countText(trans, changes), type: typeOf(changes), job: null };
-  return [
-    ...asked.map(one),
-    ...(changes.length > ONE_BY_ONE ? [{ ...many, isAsked: false }] : changes.map(one)),
-  ];
+  const many = {
+    ...{ text: countText(trans, changes), type: typeOf(changes), job: null },
+    ...{ isAsked: false, isNearEnd: false },
+  };
+  return [...asked.map(one), ...(changes.length > ONE_BY_ONE ? [many] : changes.map(one))];
 }
 
 /** Return what a job is called in a sentence. */

@@ -5,6 +5,7 @@ import { ServerConnection } from "@jupyterlab/services";
 import type { IQueue, IQueueApi } from "./everybody";
 import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job-api";
 import type { Read } from "./log";
+import type { IMove, IMoveRequest, IMovesApi } from "./moves";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels";
 import { RequestError } from "./problem";
 import { parseEvents } from "./sse";
@@ -58,7 +59,7 @@ async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string
 
 /** The agent's API as this server extension exposes it. */
 export class AgentApi
-  implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi, IKernelApi
+  implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi, IKernelApi, IMovesApi
 {
   private _offset = 0;
 
@@ -239,6 +240,25 @@ export class AgentApi
       place: IKernelPlace | null;
     };
     return told.place;
+  }
+
+  async beginMove(request: IMoveRequest): Promise<IMove> {
+    return (await this._post(["moves"], request, SERVER)) as IMove;
+  }
+
+  async moves(): Promise<IMove[]> {
+    const told = (await this._json(["moves"], "", { cache: "no-store" }, SERVER)) as {
+      moves: IMove[];
+    };
+    return told.moves;
+  }
+
+  async move(id: string): Promise<IMove> {
+    return (await this._json(["moves", id], "", { cache: "no-store" }, SERVER)) as IMove;
+  }
+
+  async giveUpMove(id: string): Promise<IMove> {
+    return (await this._json(["moves", id], "", { method: "DELETE" }, SERVER)) as IMove;
   }
 
   private async _stream(

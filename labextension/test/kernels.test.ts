@@ -8,11 +8,12 @@ import { CommandIDs } from "../src/commands";
 import { KernelItem } from "../src/components/kernel";
 import { firstForm } from "../src/form";
 import { addKernel, addKernelCommands, type IKernelActs } from "../src/kernel-commands";
-import { KernelWatch, type IContext } from "../src/kernel-watch";
+import { KernelWatch } from "../src/kernel-watch";
 import { kernelOf, type IKernelPlace } from "../src/kernels";
 import { toldOf } from "../src/notice-words";
 import { RequestError } from "../src/problem";
 import type { IJob, IJobsModel } from "../src/tokens";
+import { Mover, Notebook } from "./move-fixtures";
 import { CLUSTER, session } from "./session-fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -45,25 +46,13 @@ describe("the notice of a time limit", () => {
   });
 });
 
-/** A notebook with a kernel, as JupyterLab has it. */
-class Notebook {
-  readonly kernelChanged = new Signal<this, unknown>(this);
-  readonly statusChanged = new Signal<this, string>(this);
-  session: { kernel: { id: string; name: string } | null } = { kernel: null };
-  readonly context = this as unknown as IContext;
-
-  choose(id: string, name: string): void {
-    this.session = { kernel: { id, name } };
-    this.kernelChanged.emit(null);
-  }
-}
-
 describe("the item of the status bar", () => {
   const told = { jobs: [] as IJob[], clusters: [CLUSTER], now: 200 };
   const changed = new Signal<object, void>(told);
   const jobs = Object.assign(told, { changed }) as unknown as IJobsModel;
   const kernelPlace = vi.fn<(id: string) => Promise<IKernelPlace | null>>();
-  const open = vi.fn();
+  const acts = { open: vi.fn(), giveUp: vi.fn(), shownAs: (name: string) => name.toUpperCase() };
+  let mover: Mover;
   let watch: KernelWatch;
   let item: Widget;
 
@@ -84,8 +73,9 @@ describe("the item of the status bar", () => {
   function begin(): Notebook {
     told.jobs = [];
     kernelPlace.mockReset();
-    watch = new KernelWatch({ kernelPlace }, jobs, (name) => name.startsWith("slurm"));
-    item = new KernelItem(watch, jobs, trans, open);
+    mover = new Mover();
+    watch = new KernelWatch({ kernelPlace }, jobs, (name) => name.startsWith("slurm"), mover.model);
+    item = new KernelItem(watch, jobs, trans, acts);
     Widget.attach(item, document.body);
     const notebook = new Notebook();
     watch.follow(notebook.context);
@@ -95,6 +85,7 @@ describe("the item of the status bar", () => {
   afterEach(() => {
     item.dispose();
     watch.dispose();
+    mover.dispose();
   });
 
   it("tells how the allocation of the kernel in front stands", async () => {
@@ -117,7 +108,7 @@ describe("the item of the status bar", () => {
     const button = await shows("Kernel on dgx01: 0:20 left", "near");
     expect(button?.title).toContain("is lost then");
     button?.click();
-    expect(open).toHaveBeenCalledWith(told.jobs[0]);
+    expect(acts.open).toHaveBeenCalledWith(told.jobs[0]);
 
     const asked = kernelPlace.mock.calls.length;
     watch.tick(); // what is known is not asked for again
@@ -143,6 +134,29 @@ describe("the item of the status bar", () => {
       expect(kernelPlace).toHaveBeenCalledTimes(2);
     });
     expect(watch.shown).toBeNull();
+  });
+
+  it("tells how far the notebook in front is on its way to another one, also what a cell has asked for", async () => {
+    const notebook = begin();
+    notebook.choose("1", "python3");
+    await shows("");
+    mover.later(); // it was looked for just now
+    const move = mover.going("work/a.ipynb", { text: HOSTILE });
+    notebook.statusChanged.emit("idle");
+    const button = await shows("Waiting for SLURM-A");
+    expect(button?.title).toContain(HOSTILE);
+    button?.click();
+    expect(acts.giveUp).toHaveBeenCalledWith(move);
+    mover.become({ ...move, state: "moving" });
+    await shows("Moving to SLURM-A");
+    const other = new Notebook("other.ipynb");
+    other.choose("2", "python3");
+    watch.follow(other.context);
+    await shows("");
+    watch.follow(notebook.context);
+    await shows("Moving to SLURM-A");
+    mover.become({ ...move, state: "done" });
+    await shows("");
   });
 
   it("does not take a late answer for that of the kernel in front", async () => {

@@ -241,7 +241,13 @@ describe("notices", () => {
 
 describe("a notice of the browser", () => {
   it("is left out where only a service worker could show it, as on telephones", () => {
-    const told = { text: "Job 3 has ended.", type: "info", job: null, isAsked: false } as const;
+    const told = {
+      text: "Job 3 has ended.",
+      type: "info",
+      job: null,
+      isAsked: false,
+      isNearEnd: false,
+    } as const;
     vi.stubGlobal("Notification", function () {
       throw new TypeError("Illegal constructor");
     });

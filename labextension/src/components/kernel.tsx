@@ -6,6 +6,8 @@ import * as React from "react";
 import type { IShown, KernelWatch } from "../kernel-watch";
 import { kernelAbout, kernelText } from "../kernel-words";
 import { standingOf } from "../kernels";
+import { moveAbout, moveText } from "../move-words";
+import type { IMove } from "../moves";
 import type { IJob, IJobsModel } from "../tokens";
 import { useTick } from "./tick";
 
@@ -32,15 +34,43 @@ function Told({ trans, shown, jobs, open }: IProps): React.ReactElement {
   );
 }
 
+function Going(props: {
+  readonly trans: TranslationBundle;
+  readonly move: IMove;
+  readonly shownAs: (kernel: string) => string;
+  readonly giveUp: (move: IMove) => void;
+}): React.ReactElement {
+  const { trans, move, shownAs, giveUp } = props;
+  return (
+    <button
+      type="button"
+      data-move={move.state}
+      title={moveAbout(trans, move)}
+      onClick={() => {
+        giveUp(move);
+      }}
+    >
+      {moveText(trans, move, shownAs(move.kernel))}
+    </button>
+  );
+}
+
+/** What the item's buttons do. */
+export interface IKernelItemActs {
+  /** Show an allocation; of one that is not known, all jobs. */
+  readonly open: (job: IJob | null) => void;
+  /** What a kernel is called. */
+  readonly shownAs: (kernel: string) => string;
+  /** Have a notebook stay where it is. */
+  readonly giveUp: (move: IMove) => void;
+}
+
 export class KernelItem extends ReactWidget {
-  /**
-   * @param _open - Shows an allocation; of one that is not known, all jobs.
-   */
   constructor(
     private readonly _watch: KernelWatch,
     private readonly _jobs: IJobsModel,
     private readonly _trans: TranslationBundle,
-    private readonly _open: (job: IJob | null) => void,
+    private readonly _acts: IKernelItemActs,
   ) {
     super();
     this.addClass("jp-Slurm-status");
@@ -50,9 +80,15 @@ export class KernelItem extends ReactWidget {
     return (
       <UseSignal signal={this._watch.changed}>
         {() => {
-          const { shown } = this._watch;
-          const [trans, jobs, open] = [this._trans, this._jobs, this._open];
-          return shown === null ? null : <Told {...{ trans, shown, jobs, open }} />;
+          const { shown, move } = this._watch;
+          const { _trans: trans, _jobs: jobs } = this;
+          const { open, shownAs, giveUp } = this._acts;
+          return (
+            <>
+              {shown !== null && <Told {...{ trans, shown, jobs, open }} />}
+              {move !== null && <Going {...{ trans, move, shownAs, giveUp }} />}
+            </>
+          );
         }}
       </UseSignal>
     );

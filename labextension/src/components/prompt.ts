@@ -5,18 +5,7 @@ import { Widget } from "@lumino/widgets";
 
 import type { IPrompt } from "../tokens";
 import { promptHead } from "../words";
-
-/** Return an element with text in it: what comes from outside never becomes markup. */
-function element<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  className: string,
-  text = "",
-): HTMLElementTagNameMap[K] {
-  const node = document.createElement(tag);
-  node.className = className;
-  node.textContent = text;
-  return node;
-}
+import { element } from "./element";
 
 function field(text: string, echo: boolean): HTMLElement {
   const input = element("input", "jp-mod-styled");

@@ -1,4 +1,7 @@
-/** The plugin of kernels on nodes: a command that removes them, and an item of the status bar that tells of the one in front. */
+/**
+ * The plugin of kernels on nodes: commands that remove them and that move notebooks to them, and an item of the status bar that
+ * tells of the one in front.
+ */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { IStatusBar } from "@jupyterlab/statusbar";
@@ -9,6 +12,8 @@ import { KernelItem } from "../components/kernel";
 import { openJob } from "../job-commands";
 import { addKernelCommands, startsHere } from "../kernel-commands";
 import { KernelWatch, type IContext } from "../kernel-watch";
+import { addMoveCommands, giveUp, shownAs, tellMoves } from "../move-commands";
+import { Moves } from "../moves";
 import { AgentApi } from "../request";
 import { DOMAIN, IJobsModel } from "../tokens";
 
@@ -37,13 +42,19 @@ export const kernelsPlugin: JupyterFrontEndPlugin<void> = {
     const { commands, shell, serviceManager } = app;
     const [api, specs] = [new AgentApi(serviceManager.serverSettings), serviceManager.kernelspecs];
     addKernelCommands({ api, specs, commands, trans }, palette);
+    const [moves, { sessions }] = [new Moves(api), serviceManager];
+    const front = (): IContext | null => contextOf(shell.currentWidget);
+    const acts = { api, moves, specs, sessions, commands, trans, front };
+    addMoveCommands(acts, palette);
+    tellMoves(acts);
     if (statusBar === null) {
       return; // Notebook 7 has none: there is nothing to be followed
     }
-    const watch = new KernelWatch(api, jobs, (name) => startsHere(specs, name));
+    const watch = new KernelWatch(api, jobs, (name) => startsHere(specs, name), moves);
     const follow = (): void => {
-      watch.follow(contextOf(shell.currentWidget));
+      watch.follow(front());
     };
+    const isShown = (): boolean => watch.shown !== null || watch.move !== null;
     shell.currentChanged?.connect(follow);
     follow();
     setInterval(() => {
@@ -52,10 +63,14 @@ export const kernelsPlugin: JupyterFrontEndPlugin<void> = {
       }
     }, TICK);
     statusBar.registerStatusItem("jupyter-slurm:kernel", {
-      item: new KernelItem(watch, jobs, trans, (job) => void openJob(commands, job)),
+      item: new KernelItem(watch, jobs, trans, {
+        open: (job) => void openJob(commands, job),
+        shownAs: (kernel) => shownAs(specs, kernel),
+        giveUp: (move) => void giveUp(acts, move),
+      }),
       align: "left",
       rank: 51,
-      isActive: () => watch.shown !== null,
+      isActive: isShown,
       activeStateChanged: watch.changed,
     });
   },

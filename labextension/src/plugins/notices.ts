@@ -48,7 +48,7 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
       claim: claims(name, { storage: () => window.localStorage, locks }),
       tell: (changes) => {
         for (const told of toldOf(trans, changes, model.now)) {
-          show(told, wishes(), trans, () => void openJob(app.commands, told.job));
+          show(told, wishes(), trans, app.commands);
         }
       },
     });
@@ -61,16 +61,41 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-function show(told: ITold, wishes: Wishes, trans: TranslationBundle, open: () => void): void {
+function show(
+  told: ITold,
+  wishes: Wishes,
+  trans: TranslationBundle,
+  commands: JupyterFrontEnd["commands"],
+): void {
   const isHidden = document.hidden;
+  const open = (): void => void openJob(commands, told.job);
   if (isHidden && wishes.browser && browser.isAllowed()) {
     browser.show(told, open);
   }
   if (!told.isAsked) {
     const label = told.job === null ? trans.__("Show jobs") : trans.__("Show job");
-    const autoClose = told.type === "error" || isHidden ? false : SEEN;
-    Notification.emit(told.text, told.type, { autoClose, actions: [{ label, callback: open }] });
+    const stays = told.type === "error" || told.isNearEnd || isHidden;
+    const actions = [...followUp(told, trans, commands), { label, callback: open }];
+    Notification.emit(told.text, told.type, { autoClose: stays ? false : SEEN, actions });
   }
+}
+
+/** What asks for another allocation, where one may be asked for. */
+function followUp(
+  { isNearEnd, job }: ITold,
+  trans: TranslationBundle,
+  commands: JupyterFrontEnd["commands"],
+): Notification.IAction[] {
+  if (!isNearEnd || job === null || !commands.hasCommand(CommandIDs.followUp)) {
+    return [];
+  }
+  const args = { cluster: job.cluster, allocation: job.key };
+  return [
+    {
+      label: trans.__("Follow-up allocation…"),
+      callback: () => void commands.execute(CommandIDs.followUp, args),
+    },
+  ];
 }
 
 /**
