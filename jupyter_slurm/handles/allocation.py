@@ -20,7 +20,18 @@ from jupyter_slurm.handles.session import Session
 from jupyter_slurm.handles.submitting import Submission, say_doubts
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
-__all__ = ["Allocation", "RemoteCell", "Step", "allocate", "allocations", "choose", "handle", "start_step"]
+__all__ = [
+    "Allocation",
+    "KernelCell",
+    "RemoteCell",
+    "Step",
+    "allocate",
+    "allocations",
+    "choose",
+    "handle",
+    "open_allocations",
+    "start_step",
+]
 
 #: What is said of a step, or a cell, that was interrupted before its allocation has begun.
 WAITS_STILL = "waits still, and is dropped as soon as it could begin"
@@ -197,10 +208,17 @@ class RemoteCell(Step):
         return Step(self._cluster, self._cluster.client.get(self._cluster.path("jobs", self._data["process"])))
 
 
+class KernelCell(RemoteCell):
+    """A cell that runs in the kernel of another notebook (``%%remote kernel``)."""
+
+    _stays = "the kernel goes on, with all its variables"
+    _in_any_case = "Restarting the kernel in its notebook ends it, and all variables with it"
+
+
 def handle(cluster: Cluster, data: Mapping[str, Any]) -> Job:
     """Return the handle of what the agent tells of a job, an array, an allocation or a step."""
     if data.get("allocation"):
-        return RemoteCell(cluster, data) if data.get("process") else Step(cluster, data)
+        return _kind_of_step(data)(cluster, data)
     if data.get("kind") == "allocation":
         return Allocation(cluster, data)
     if data.get("kind") == "session":
@@ -267,8 +285,9 @@ def _give_up(cluster: Cluster, asked: Mapping[str, Any]) -> None:
 
 
 def start_step(cluster: Cluster, allocation: Allocation, submission: Submission, *, process: str | None = None) -> Step:
-    """Start a step in an allocation, once; with the key of a ``process``, a cell that runs in that."""
-    if allocation.label or allocation in _mine:
+    """Start a step in an allocation, once; with the key of a ``process``, or a kernel, a cell that runs in that."""
+    # Who runs something beside a kernel of a notebook does not keep its allocation, when the kernel is shut down.
+    if (allocation.label or allocation in _mine) and not allocation._data.get("kernel"):
         allocation._follow()
     with submission.body(cluster) as body:
         try:
@@ -283,7 +302,13 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
                 f"Interrupted while the step was started: it may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r})."
             ) from None
-    return (Step if process is None else RemoteCell)(cluster, data, from_start=True)
+    return _kind_of_step(data)(cluster, data, from_start=True)
+
+
+def _kind_of_step(data: Mapping[str, Any]) -> type[Step]:
+    if not data.get("process"):
+        return Step
+    return KernelCell if data.get("kernel") else RemoteCell
 
 
 def allocations() -> AllocationList[Allocation]:
@@ -291,7 +316,7 @@ def allocations() -> AllocationList[Allocation]:
 
     Those that ``%srun`` asked for, for one step, are among them.
     """
-    return AllocationList(_open(current()))
+    return AllocationList(open_allocations(current()))
 
 
 def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> Allocation | None:
@@ -318,7 +343,8 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> 
         return value
     if found := [one for one in mine if name in (None, one.label, one.id)]:
         return found[0]
-    found = [one for one in _open(cluster) if one._data.get("lease")]  # else it ends with the step that it is for
+    # Without a lease it ends with the step that it is for.
+    found = [one for one in open_allocations(cluster) if one._data.get("lease")]
     if name is not None:
         return _named(name, value, found)
     found = [one for one in found if one.keep and not one._data.get("kernel")]  # a notebook's own: only by its name
@@ -341,7 +367,8 @@ def _named(name: str, value: Any, found: list[Allocation]) -> Allocation:
     return named[0]
 
 
-def _open(cluster: Cluster) -> list[Allocation]:
+def open_allocations(cluster: Cluster) -> list[Allocation]:
+    """Return those that are not over, whoever asked for them."""
     told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
     return [Allocation(cluster, data) for data in told if data.get("kind") == "allocation" and held.is_open(data)]
 

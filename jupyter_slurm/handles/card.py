@@ -104,7 +104,10 @@ def title(data: Mapping[str, Any]) -> str:
     elif data.get("kind") == "process":
         name, what = None, "Process"
     elif data.get("process"):
-        return f"Cell {name}" + (f" (process {data['id']})" if data.get("id") else "")
+        what = "kernel" if data.get("kernel") else "process"
+        return f"Cell {name}" + (f" ({what} {data['id']})" if data.get("id") else "")
+    elif data.get("kind") == "kernel":
+        name, what = (data.get("kernel") or {}).get("display_name"), "Kernel"
     return f"{what} {data.get('id') or '(no id yet)'}" + (f" ({name})" if name else "")
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.domain.line import MagicLine
 from jupyter_slurm.errors import OptionError, UsageError
-from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose
+from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose, open_allocations
+from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.sending import hand_over
 from jupyter_slurm.handles.session import environment_named, idle_time
 from jupyter_slurm.handles.submitting import Submission, python_named
 
-__all__ = ["WORDS", "KernelStep", "ask", "check", "start"]
+__all__ = ["WORDS", "KernelStep", "ask", "check", "running_kernel", "start"]
 
 WORDS: dict[str, bool | None] = {
     "dir": True,
@@ -35,6 +37,7 @@ _NOT_HERE = ("array", "test-only", "wait", "wrap", "help", "usage", "version")
 _OF_A_STEP = ("key", "kind", "options", "args", "python", "env", "default_python", "context")
 _LONGEST_WAIT = 30.0  # seconds that the agent may be asked to wait
 _ANSWERS_WITHIN = 30.0  # seconds beyond those
+_used: dict[tuple[str, ...], KernelStep] = {}  # by allocation and notebook: where cells of this kernel have run
 
 
 class KernelStep(Step):
@@ -204,3 +207,64 @@ def start(
 
 def _told(owner: str, name: str, display_name: str) -> Mapping[str, Any]:
     return {"owner": owner or None, "name": name or None, "display_name": display_name or None}
+
+
+def running_kernel(
+    cluster: Cluster, name: str | None, allocation: Allocation | None = None
+) -> tuple[Allocation, KernelStep]:
+    """Return a kernel on a node that is not over, for cells of this notebook to run in; and its allocation.
+
+    Where it is another one than before, that is said: the variables are gone.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    name : str or None
+        How it is shown, its kernelspec, the name or number of its allocation, or the number of its step. None: the
+        only one.
+    allocation : Allocation, optional
+        In which; by default in any.
+
+    Raises
+    ------
+    UsageError
+        There is none of that name, or there are several.
+    """
+    places = open_allocations(cluster) if allocation is None else [allocation]
+    found = [(place, kernel) for place in places for kernel in _kernels_in(place)]
+    meant = [one for one in found if name is None or name in _names(*one)]
+    if len(meant) != 1:
+        what = f"kernel={name}: several" if name is not None else "Which kernel? Several"
+        said = f"{what} are meant." if meant else "No kernel runs on a node" + (" of that name." if name else ".")
+        raise UsageError(said, hint=_listed(found))
+    place, kernel = meant[0]
+    told = kernel._data.get("kernel") or {}
+    whose = str(place.key), str(told.get("owner")), str(told.get("name"))
+    before, _used[whose] = _used.get(whose), kernel
+    if before is not None and before.key != kernel.key:
+        said = headline(before.refresh()._data)
+        sys.stderr.write(f"{said}\nThe kernel has begun anew, without any of its variables.\n")
+    return place, kernel
+
+
+def _kernels_in(place: Allocation) -> list[KernelStep]:
+    steps = [step._data for step in place.steps]
+    return [KernelStep(place._cluster, data) for data in steps if data["kind"] == "kernel" and not data["finished"]]
+
+
+def _names(place: Allocation, kernel: KernelStep) -> list[str]:
+    """Return what a kernel can be called by, the best name first."""
+    told = kernel._data.get("kernel") or {}
+    names = (told.get("display_name"), told.get("name"), place.label, place.id, kernel.id)
+    return [str(name) for name in names if name]
+
+
+def _listed(found: list[tuple[Allocation, KernelStep]]) -> str:
+    if not found:
+        return "`jupyter slurm kernel add` makes one for the launcher."
+    known = [_names(*one) for one in found]
+    every = [name for names in known for name in names]
+    means = [next((name for name in names if every.count(name) == 1), names[-1]) for names in known]
+    words = (f'kernel="{mean}"' if " " in mean else f"kernel={mean}" for mean in means)
+    return "There are: " + ", ".join(f"{word} ({one.title})" for word, (_, one) in zip(words, found, strict=True))

@@ -1,4 +1,4 @@
-"""Cells that run one after the other in one Python process of an allocation: ``%%remote``."""
+"""Cells that run one after the other in one Python process of an allocation, or in a kernel there: ``%%remote``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_slurm.errors import JobFailed, SlurmError, UsageError
-from jupyter_slurm.handles.allocation import WAITS_STILL, Allocation, RemoteCell, Step, start_step
+from jupyter_slurm.handles.allocation import WAITS_STILL, Allocation, KernelCell, RemoteCell, Step, start_step
 from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, settings
 from jupyter_slurm.handles.follow import Follower
@@ -168,12 +168,15 @@ def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
             f"its allocation ({allocation.state}): {follower.data.get('reason_text') or allocation.reason_text or ''}"
         )
     steps, process = allocation.steps, cell._data["process"]
+    what = "kernel" if isinstance(cell, KernelCell) else "process"
     for step in steps:
         if step.key == cell.key:
-            late = [one for one in steps if one.key in (cell.key, process) and one._data["state"] == "PENDING"]
-            return "its process to begin" if len(late) == 2 else ""
+            late = [one.key for one in steps if one.key in (cell.key, process) and one._data["state"] == "PENDING"]
+            if len(late) == 2:
+                return f"its {what} to begin"
+            return "its turn: the kernel has other work" if late == [cell.key] and what == "kernel" else ""
         if step._data.get("process") == process and not step._data.get("finished"):
-            return f"the cells before it in its process: {step.title}"
+            return f"the cells before it in its {what}: {step.title}"
     return ""
 
 
@@ -255,7 +258,8 @@ def status(allocation: Allocation, process: Step) -> str:
     """Return how a process is and what it does."""
     cells = [one for one in allocation.steps if one._data.get("process") == process.key and not one._data["finished"]]
     lines = [f"{headline(process.data)}, {_python_of(process)}", f"in {headline(allocation.data)}"]
-    lines += [f"    {headline(cell._data)}" for cell in cells] or ["    no cell runs"]
+    nothing = "    no cell of another notebook runs" if process._data["kind"] == "kernel" else "    no cell runs"
+    lines += [f"    {headline(cell._data)}" for cell in cells] or [nothing]
     if memory := process.refresh()._data.get("memory"):
         lines.append(f"    memory: {format_size(memory['now'])}, at most {format_size(memory['most'])} so far")
     if process.id:

@@ -334,8 +334,10 @@ class Ascent:
             self._step.cancel()
         if restart or self._allocation is None or self._signpost.data.get("shared"):
             return
-        own = self._step.key if self._step is not None else None
-        others = [step for step in self._allocation.steps if not step.is_finished and step.key != own]
+        own = self._step.key if self._step is not None else ""
+        # Cells of other notebooks in this kernel end with it.
+        beside = [one for one in self._allocation.steps if own not in (one.key, one._data["process"])]
+        others = [one for one in beside if not one.is_finished]
         if not others:
             self._allocation.release()
 

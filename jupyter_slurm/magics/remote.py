@@ -12,6 +12,7 @@ from jupyter_slurm.domain.script import classify
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, choose
 from jupyter_slurm.handles.cluster import Cluster, current
+from jupyter_slurm.handles.kernel import running_kernel
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.remote import process_of, restart, run_here, running_in, start_cell, status, stop
 from jupyter_slurm.handles.submitting import Submission
@@ -23,17 +24,32 @@ from jupyter_slurm.magics.steps import say_where
 
 __all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_line"]
 
-CELL_WORDS = {"as": True, "in": True, "nowait": False, "on": True, "out": True, "python": True}
-"""Our words of ``%%remote``, and whether each takes a value."""
+CELL_WORDS: dict[str, bool | None] = {
+    "as": True,
+    "in": True,
+    "kernel": None,
+    "nowait": False,
+    "on": True,
+    "out": True,
+    "python": True,
+}
+"""Our words of ``%%remote``, and whether each takes a value; None: it may."""
 
-LINE_WORDS = {"interrupt": False, "on": True, "restart": False, "status": False, "stop": False}
+LINE_WORDS: dict[str, bool | None] = {
+    "interrupt": False,
+    "kernel": None,
+    "on": True,
+    "restart": False,
+    "status": False,
+    "stop": False,
+}
 """Our words of ``%remote``."""
 
 _said: dict[str, str] = {}  # by cluster: the allocation and process that were used last, and were named
 
 
 def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> RemoteCell | None:
-    """Run ``%%remote``: a cell in the process of an allocation."""
+    """Run ``%%remote``: a cell in the process of an allocation, or in a kernel on a node."""
     remote: RemoteCell | None = None
     try:
         remote, words = _send(shell, line, cell, local_ns)
@@ -57,7 +73,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> R
 
 
 def _send(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> tuple[RemoteCell, Mapping[str, str | None]]:
-    """Have a cell run in the process of an allocation; return it, and our words of its line."""
+    """Have a cell run; return it, and our words of its line."""
     cluster, prefix = current(), "%%remote "
     parsed = _parsed(shell, cluster, prefix, line, CELL_WORDS, local_ns)
     if parsed.args:
@@ -65,14 +81,18 @@ def _send(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> tupl
     if classify(cell, as_python) != "python":
         raise UsageError("%%remote runs Python; this cell is a script.", hint="%%srun runs scripts.")
     namespace = ChainMap(dict(local_ns), shell.user_ns)
-    allocation = _allocation(cluster, parsed, namespace)
     submission = Submission("python", cell, filename=cell_name(shell), values=parcel_of(parsed, namespace))
-    try:
-        python = python_of(parsed, cluster)
-        process = process_of(cluster, allocation, ("python" in parsed.words and python) or None, python, parsed.options)
-    except (SubmitRefused, OptionError) as error:
-        add_blame(error, prefix, line, parsed, "")
-        raise
+    if "kernel" in parsed.words:
+        allocation, process = _kernel(cluster, parsed, namespace)
+    else:
+        allocation = _allocation(cluster, parsed, namespace)
+        try:
+            python = python_of(parsed, cluster)
+            said = ("python" in parsed.words and python) or None
+            process = process_of(cluster, allocation, said, python, parsed.options)
+        except (SubmitRefused, OptionError) as error:
+            add_blame(error, prefix, line, parsed, "")
+            raise
     _say_which(cluster, allocation, process)
     return start_cell(cluster, allocation, process, submission), parsed.words
 
@@ -81,11 +101,20 @@ def run_line(shell: Any, line: str, local_ns: Mapping[str, Any]) -> None:
     """Run ``%remote``: say what the process does, interrupt it, end it, begin another one."""
     cluster, prefix = current(), "%remote "
     parsed = _parsed(shell, cluster, prefix, line, LINE_WORDS, local_ns)
-    asked = [word for word in parsed.words if word != "on"] or ["status"]
+    asked = [word for word in parsed.words if word not in ("kernel", "on")] or ["status"]
     if parsed.options or parsed.args or len(asked) > 1:
-        raise UsageError("%remote does one thing.", hint="%remote [status|interrupt|restart|stop] [on=NAME]")
-    allocation = _allocation(cluster, parsed, ChainMap(dict(local_ns), shell.user_ns))
-    process, _ = running_in(allocation)
+        raise UsageError(
+            "%remote does one thing.", hint="%remote [status|interrupt|restart|stop] [on=NAME] [kernel[=NAME]]"
+        )
+    namespace = ChainMap(dict(local_ns), shell.user_ns)
+    process: Step | None
+    if "kernel" in parsed.words:
+        if asked[0] in ("restart", "stop"):
+            raise UsageError("The kernel is its notebook's.", hint="Restart it, or shut it down, there.")
+        allocation, process = _kernel(cluster, parsed, namespace)
+    else:
+        allocation = _allocation(cluster, parsed, namespace)
+        process, _ = running_in(allocation)
     if process is None:
         raise UsageError(f"No process for cells runs in {allocation.title}.", hint="%%remote starts one with its cell.")
     if asked == ["interrupt"]:
@@ -100,7 +129,7 @@ def run_line(shell: Any, line: str, local_ns: Mapping[str, Any]) -> None:
 
 
 def _parsed(
-    shell: Any, cluster: Cluster, prefix: str, line: str, words: Mapping[str, bool], local_ns: Mapping[str, Any]
+    shell: Any, cluster: Cluster, prefix: str, line: str, words: Mapping[str, bool | None], local_ns: Mapping[str, Any]
 ) -> MagicLine:
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
@@ -118,11 +147,23 @@ def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any
     return allocation
 
 
+def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> tuple[Allocation, Step]:
+    """Return the kernel on a node that is meant, and its allocation."""
+    if parsed.options or "python" in parsed.words:
+        raise UsageError(
+            "The kernel is there already: it takes no options of srun, and no python=.", hint="Leave them out."
+        )
+    allocation = choose(cluster, parsed.words["on"], namespace) if "on" in parsed.words else None
+    return running_kernel(cluster, parsed.words["kernel"], allocation)
+
+
 def _say_which(cluster: Cluster, allocation: Allocation, process: Step) -> None:
     """Say where a cell runs, when that is another place than before: it is to look like one that runs here."""
     if _said.get(cluster.name) != process.key:
         _said[cluster.name] = str(process.key)
         say_where(allocation)
+        if process._data["kind"] == "kernel":
+            sys.stdout.write(f"{process.title}\n")
 
 
 def _interrupt(allocation: Allocation, process: Step) -> None:

@@ -44,6 +44,8 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
         return Offer(value, facts.names("environment"))
     if word == "on":
         return Offer(value, _once([*_variables(shell, _is_open), *facts.names("allocation")]))
+    if word == "kernel":
+        return Offer(value, facts.names("allocation"))
     if word == "launcher":
         return Offer(value, [Named(name, "") for name in LAUNCHERS])
     if word == "runtime":

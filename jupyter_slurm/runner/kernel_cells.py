@@ -2,8 +2,8 @@
 
 ``hold.py`` tells on the keeper's standard input what to do, a line each, as it tells a process for cells
 (``remote.py``): ``KEY`` runs the cell whose job directory is KEY, beside that of the kernel; ``KEY INT`` and ``KEY
-KILL`` interrupt it, or have it never begin. The kernel is asked to run it as it is asked for cells of its own notebook, and in
-turn with them (``kernel_inside.py``). What it publishes meanwhile goes into the files of the cell.
+KILL`` interrupt it, or have it never begin. The kernel is asked to run it as it is asked for cells of its own notebook,
+and in turn with them (``kernel_inside.py``). What it publishes meanwhile goes into the files of the cell.
 
 Python 3.8+, standard library only.
 """
@@ -64,6 +64,12 @@ class Cell:
         if self._place is None:
             self._place = cell.Place(self.folder)
         return self._place
+
+    def withdraw(self) -> bool:
+        """Have it never begin; False: it has."""
+        with contextlib.suppress(OSError):
+            return bool(inside.take(self.folder))
+        return False
 
     def begin(self) -> None:
         """Leave word that it runs."""
@@ -188,7 +194,7 @@ class Cells:
             self._cells[key] = known = Cell(os.path.join(self._folder, key))
             self._send(known)
         elif what and known is not None and not known.is_over:
-            if inside.take(known.folder):
+            if known.withdraw():
                 known.end(130)
             elif known.has_begun:
                 self._interrupt()
@@ -231,6 +237,8 @@ class Cells:
             self._lose(one)
 
     def _lose(self, one: Cell) -> None:
+        if not (one.has_begun or one.withdraw()):
+            one.begin()  # its kernel had no time to say so
         one.end(1, interrupted=not one.has_begun, lost=self._gone)
 
     def _waiting(self) -> list[Cell]:

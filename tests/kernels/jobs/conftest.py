@@ -199,6 +199,17 @@ def node_kernel(study: Study) -> Iterator[Callable[..., NodeKernel]]:
         one.stop()
 
 
+@pytest.fixture
+def notebook(study: Study) -> Iterator[NodeKernel]:
+    """Another notebook, whose kernel is here and has our magics."""
+    manager = KernelManager()
+    manager.start_kernel(env=study.env, cwd=str(study.folder))
+    kernel = NodeKernel(manager)
+    assert kernel.run("%load_ext jupyter_slurm").status == "ok"
+    yield kernel
+    kernel.stop()
+
+
 @pytest.fixture(scope="module")
 def site_kernel(replicas: Callable[[str], Replica]) -> Iterator[Callable[..., NodeKernel]]:
     """``site_kernel(site, *words)``: a kernel on the replica of a site, as its laptop has it; for all tests of a file."""

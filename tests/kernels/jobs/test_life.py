@@ -152,6 +152,67 @@ def test_an_allocation_that_ends_says_why_and_a_restart_asks_for_another(
 
 
 @_here
+def test_cells_of_another_notebook_run_in_the_kernel(
+    node_kernel: Any, notebook: Any, study: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+) -> None:
+    assert "No kernel runs on a node" in notebook.run("%%remote kernel\n1").error
+    kernel = node_kernel("-p", "arandu")
+    kernel.run("import pathlib, time\nmodel, n = {'weights': [1]}, 1")
+    notebook.run("step = 2")
+    told = notebook.run(
+        "%%remote kernel in=step out=total\nfrom IPython.display import HTML, display\n"
+        "model['weights'].append(step); total = sum(model['weights'])\nprint('there')\n"
+        "display(HTML('<b>shown</b>'))\nn + 1"
+    )
+    assert told.status == "ok", told.error
+    assert told.stdout.endswith("(A far kernel)\nthere\n2\n"), told.stdout
+    shown = [one["content"]["data"] for one in notebook.messages if one["msg_type"] == "display_data"]
+    assert shown[-1]["text/html"] == "<b>shown</b>"
+    assert notebook.value("total") == "3"
+    assert kernel.value("model, total, step") == "{'weights': [1, 2]} 3 2"
+    told = notebook.run("%%remote kernel\n1 / 0")
+    assert (told.kind, "ZeroDivisionError: division by zero" in told.error) == ("JobFailed", True)
+
+    # The kernel has a cell of its own to do: this one waits, is withdrawn, and interrupts nothing.
+    gate = study.folder / "its-own-cell"
+    busy = kernel.begin(f"print('on', flush=True)\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.05)")
+    wait_for(lambda: "on" in kernel.said(busy), "the kernel's own cell has begun")
+    cell = notebook.begin("%%remote kernel\nnever = 0")
+    wait_for(
+        lambda: "waits for its turn: the kernel has other work" in notebook.said(cell), "it says what it waits for"
+    )
+    notebook.manager.interrupt_kernel()
+    told = notebook.end(cell)
+    assert "withdrawn before it began" in told.error or "waits still" in told.error  # where all is slow
+    cell = notebook.begin("%%remote kernel\nn = 7\nprint('at work', flush=True)\ntime.sleep(600)")
+    gate.touch()
+    assert kernel.end(busy).status == "ok"
+    wait_for(lambda: "at work" in notebook.said(cell), "its turn has come")
+    notebook.manager.interrupt_kernel()
+    assert "was interrupted" in notebook.end(cell).error
+    assert kernel.value("n, 'never' in globals()") == "7 False"
+    said = [one["content"].get("text", "") for one in kernel.messages if one["msg_type"] == "stream"]
+    assert not any("there" in text or "at work" in text for text in said), "its notebook hears nothing of them"
+
+    # It ends, and another one begins in its place, in the same allocation; in the end all is given back.
+    job = kernel.value(_JOB)
+    told = notebook.run("%%remote kernel\nimport os; os.kill(os.getpid(), 9)")
+    assert "Its kernel ended while it ran: all variables of the kernel are gone (by signal 9)." in told.error
+    wait_for(lambda: not kernel.manager.is_alive(), "the front has ended")
+    kernel.manager.restart_kernel(now=True)
+    kernel.listen()
+    assert kernel.value(_JOB) == job
+    cell = notebook.begin("%%remote kernel\nmodel")
+    assert "NameError" in notebook.end(cell).error
+    assert "begun anew, without any of its variables" in notebook.said(cell)
+    cell = notebook.begin("%%remote kernel\nimport time\nprint('on', flush=True)\ntime.sleep(600)")
+    wait_for(lambda: "on" in notebook.said(cell), "it has begun")
+    kernel.stop()
+    wait_for(lambda: job not in jobs(cluster), "the allocation is given back")
+    assert notebook.end(cell).kind == "JobFailed"
+
+
+@_here
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_notebook_finds_its_kernel_again_after_its_jupyter_server_has_ended(
     jupyter: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any], number: signal.Signals

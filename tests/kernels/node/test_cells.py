@@ -76,6 +76,15 @@ def test_a_cell_of_another_notebook_has_the_variables_and_leaves_no_trace(
     assert html["at"] == {"stdout": len(printed) - 4, "stderr": 7}
     assert (first["id"], first["type"], update["type"]) == (update["id"], "display", "update")
 
+    # What it does with widgets and displays of the notebook itself is seen there, and that the kernel is at work.
+    front.run("from IPython.display import display\nhandle = display('own', display_id=True)")
+    folder = keeper.give(
+        "other", "from comm import create_comm; create_comm(target_name='t')\nhandle.update('changed')"
+    )
+    assert ended(front, folder)["exit_code"] == 0
+    for kind in ("comm_open", "update_display_data"):
+        front.until(lambda one, kind=kind: any(kind == it for told in one.heard.values() for it, _ in told), kind)
+
     folder = keeper.give("third", "def f(): 1 / 0\nf()")
     assert ended(front, folder)["exit_code"] == 1
     error = plain((folder / "stderr").read_text())
@@ -121,7 +130,7 @@ def test_a_cell_waits_is_interrupted_and_withdrawn(
         }, plain((folder / "stderr").read_text())  # fmt: skip
     assert front.run("print('goes on')") == "goes on\n"
 
-    running = keeper.give("running", "print('on')\ntime.sleep(1000)")
+    running = keeper.give("running", "print('on')\nawait asyncio.sleep(1000)")
     wait_for(lambda: front.pump() and (running / "stdout").exists(), "its first words")
     waits = keeper.give("last", "1")
     keeper.tell("nonsense INT")
