@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.agent.failures import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
-from jupyter_slurm.transport.peers import is_ours, peer_uid
+from jupyter_slurm.transport.peers import is_ours, peer_pid, peer_uid
 
 __all__ = ["Answer", "Wire"]
 
@@ -153,6 +153,7 @@ class Wire:
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._is_closed = False
+        self._agent: int | None = None  # its process, where the system says so
 
     def request(
         self,
@@ -193,7 +194,7 @@ class Wire:
             raise ValueError(f"{target!r} is no path: it is to be percent-encoded")
         connection = self._take()
         try:
-            sock = connection.connect()
+            sock = self._connected(connection)
             sock.settimeout(timeout)
             more = _more if meanwhile is None else _patiently(meanwhile, timeout)
             answer = connection.exchange(sock, method, target, content, more)
@@ -217,6 +218,17 @@ class Wire:
             idle, self._idle, self._is_closed = self._idle, [], True
         for connection in idle:
             connection.close()
+
+    def _connected(self, connection: _Connection) -> socket.socket:
+        """Connect; an agent that has come in the place of this one knows nothing of what this one was told."""
+        sock = connection.connect()
+        pid = peer_pid(sock)
+        with self._lock:
+            self._agent = self._agent or pid
+            if pid == self._agent:
+                return sock
+        connection.close()
+        raise LinkLost("The agent has ended, and there is another one.", sent=False)
 
     def _take(self) -> _Connection:
         with self._lock:

@@ -91,8 +91,8 @@ class Cluster:
         """Log in, unless that is done, and count among those who use this cluster from now on."""
         from jupyter_slurm.handles.users import whoami
 
-        self._asked = self.client.info["pid"]
         self.client.post(self.path("connect"), json={"client": whoami()}, timeout=None)
+        self._asked = self.client.info["pid"]
 
     def log_in_again(self) -> None:
         """Log in in the background where another agent has come, which has no log-in, as soon as there is a way.
@@ -102,7 +102,8 @@ class Cluster:
 
         def connect() -> None:
             with self._logging_in, contextlib.suppress(SlurmError):
-                is_tried = self._asked != self.client.info["pid"]
+                before, self._asked = self._asked, self.client.info["pid"]
+                is_tried = self._asked != before
                 while is_tried:
                     is_tried = False
                     try:

@@ -171,6 +171,14 @@ def test_after_kill_9_the_client_goes_on(daemon_settings: Settings, wait_for: Wa
         # A cluster without a job is nowhere on disk: the client names it again.
         assert [cluster["slurm_conf"] for cluster in clusters] == ["/nowhere/slurm.conf"]
 
+        second = client.info["pid"]
+        os.kill(second, signal.SIGKILL)
+        wait_for(lambda: not _is_alive(second), "the end of the agent")
+        with AgentClient.connect(daemon_settings) as another:  # it has an agent started before the client asks again
+            assert another.info["pid"] != second
+            assert client.get("/v1/clusters") == clusters
+            assert client.info["pid"] == another.info["pid"]
+
 
 def test_many_threads_live_through_a_kill(daemon_settings: Settings) -> None:
     errors: list[BaseException] = []
