@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from jupyter_slurm.domain.options import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["BUSY", "advise_refused", "is_time_over", "step_options"]
+__all__ = ["BUSY", "advise_refused", "is_out_of_memory", "is_time_over", "step_options"]
 
 # Options that say where a step runs, or turn srun into something else.
 _NOT_HERE = {
@@ -55,6 +55,11 @@ def advise_refused(said: str) -> str:
 def is_time_over(said: str) -> bool:
     """Tell whether Slurm has said that it ended a step at its time limit, or at that of its job."""
     return " DUE TO TIME LIMIT " in said
+
+
+def is_out_of_memory(said: str) -> bool:
+    """Tell whether Slurm has said that a step used more memory than it may."""
+    return "oom-kill event" in said or "Out Of Memory" in said or "exceeded memory limit" in said
 
 
 def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool = False) -> set[str]:

@@ -26,12 +26,14 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.handles import held
 from jupyter_slurm.handles.allocation import Allocation
-from jupyter_slurm.handles.card import duration, headline, notes, sentences
+from jupyter_slurm.handles.card import duration, sentences
 from jupyter_slurm.handles.kernel import KernelStep, ask, start
 from jupyter_slurm.handles.serving import start_note
 from jupyter_slurm.handles.submitting import new_key
 from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
+from jupyter_slurm.kernels import fate
 from jupyter_slurm.kernels import signpost as signposts
+from jupyter_slurm.kernels.asked import is_of_same_allocation
 from jupyter_slurm.kernels.entrance import Entrance
 from jupyter_slurm.kernels.front import CannotBegin
 from jupyter_slurm.kernels.signpost import Signpost
@@ -50,6 +52,7 @@ _LOOK = 1.0  # seconds between two attempts, where nobody answers
 _LOGS_IN = 5.0  # seconds between two looks whether somebody has answered, or the link is back
 _CONNECTS_WITHIN = 10.0
 _TOLD_WITHIN = 15.0  # seconds in which Slurm tells how something ended
+_REQUEUED_WITHIN = 120.0  # seconds; Slurm waits KillWait for what runs there, half a minute by itself
 _LAST_CALL = 30.0  # seconds for a request that is under way, when what it asks for is not wanted any more
 _SECRET = 32
 # Seconds between attempts to give something back; after an hour, the lease has done it or is about to.
@@ -79,6 +82,7 @@ class Ascent:
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
         self._tunnel: Tunnel | None = None
+        self._restarts = 0  # of the allocation, when the kernel began
         self._calls: set[asyncio.Future[Any]] = set()
 
     # On the way up ----------------------------------------------------------------------------------------------
@@ -96,7 +100,7 @@ class Ascent:
                 standin.say(f"Asks for a kernel: {shlex.join(self._words)}")
             while True:
                 try:
-                    await self._set_out()
+                    await self._set_out(standin)
                     break
                 except SlurmError as error:
                     if not self._passes(error):
@@ -107,9 +111,10 @@ class Ascent:
         except (SlurmError, OSError) as error:
             raise CannotBegin(str(error)) from error
 
-    async def _set_out(self) -> None:
+    async def _set_out(self, standin: StandIn) -> None:
         """Come to the cluster, and find the kernel or ask for one."""
         parsed = await self._do(self._entrance.arrive)
+        await self._requeued(standin)
         if not await self._do(self._find):
             await self._do(lambda: self._ask(parsed))
 
@@ -123,6 +128,22 @@ class Ascent:
         is_there = left.get("state") == "running"  # nothing of it is given up, however long the way to it is closed
         unknown, closed = (AgentUnreachable, SubmissionUnknown), (ControllerError, TransportError)
         return isinstance(error, unknown) or (is_there and isinstance(error, closed))
+
+    async def _requeued(self, standin: StandIn) -> None:
+        """Wait for an allocation that Slurm is putting back into the queue: until then nothing starts in it."""
+        until = asyncio.get_running_loop().time() + _REQUEUED_WITHIN
+        while asyncio.get_running_loop().time() < until and await self._do(self._is_being_requeued):
+            standin.say("Slurm is putting its allocation back into the queue …")
+            await asyncio.sleep(_LOOK)
+
+    def _is_being_requeued(self) -> bool:
+        cluster, key = self._there, self._signpost.data.get("allocation")
+        with contextlib.suppress(JobNotFound):
+            told = cluster.client.get(cluster.path("jobs", str(key))) if key else None
+            if told and fate.is_ending(told) and told.get("restarts"):
+                cluster.client.get(cluster.path("jobs"), params={"state": "active"})  # has the queue looked at
+                return True
+        return False
 
     def _find(self) -> bool:
         """Find what an earlier front has left; tell whether that is a kernel."""
@@ -160,6 +181,9 @@ class Ascent:
         """Ask for a kernel, in an allocation that is there or in a new one."""
         cluster, post, words = self._there, self._signpost, parsed.words
         whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or self._shown_as}
+        if self._allocation is not None and not is_of_same_allocation(post.data.get("words") or [], parsed, cluster):
+            self._end(restart=False)
+            self._allocation = None
         if self._allocation is None:
             label = f"kernel-{secrets.token_hex(4)}"
             known = {"words": self._words, "cluster": cluster.name, "shared": "on" in words}
@@ -186,6 +210,7 @@ class Ascent:
                 await asyncio.sleep(_LOOK)
                 continue
             if where["port"]:
+                self._restarts = int((await self._do(lambda: self._granted.refresh()._data)).get("restarts") or 0)
                 return
             if where["finished"]:
                 raise CannotBegin(await self.ended(wait=True) or "The kernel is over before it began.")
@@ -199,11 +224,15 @@ class Ascent:
 
     def _waits_for(self) -> str:
         """Return what a kernel that has not begun waits for."""
-        allocation = self._granted
-        if allocation.state == "RUNNING":
-            return f"Starts on {allocation.data.get('nodes') or 'its node'} …"
-        data = allocation.data
-        return sentences(f"Waits for its allocation ({data['state']})", data.get("reason_text"), start_note(data))
+        data = self._granted.data
+        if data["state"] == "RUNNING":
+            return f"Starts on {data.get('nodes') or 'its node'} …"
+        if data["finished"]:
+            return f"Its allocation is over ({data['state']})."
+        trouble = (data.get("error") or {}).get("detail")
+        return sentences(
+            f"Waits for its allocation ({data['state']})", data.get("reason_text"), trouble, start_note(data)
+        )
 
     async def connect(self) -> socket.socket:
         """Return a connection to the keeper.
@@ -245,24 +274,26 @@ class Ascent:
     async def ended(self, *, wait: bool = False) -> str | None:
         """Return why the kernel is over; None: it is not, or nobody knows."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + _TOLD_WITHIN
+        until, why = loop.time() + _TOLD_WITHIN, None
         while True:
             with contextlib.suppress(SlurmError):
-                if (why := await self._do(self._look)) is not None:
-                    return why
+                if (told := await self._do(self._look)) is not None:
+                    why, is_settled = told
+                    if is_settled:
+                        return why
             if not wait or loop.time() >= until:
-                return None
+                return why
             await asyncio.sleep(_LOOK)
 
-    def _look(self) -> str | None:
-        """Return why the step, or all of the allocation, is over."""
-        step, allocation = self._kernel.refresh()._data, self._granted.refresh()._data
-        if not held.is_open(allocation):
-            return sentences(headline(allocation), *notes(allocation))
-        if not step["finished"]:
+    def _look(self) -> tuple[str, bool] | None:
+        """Return why the step, or all of the allocation, is over, and whether there will be no better words."""
+        told = self._kernel.refresh()._data, self._granted.refresh()._data, self._restarts
+        if not fate.is_over(*told):
             return None
-        said = [] if step["state"] == "COMPLETED" else notes(step)
-        return sentences(headline(step), *said)
+        is_settled = fate.is_settled(*told)
+        if not is_settled:
+            self._there.client.get(self._there.path("jobs"), params={"state": "active"})  # has the queue looked at
+        return fate.why(*told), is_settled
 
     async def near_end(self) -> str:
         """Return a warning that the allocation is about to end; empty while it is not, or nobody knows."""
@@ -280,8 +311,16 @@ class Ascent:
     async def is_gone(self) -> bool:
         """Tell whether the allocation is over."""
         with contextlib.suppress(SlurmError):
-            return not await self._do(lambda: held.is_open(self._granted.refresh()._data))
+            step = None if self._step is None else await self._do(lambda: self._kernel.refresh()._data)
+            return fate.is_gone(step, await self._do(lambda: self._granted.refresh()._data), self._restarts)
         return False
+
+    async def kept(self) -> str:
+        """Return that the allocation is there without a kernel, and for how long; empty: it is not."""
+        with contextlib.suppress(SlurmError):
+            if self._allocation is not None:
+                return await self._do(lambda: fate.kept(self._granted.refresh()._data))
+        return ""
 
     def mark(self, state: str) -> None:
         """Leave word for who comes next; ``over``: there is nothing to come back to, and what runs still is ended."""
@@ -334,9 +373,9 @@ class Ascent:
             self._step.cancel()
         if restart or self._allocation is None or self._signpost.data.get("shared"):
             return
-        own = self._step.key if self._step is not None else ""
+        own = {self._step.key if self._step is not None else None, self._signpost.data.get("step")}
         # Cells of other notebooks in this kernel end with it.
-        beside = [one for one in self._allocation.steps if own not in (one.key, one._data["process"])]
+        beside = [one for one in self._allocation.steps if own.isdisjoint((one.key, one._data["process"]))]
         others = [one for one in beside if not one.is_finished]
         if not others:
             self._allocation.release()

@@ -73,6 +73,9 @@ class Place(Protocol):
     async def is_gone(self) -> bool:
         """Tell whether nothing can be started there any more."""
 
+    async def kept(self) -> str:
+        """Return that what it was to have is kept for another attempt, and for how long; empty: it is not."""
+
     def mark(self, state: str) -> None:
         """Leave word for who comes next."""
 
@@ -221,17 +224,18 @@ class Front:
                     linked.result()
                 await self._died()
         except CannotBegin as error:
-            self._refuse("KernelNotStarted", str(error))
+            self._refuse("KernelNotStarted", str(error), await self._place.kept())
         except Exception as error:
             log.exception("the front has failed")
             self._refuse("KernelNotStarted", f"{type(error).__name__}: {error}")
 
-    def _refuse(self, name: str, text: str) -> None:
+    def _refuse(self, name: str, text: str, kept: str = "") -> None:
         """Say it in every cell; nothing is asked of Slurm again before somebody restarts the kernel."""
         self._is_running = False
         self._place.mark("over")
         log.warning("%s", text)
-        self._standin.refuse(name, f"{printable(text)}\nRestart the kernel to try again.")
+        again = sentences("Restart the kernel to try again", kept)
+        self._standin.refuse(name, f"{printable(text)}\n{again}")
 
     async def _keep_link(self) -> None:
         """Connect, as often as that is needed, until the kernel is over."""
@@ -320,7 +324,7 @@ class Front:
             self._fail("KernelEnded", text)
             self._refuse("KernelEnded", text)
         elif not had_begun:
-            self._refuse("KernelNotStarted", text)
+            self._refuse("KernelNotStarted", text, await self._place.kept())
         else:
             self._fail("KernelDied", text)
             self._place.mark("died")

@@ -12,9 +12,11 @@ from subprocess import DEVNULL, TimeoutExpired, run
 from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from jupyter_slurm.handles.kernelspecs import PROVISIONER
 from jupyter_slurm.handles.leaving import is_leaving
 from jupyter_slurm.kernels import signpost
 from jupyter_slurm.kernels.__main__ import SHOWN_AS
@@ -37,6 +39,16 @@ class SlurmProvisioner(LocalProvisioner):
     _ends = False
     _is_left = False
     _had_died = False
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Take the kernelspec as it is now: another image, or other options, need no new notebook."""
+        manager = self.parent
+        if manager is not None:
+            with contextlib.suppress(NoSuchKernel):  # one that was removed goes on as it was
+                told = manager.kernel_spec_manager.get_kernel_spec(manager.kernel_name)
+                if (told.metadata.get("kernel_provisioner") or {}).get("provisioner_name") == PROVISIONER:
+                    self.kernel_spec = manager._kernel_spec = told
+        return await super().pre_launch(**kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the front."""

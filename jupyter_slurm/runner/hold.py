@@ -34,6 +34,8 @@ _SEEN = 120.0  # seconds in which a job directory becomes visible on every node
 _NOT_THERE = os.strerror(errno.ENOENT)
 _DIES_WITHIN = 30.0  # seconds for a process that nobody uses
 _TOLD_WITHIN = 3.0  # seconds after its steps that Slurm tells the batch job of the end
+_TELLING = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in what Slurm says, the first one first
+_GIVEN_UP = "Timed out waiting for job step to complete"  # with an exit code 0: the step was killed after that
 
 
 def granted() -> dict[str, Any]:
@@ -80,13 +82,23 @@ class Step:
             err.write(text.encode("utf-8", "backslashreplace"))
 
     def said(self) -> list[str]:
-        """Return what Slurm has said of its end, in its output: why it was ended, else the last two lines."""
+        """Return what Slurm has said of its end, in its output: what tells most, else the last two lines."""
+        told = self._lines()
+        telling = [line for sign in _TELLING for line in told if sign in line]
+        return telling[:1] or told[-2:]
+
+    def code(self, code: int) -> int:
+        """Return the exit code of a step, by that of its srun."""
+        if code < 0:
+            return 128 - code
+        return code or (137 if any(_GIVEN_UP in line for line in self._lines()) else 0)
+
+    def _lines(self) -> list[str]:
         lines: list[str] = []
         with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
             lines = file.read().decode("utf-8", "replace").split("\n")
-        told = [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
-        return [line for line in told if " DUE TO " in line][-1:] or told[-2:]
+        return [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
 
     def obituary(self, code: int) -> str:
         """Return why a process ended: what Slurm did to it, srun has said."""
@@ -185,6 +197,7 @@ class Holder:
         self.last: Any = None
         self.is_ending = False
         self._late: dict[str, float] = {}
+        self._unrecorded: list[tuple[Step, int, bool]] = []  # ends that could not be written: the disk was full
         self._instead: dict[str, str] = {}  # processes that were not begun, since there was one
         self._ends: dict[str, tuple[int, str]] = {}  # of processes: how and why they ended
         self._renewed: Any = None
@@ -350,13 +363,16 @@ class Holder:
 
     def _end(self, step: Step, code: int) -> None:
         """Note that a step is over."""
-        self.last = 128 - code if code < 0 else code
+        self.last = step.code(code)
         self._hear(step)
         try:
             step.end(self.last, with_allocation=self.is_ending)
         except OSError as error:
+            self._unrecorded.append((step, self.last, self.is_ending))
             key = os.path.basename(step.place.folder)
             sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
+        if step.place.job["kind"] == "kernel":
+            beside("kernel_folder").sweep()  # of a keeper that was killed
         step.forget_ended()
         if not step.takes_cells:
             return
@@ -367,21 +383,29 @@ class Holder:
     def _hear(self, step: Step) -> None:
         """Wait a moment for word of our own end: of an allocation whose time is over Slurm ends the steps first."""
         until = time.monotonic() + _TOLD_WITHIN
-        while not self.is_ending and time.monotonic() < until and any(" DUE TO " in line for line in step.said()):
+        sign = "CANCELLED AT" if step.place.job["kind"] == "kernel" else " DUE TO "
+        while not (self.is_ending or step.is_interrupted) and any(sign in line for line in step.said()):
+            if time.monotonic() > until:
+                break
             select.select([self._wake], [], [], 0.1)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 4096)  # else the next wait would be none
 
     def _reap(self) -> bool:
         """Note which steps are over."""
+        with contextlib.suppress(OSError):
+            while self._unrecorded:
+                step, code, with_allocation = self._unrecorded[0]
+                step.end(code, with_allocation=with_allocation)
+                del self._unrecorded[0]
         for step in self.running.values():
             step.forget_ended()
-        over = [(key, step, step.process.poll()) for key, step in self.running.items()]
-        for key, step, code in over:
-            if code is not None:
+        over = [(key, one, one.process.poll()) for key, one in self.running.items()]
+        for key, one, result in over:
+            if result is not None:
                 del self.running[key]
-                self._end(step, code)
-        return self._is_busy() or any(code is not None for _, _, code in over)
+                self._end(one, result)
+        return self._is_busy() or any(result is not None for _, _, result in over)
 
     def _is_forgotten(self) -> bool:
         renewed = None
@@ -395,6 +419,7 @@ class Holder:
 def main() -> int:
     """Claim the directory, hold the allocation, tell the end."""
     cell = beside("cell")
+    cell.heedless()
     place = cell.Place(sys.argv[1])
     if not place.is_ours("holds this allocation"):
         return 0

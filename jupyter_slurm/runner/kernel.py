@@ -107,6 +107,7 @@ class Keeper:
         self._killed, self._degree = 0.0, 0  # how it is being ended
         self._asked_to_end = self._is_terminated = self._is_restarting = False
         self._over: dict[str, Any] = {}  # of idle or lease
+        self._unnoted: dict[str, Any] | None = None  # what could not be written: the disk was full
 
     # -- the loop
 
@@ -184,8 +185,11 @@ class Keeper:
         note = {"format": FORMAT, "time": time.time(), "pid": os.getpid(), "node": node, "port": self.door.port, **told}
         try:
             self.place.put(os.path.join(self.place.folder, "keeper.json"), json.dumps(note))
+            self._unnoted = None
         except OSError as error:
-            sys.stderr.write(f"keeper.json cannot be written: {error}\n")
+            if self._unnoted is None:
+                sys.stderr.write(f"keeper.json cannot be written yet: {error}\n")
+            self._unnoted = told
 
     # -- the kernel
 
@@ -346,12 +350,16 @@ class Keeper:
     def _look_after(self) -> None:
         """Look whether it is to end, and have it end."""
         self.door.tick()
+        if self._unnoted is not None:
+            self._note(**self._unnoted)
         if not self._over and self.door.alone > self.lease:
             self._over = {"event": "lease_over", "seconds": self.lease}
             sys.stderr.write(f"Nobody came back to this kernel for {self.lease:g} s: it ends.\n")
         elif not self._over and self.info is not None and self.activity.unused > self.idle:
             self._over = {"event": "idle_over", "seconds": self.idle}
             sys.stderr.write(f"Nobody has used this kernel for {self.idle:g} s: it ends.\n")
+        if self._is_terminated:
+            self.kernel.hide()  # whoever terminates us may not wait for long
         if (self._over or self._asked_to_end or self._is_terminated) and time.monotonic() > self._killed:
             self._end_by_degrees()
 
@@ -415,6 +423,7 @@ class Keeper:
 def serve(cell: Any, place: Any) -> int:
     """Be the keeper of a step; ``cell`` is ``cell.py``."""
     cell.take_any_text()
+    cell.heedless()
     return Keeper(place).run()
 
 

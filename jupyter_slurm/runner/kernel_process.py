@@ -16,18 +16,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
 # The files of the runner are no package: each is read by its path.
 beside = runpy.run_path(__file__[: -len("kernel_process.py")] + "beside.py")["beside"]
+folders: Any = beside("kernel_folder")
 program: Any = beside("program")
 sockets: Any = beside("kernel_sockets")
 start: Any = beside("kernel_start")
 
 CannotStart = sockets.CannotStart
-_LONGEST = 90  # bytes of the path of a socket (unix(7) has room for 107)
 _TAIL = 8000  # bytes of what it printed that are kept
 _PIECE = 65_536
 _AT_ONCE = 16  # pieces that are passed on before anything else gets its turn
@@ -38,11 +37,11 @@ _KILLED_FIRST = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the 
 
 def make_folder() -> str:
     """Make a folder for sockets: of this user alone, on a disk of the node, with a short path."""
-    for place in (os.environ.get("TMPDIR"), tempfile.gettempdir(), "/tmp", "/dev/shm"):  # noqa: S108 - mkdtemp is safe
-        with contextlib.suppress(OSError):
-            if place and len(os.fsencode(place)) < _LONGEST - 30:
-                return tempfile.mkdtemp(prefix="kernel-", dir=place)
-    raise CannotStart(f"{program.node_name()} has no folder for sockets.", "Neither /tmp nor /dev/shm can be written.")
+    folder = folders.make()
+    if folder is not None:
+        return str(folder)
+    hint = "Neither /tmp nor /dev/shm can be written, or they are full."
+    raise CannotStart(f"{program.node_name()} has no folder for sockets.", hint)
 
 
 class Kernel:
@@ -186,6 +185,10 @@ class Kernel:
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, number)
 
+    def hide(self) -> None:
+        """Remove its folder: whoever is to be connected is, by now."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def clear(self) -> None:
         """End what is left of it, and remove its folder."""
         if self.process is not None and self.process.poll() is None:  # else its number may be another one's by now
@@ -198,4 +201,4 @@ class Kernel:
         if self.output >= 0:
             os.close(self.output)
             self.output = -1
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.hide()

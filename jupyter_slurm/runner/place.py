@@ -141,6 +141,27 @@ class Place:
             file.write(text)
 
 
+class Heedless:
+    """What is said on a stream, and is no reason to fail where the disk is full."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write it, if that is possible."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what was kept, if that is possible."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
 def used() -> dict[str, float]:
     """Return what this process and its children have used: seconds of CPU time and of time, bytes of memory.
 

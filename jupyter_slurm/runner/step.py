@@ -30,7 +30,8 @@ def redirect(folder: str) -> None:
 def tell_start(place: Any) -> None:
     """Leave the step's number and nodes, and the sign that it began; never a reason to fail."""
     env = os.environ
-    told = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST"), "time": time.time()}
+    told: dict[str, Any] = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST")}
+    told.update(time=time.time(), restarts=int(env.get("SLURM_RESTART_COUNT") or 0))
     with contextlib.suppress(OSError):
         place.put(os.path.join(place.folder, "started.json"), json.dumps(told))
     place.tell("started")

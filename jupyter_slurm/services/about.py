@@ -18,6 +18,7 @@ RUNNER = (
     "kernel.py",
     "kernel_cells.py",
     "kernel_door.py",
+    "kernel_folder.py",
     "kernel_idle.py",
     "kernel_inside.py",
     "kernel_ipython.py",

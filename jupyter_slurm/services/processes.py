@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain.steps import advise_refused, is_time_over
+from jupyter_slurm.domain.steps import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.served import end_error
@@ -55,14 +55,24 @@ def why_ended(entry: Entry, marker: Mapping[str, Any]) -> SlurmError | None:
     """Return what the end marker of a session, or of a step, says beside its exit code; None: nothing."""
     if marker["exit_code"] and marker.get("with_allocation"):
         ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
-        return JobError(f"Its allocation {ended}.", hint="%salloc asks for another one.")
+        return JobError(f"Its allocation {ended}.", hint="%salloc asks for another one.", with_allocation=True)
     if entry.kind == "session":
         return end_error(marker)
+    if entry.kind == "kernel" and marker.get("said"):
+        return _in_slurms_words(str(marker["said"]))
     if "refused" in marker and (step := advise_refused(str(marker["refused"]))):
         is_process = entry.kind == "process"
         said = f"It ended before it began ({marker['refused']})." if is_process else "Slurm did not start it."
         return JobError(said, hint=step)
     return _lost(entry, marker) if "lost" in marker else None
+
+
+def _in_slurms_words(said: str) -> JobError:
+    """Return the error of a kernel that was ended: what Slurm has said of it is the reason, if there is one."""
+    if is_out_of_memory(said):
+        more = "It has the memory of its allocation: a kernel with a larger --mem has more."
+        return JobError(f"It used more memory than its allocation has ({said}).", hint=more)
+    return JobError(f"Slurm said: {said}")
 
 
 def _lost(entry: Entry, marker: Mapping[str, Any]) -> JobError:

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 _START = 60.0  # seconds that a log-in or a step may take to come up
 _AT_ONCE = 10.0  # seconds in which a step ends that cannot begin
 _ASK = 10.0  # seconds for an answer
+_LASTS = 15.0  # seconds for which it is believed that no way proves who is there
 _NOBODY = 0  # a port
 _ANSWER = 120.0  # seconds in which a person compares a fingerprint
 
@@ -166,6 +167,7 @@ class _Place:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     kind: str = ""
     way: Way | None = None
+    since: float = 0.0
     failed: dict[str, str] = field(default_factory=dict)
     lacks_key: bool = False  # ssh failed, since nobody had said yes to the key of the node
     before: list[Way] = field(default_factory=list)  # that a better one took the place of; connections go on there
@@ -245,12 +247,12 @@ class Reach:
             None does; says why, one by one.
         """
         place = self._places.setdefault(goal, _Place())
-        if place.way is not None and place.way.is_alive and not (asked and place.lacks_key):
+        if place.way is not None and not self._is_over(goal, place) and not (asked and place.lacks_key):
             return place.way
         async with place.lock:
-            if place.way is not None and not place.way.is_alive:
+            if place.way is not None and self._is_over(goal, place):
                 await asyncio.to_thread(place.way.close)
-                place.way = None
+                place.kind, place.way = place.kind if place.kind != "direct" else "", None
             if place.way is not None:
                 if asked and place.lacks_key and await self._try("ssh", goal, place, asked=asked) is not None:
                     log.info("%s is reached by ssh from now on", goal.node)
@@ -265,6 +267,13 @@ class Reach:
             if place.way is not None:
                 return place.way
         raise _no_way(goal, place.failed)
+
+    def _is_over(self, goal: Goal, place: _Place) -> bool:
+        """Tell whether a way is over, or leads to nobody who is proven: others may have failed at a requeue."""
+        assert place.way is not None
+        proves_nothing = place.kind == "direct" and goal.folder is None and len(self._kinds()) > 1
+        tries_again = proves_nothing and not self.trusts_unproven and time.monotonic() - place.since > _LASTS
+        return tries_again or not place.way.is_alive
 
     def forget(self, goal: Goal) -> None:
         """Let a way go that nobody needs any more."""
@@ -320,7 +329,7 @@ class Reach:
         place.failed.pop(kind, None)
         if place.way is not None:
             place.before.append(place.way)
-        place.kind, place.way = kind, way
+        place.kind, place.way, place.since = kind, way, time.monotonic()
         return way
 
     async def _login(self) -> Way:

@@ -271,6 +271,7 @@ class Steps:
             told = await read_left(self._client.transport, entry.folder.file(name))
             if entry.is_step:
                 entry.record["step"].update(id=str(int(told["id"])), nodes=str(told["nodes"] or ""))
+                entry.record["step"]["restarts"] = int(told.get("restarts") or 0)
                 entry.start_time, entry.latest = float(told["time"]), None
                 entry.started(self._tracker.clock())
             else:
@@ -319,14 +320,14 @@ class Steps:
         if step.number is None:
             await self._number(step)
         allocation = await self._allocation(step)
-        if allocation is not None and not allocation.is_finished:
+        if allocation is not None and not allocation.is_finished and not _is_of_earlier_run(step, allocation):
             waits = allocation.latest if allocation.state.is_pending else self._behind_others(step, allocation)
             self._say_why(step, waits)
             await self._look_into(step)
             return
         if not await self._has_ended(step):
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
-            step.error = JobError("Its allocation ended.", hint="%salloc makes another one.")
+            step.error = JobError("Its allocation ended.", hint="%salloc makes another one.", with_allocation=True)
             step.end_time = allocation.end_time if allocation else None
         await self._tracker.finish(step)
 
@@ -387,6 +388,12 @@ class Steps:
     async def _allocation(self, step: Entry) -> Entry | None:
         key = step.allocation or ""
         return self._tracker.entries.get(key) or await self._shelf.get(key)
+
+
+def _is_of_earlier_run(step: Entry, allocation: Entry) -> bool:
+    """Tell whether a step ran before its allocation was requeued: where a node failed, nobody has noted its end."""
+    run = ((step.record or {}).get("step") or {}).get("restarts")
+    return step.state.is_running and run is not None and allocation.restarts > run
 
 
 def _is_alone(step: Entry) -> bool:

@@ -105,6 +105,9 @@ class ByHand:
     async def trouble(self) -> str:
         return (self.folder / "trouble").read_text() if (self.folder / "trouble").exists() else ""
 
+    async def kept(self) -> str:
+        return ""
+
     async def is_gone(self) -> bool:
         return (self.folder / "gone").exists()
 
