@@ -17,7 +17,13 @@ from registry import Registry
 from sessions import Address, run_a_cell
 
 HERE = "what a node does is the same; tests/magics/test_containers.py has a session in a container over SSH"
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.here_only(HERE)]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.here_only(HERE),
+    pytest.mark.xdist_group("session-images"),  # they share images, which take a minute to be unpacked
+]
 
 
 class Launcher:

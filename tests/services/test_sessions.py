@@ -253,8 +253,8 @@ def old_pythons(request: pytest.FixtureRequest) -> dict[str, str]:
     missing = [name for name, place in places.items() if not (place / "is-whole").exists()]
 
     def make(name: str) -> None:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", places[name]], check=True)
-        install = [places[name] / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile"]
+        subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", places[name]], check=True)
+        install = [sys.executable, "-m", "pip", "--python", places[name], "install", "-q", "--no-compile"]
         subprocess.run([*install, *OLD[name], *COMMON], check=True)
         (places[name] / "is-whole").touch()
 
