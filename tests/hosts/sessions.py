@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 60}
+_PATIENCE = 150.0  # seconds for an answer of a Jupyter on a busy machine
 _OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
 
 
@@ -63,7 +64,7 @@ class Page:
         self.cookies = httpx.Cookies()
 
     def _ask(self, method: str, url: str, **more: Any) -> httpx.Response:
-        with httpx.Client(trust_env=False, timeout=30, cookies=self.cookies) as browser:
+        with httpx.Client(trust_env=False, timeout=_PATIENCE, cookies=self.cookies) as browser:
             answer = browser.request(method, url, **more)
             self.cookies = browser.cookies
             return answer
@@ -104,7 +105,7 @@ async def run_a_cell(page: Page | Address, code: str) -> str:
 async def start_kernel(page: Page | Address) -> str:
     """Start a kernel; return its id."""
     headers = {"Authorization": f"token {page.token}"}
-    async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=60) as http:
+    async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=_PATIENCE) as http:
         return str((await http.post(f"{page.url}api/kernels", json={})).json()["id"])
 
 
@@ -112,7 +113,8 @@ async def run_in(page: Page | Address, kernel: str, code: str) -> str:
     """Run a cell in a kernel over its WebSocket, and return what it prints."""
     headers = {"Authorization": f"token {page.token}"}
     url = f"{page.url}api/kernels/{kernel}/channels".replace("http", "ws", 1)
-    channel = await websocket_connect(HTTPRequest(url, headers=headers, connect_timeout=60, request_timeout=60))
+    asked = HTTPRequest(url, headers=headers, connect_timeout=_PATIENCE, request_timeout=_PATIENCE)
+    channel = await websocket_connect(asked)
     header = {
         "msg_id": uuid.uuid4().hex,
         "msg_type": "execute_request",
@@ -124,7 +126,7 @@ async def run_in(page: Page | Address, kernel: str, code: str) -> str:
     message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
     await channel.write_message(json.dumps(message))
     printed = ""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(_PATIENCE):
         while (text := await channel.read_message()) is not None:
             told = json.loads(text)
             if told["parent_header"].get("msg_id") != header["msg_id"]:

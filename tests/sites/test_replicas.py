@@ -192,11 +192,15 @@ def test_a_container_has_the_gpus_of_its_job_and_is_gone_with_it(
     gpus = gpus_of(replica, partition)
     image = image if image.startswith("/") else f"docker://{image}"
     wish = [f"-w {node}", f'"env={image}"', "as=job", *options(replica, partition, 2)]
-    if gpus:  # the first one is another job's
+    if gpus:  # the first one is another job's, and no other one is that of a job which is still being cleaned away
+        listed = ["squeue", "--noheader", f"--nodelist={node}", "--format=%A"]
+        wait_for(lambda: not replica.controller.run(*listed).stdout.split(), f"nobody on {node}")
         taken = replica.laptop.run(
             f"%%sbatch {' '.join(options(replica, partition))} -w {node} as=other\n#!/bin/sh\nsleep 600"
         )
         assert not taken.error, taken.error
+        number = replica.laptop.value("other.id")
+        wait_for(lambda: state(replica, number) == "RUNNING", "the other job")
     cell = replica.laptop.run(f"%%sbatch {' '.join(wish)} wait\n{_INSIDE}")
     assert not cell.error, cell.error
     devices, variable, system = replica.laptop.value("job.stdout").splitlines()
