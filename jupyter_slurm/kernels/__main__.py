@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from jupyter_slurm.kernels import heard
@@ -16,7 +19,10 @@ from jupyter_slurm.kernels import heard
 __all__ = ["SHOWN_AS", "main"]
 
 SHOWN_AS = "JUPYTER_SLURM_KERNEL_NAME"
-"""Variable with what people call the kernel: of the front, and not of what it starts."""
+"""Variable with what people call the kernel: of the front, and not of what it starts.
+
+Without it, whoever has started the front knows nothing of our provisioner, as VS Code.
+"""
 
 
 def main(args: Sequence[str]) -> int:
@@ -24,6 +30,7 @@ def main(args: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m jupyter_slurm.kernels", description=main.__doc__)
     parser.add_argument("-f", dest="file", metavar="CONNECTION_FILE", required=True)
     parser.add_argument("--give-back", action="store_true", help="end what is left of a kernel instead")
+    parser.add_argument("--after", type=float, default=0.0, help="seconds until then")
     # Behind the connection file stand cluster, options of sbatch and our words: argparse would take some of them apart.
     at = args.index("-f") + 2 if "-f" in args else len(args)
     asked, words = parser.parse_args(args[:at]), list(args[at:])
@@ -31,6 +38,7 @@ def main(args: Sequence[str]) -> int:
     if asked.give_back:
         from jupyter_slurm.kernels.ascent import give_back
 
+        time.sleep(asked.after)
         return give_back(asked.file)
     with open(asked.file, encoding="utf-8") as file:
         connection = json.load(file)
@@ -43,10 +51,22 @@ async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int
     from jupyter_slurm.kernels.signpost import Signpost
 
     name = str(connection.get("kernel_name") or "")
-    shown = os.environ.pop(SHOWN_AS, "")
-    place = Ascent(words, Signpost(file, os.environ.get("JPY_SESSION_NAME"), name), name=name, display_name=shown)
+    shown = os.environ.pop(SHOWN_AS, None)
+    signpost = Signpost(file, _starter() if shown is None else os.environ.get("JPY_SESSION_NAME"), name)
+    if shown is None and signpost.data:  # what its client has ended or killed: it wants another kernel
+        signpost.write(state="restarting")
+    place = Ascent(words, signpost, name=name, display_name=shown or "", is_alone=shown is None)
     front = Front(connection, place, heard.known(words), lambda told: heard.remember(words, told))
     return await front.run()
+
+
+def _starter() -> str:
+    """Return what tells the process that has started us, and the folder that it wants us in, from others."""
+    process = os.getppid()
+    begun = ""
+    with contextlib.suppress(OSError, IndexError):  # proc(5)
+        begun = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    return os.path.join(os.getcwd(), f"{process}-{begun}")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from jupyter_slurm.kernels import signpost as signposts
 from jupyter_slurm.kernels.asked import is_of_same_allocation
 from jupyter_slurm.kernels.entrance import Entrance
 from jupyter_slurm.kernels.front import CannotBegin
+from jupyter_slurm.kernels.giving_back import give_back_later
 from jupyter_slurm.kernels.signpost import Signpost
 from jupyter_slurm.kernels.standin import StandIn
 
@@ -55,6 +56,7 @@ _TOLD_WITHIN = 15.0  # seconds in which Slurm tells how something ended
 _REQUEUED_WITHIN = 120.0  # seconds; Slurm waits KillWait for what runs there, half a minute by itself
 _LAST_CALL = 30.0  # seconds for a request that is under way, when what it asks for is not wanted any more
 _SECRET = 32
+_RESTARTS_WITHIN = 15.0  # seconds for another front to take over what one had that is alone
 # Seconds between attempts to give something back; after an hour, the lease has done it or is about to.
 _PAUSES = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, *[300.0] * 12)
 
@@ -70,13 +72,25 @@ class Ascent:
         What is left for who comes next.
     name, display_name : str
         The kernelspec, and how that is shown.
+    is_alone : bool
+        Whoever has started the front knows nothing of our provisioner: a signal is all that it hears when its client
+        ends or restarts the kernel, and the next one has another connection file.
     """
 
     secret: bytes = b""
     is_known = False
     received = 0
 
-    def __init__(self, words: Sequence[str], signpost: Signpost, *, name: str = "", display_name: str = "") -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        signpost: Signpost,
+        *,
+        name: str = "",
+        display_name: str = "",
+        is_alone: bool = False,
+    ) -> None:
+        self._is_alone = is_alone
         self._words, self._signpost, self._name, self._shown_as = list(words), signpost, name, display_name
         self._entrance = Entrance(words)
         self._allocation: Allocation | None = None
@@ -339,6 +353,8 @@ class Ascent:
         await self._do(lambda: self._end(restart))
         if not restart:
             self._signpost.remove()
+        else:
+            self.leave()
 
     async def abandon(self) -> bool:
         """Give back what an earlier front has left, as soon as somebody listens; tell whether that was done."""
@@ -381,7 +397,10 @@ class Ascent:
             self._allocation.release()
 
     def leave(self) -> None:
-        """Let the kernel go on."""
+        """Let the kernel go on; where nobody could find it again, only until a restart would have taken it over."""
+        if self._is_alone and self._signpost.data:
+            self._signpost.write(state="restarting")
+            give_back_later(self._signpost.path.removesuffix(signposts.ENDING), after=_RESTARTS_WITHIN)
 
     # Beneath ----------------------------------------------------------------------------------------------------
 
@@ -417,4 +436,7 @@ def give_back(connection_file: str) -> int:
     if not signposts.read(connection_file):
         return 0
     signpost = Signpost(connection_file)
+    if not signpost.data:  # a front has taken it over meanwhile
+        signpost.remove()
+        return 0
     return 0 if asyncio.run(Ascent(signpost.data.get("words") or [], signpost).abandon()) else 1

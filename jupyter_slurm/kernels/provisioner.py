@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import time
-from subprocess import DEVNULL, TimeoutExpired, run
+from subprocess import TimeoutExpired
 from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
@@ -20,6 +19,7 @@ from jupyter_slurm.handles.kernelspecs import PROVISIONER
 from jupyter_slurm.handles.leaving import is_leaving
 from jupyter_slurm.kernels import signpost
 from jupyter_slurm.kernels.__main__ import SHOWN_AS
+from jupyter_slurm.kernels.giving_back import give_back_later
 
 __all__ = ["SlurmProvisioner"]
 
@@ -42,6 +42,7 @@ class SlurmProvisioner(LocalProvisioner):
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Take the kernelspec as it is now: another image, or other options, need no new notebook."""
+        kwargs.pop("extra_arguments", None)  # for an ipykernel of this machine: `jupyter run` adds the name of its script
         manager = self.parent
         if manager is not None:
             with contextlib.suppress(NoSuchKernel):  # one that was removed goes on as it was
@@ -132,12 +133,7 @@ class SlurmProvisioner(LocalProvisioner):
                 await asyncio.to_thread(self.process.wait, seconds)
 
     def _give_back(self) -> None:
-        """Have what is left given back, by a process that nobody waits for: the cluster may be slow, or silent."""
-        command = [sys.executable, "-m", "jupyter_slurm.kernels", "--give-back", "-f", self._file]
-        env = self._asked.get("env") or None
-        silent: dict[str, Any] = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
-        with contextlib.suppress(OSError):
-            run(["/bin/sh", "-c", '"$@" &', "sh", *command], env=env, check=False, **silent)
+        give_back_later(self._file, self._asked.get("env") or None)
 
     def _restart_it(self) -> None:
         """Have the next front start another kernel in the allocation, in place of this one."""

@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Signpost", "read"]
+__all__ = ["ENDING", "Signpost", "read"]
 
-_ENDING = ".slurm"
+ENDING = ".slurm"
+"""What its name has behind that of the connection file."""
+
 _LARGEST = 1 << 16
-_LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
+_LEAVES_WITHIN, _RESTARTS, _LOOK = 10.0, 3.0, 0.05  # seconds
 
 
 class Signpost:
@@ -40,7 +42,7 @@ class Signpost:
     """
 
     def __init__(self, connection_file: str, notebook: str | None = None, kernel: str = "") -> None:
-        self.path = connection_file + _ENDING
+        self.path = connection_file + ENDING
         self._file = _open_when_free(self.path)
         self.data: dict[str, Any] = _content(self._file)
         self.owner = str(self.data.get("owner") or _owner_of(notebook, kernel))
@@ -66,11 +68,11 @@ class Signpost:
 
     def _adopt(self) -> None:
         """Take over the kernel of the same notebook whose front has ended, and whose connection file may be gone."""
-        for path in Path(self.path).parent.glob(f"*{_ENDING}"):
+        for path in Path(self.path).parent.glob(f"*{ENDING}"):
             if str(path) == self.path:
                 continue
             with contextlib.suppress(OSError):
-                other = _open(str(path), 0)
+                other = _open_when_free(str(path), 0, _RESTARTS) if self._is_restarting(path) else _open(str(path), 0)
                 try:
                     told = _content(other)
                     if told.get("owner") == self.owner:
@@ -80,11 +82,16 @@ class Signpost:
                 finally:
                     os.close(other)
 
+    def _is_restarting(self, path: Path) -> bool:
+        """Tell whether a front of the same notebook is about to leave what it had to us."""
+        told = read(str(path).removesuffix(ENDING))
+        return (told.get("owner"), told.get("state")) == (self.owner, "restarting")
+
 
 def read(connection_file: str) -> dict[str, Any]:
     """Return what the signpost of a connection file says; nothing where there is none."""
     try:
-        file = os.open(connection_file + _ENDING, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(connection_file + ENDING, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return {}
     try:
@@ -99,12 +106,12 @@ def _owner_of(notebook: str | None, kernel: str) -> str:
     return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _open_when_free(path: str) -> int:
+def _open_when_free(path: str, flags: int = os.O_CREAT, within: float = _LEAVES_WITHIN) -> int:
     """Open a signpost of ours; the front before us may have a moment to live."""
-    deadline = time.monotonic() + _LEAVES_WITHIN
+    deadline = time.monotonic() + within
     while True:
         try:
-            return _open(path, os.O_CREAT)
+            return _open(path, flags)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise

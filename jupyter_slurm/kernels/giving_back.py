@@ -1,0 +1,37 @@
+"""Give back what a kernel had, by a process that nobody waits for: the cluster may be slow, or silent."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from subprocess import DEVNULL, run
+from typing import Any
+
+__all__ = ["give_back_later"]
+
+
+def give_back_later(connection_file: str, env: Mapping[str, str] | None = None, *, after: float = 0.0) -> None:
+    """Have it given back, unless another front has taken it over until then.
+
+    Parameters
+    ----------
+    connection_file : str
+        Of the kernel.
+    env : mapping, optional
+        The environment that leads to its cluster; by default that of this process.
+    after : float
+        Seconds until then.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter_slurm.kernels",
+        "--give-back",
+        f"--after={after:g}",
+        "-f",
+        connection_file,
+    ]
+    silent: dict[str, Any] = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
+    with contextlib.suppress(OSError):
+        run(["/bin/sh", "-c", '"$@" &', "sh", *command], env=env, check=False, **silent)

@@ -1,0 +1,26 @@
+"""What is said of a kernel before there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jupyter_slurm.kernels import heard
+
+
+def test_the_language_is_known_before_there_is_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def name(*words: str) -> str:
+        return str(heard.known(words)["language_info"]["name"])
+
+    assert [name("-p", "a"), name("kernel=python3"), name("kernel=ir"), name("kernel=julia-1.10")] == [
+        "python",
+        "python",
+        "R",
+        "julia",
+    ]
+    assert name("kernel=deno") == "deno"
+    heard.remember(["kernel=deno"], {"language_info": {"name": "typescript"}})
+    assert name("kernel=deno") == "typescript"
