@@ -35,6 +35,7 @@ beside = runpy.run_path(__file__[: -len("kernel.py")] + "beside.py")["beside"]
 kernel_door: Any = beside("kernel_door")
 link: Any = kernel_door.link
 kernel_process: Any = beside("kernel_process")
+kernel_output: Any = beside("kernel_output")
 kernel_wires: Any = beside("kernel_wires")
 kernel_idle: Any = beside("kernel_idle")
 kernel_cells: Any = beside("kernel_cells")
@@ -71,6 +72,12 @@ def read(frame: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def word(told: dict[str, Any], name: str) -> str:
+    """Return what an object says under a name; nothing, where that is no text."""
+    said = told.get(name)
+    return said if isinstance(said, str) else ""
 
 
 class Keeper:
@@ -281,7 +288,7 @@ class Keeper:
                     self.ready.modify(wire.sock, selectors.EVENT_READ | wanted, key.data)
 
     def _reply(self, name: str, frames: list[bytes]) -> None:
-        parent = read(frames[1]).get("msg_id", "")
+        parent = word(read(frames[1]), "msg_id")
         if parent in self.cells:
             self.cells.reply(parent, read(frames[3]))
         elif parent not in self._own:
@@ -290,14 +297,18 @@ class Keeper:
             self._answered(frames[3])
 
     def _publish(self, frames: list[bytes]) -> None:
-        kind, parent = read(frames[0]).get("msg_type", ""), read(frames[1]).get("msg_id", "")
+        header, parent = read(frames[0]), word(read(frames[1]), "msg_id")
+        kind = word(header, "msg_type")
         if kind == "iopub_welcome" or parent in self._own:
             self._has_published = True
             return
         self.activity.hear(kind, parent, read(frames[3]) if kind == "status" else {})
         if parent in self.cells and not self.cells.publish(parent, kind, read(frames[3])):
             return
-        self.door.link.send(link.IOPUB, frames, None if kind in _NEEDED else frames[1])
+        for piece in kernel_output.pieces(header, frames):
+            self.door.link.send(link.IOPUB, piece, None if kind in _NEEDED else piece[1])
+            if piece is not frames:
+                self.door.flush()  # the next one is made meanwhile
 
     def _interrupt(self) -> None:
         if self.info is None or self.kernel.process.returncode is not None:

@@ -24,6 +24,7 @@ KEPT = 64 << 20  # bytes of output for a front that is away
 _KEPT_LIVE = 512 << 20  # and for one that is there, and slow
 _GUESTS = 16  # connections at once whose greeting is not over
 _PIECE = 1 << 20
+_WRITES = 16  # before others have their turn
 _DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): its number and request, where user and inode are told
 
 
@@ -186,8 +187,10 @@ class Door:
         self.link.confirm()
 
     def _write(self) -> None:
-        pending = self.link.pending()
-        if pending:
+        for _ in range(_WRITES):
+            pending = self.link.pending()
+            if not pending:
+                return
             self.link.written(self._sock.send(pending))
 
     def flush(self) -> None:

@@ -15,10 +15,11 @@ frame of JSON; on the other channels they are header, parent, metadata, content 
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import struct
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 SHELL, CONTROL, STDIN, IOPUB, NOTE = range(5)
 SPEAKS_AFTER, DEAD_AFTER = 5.0, 15.0  # seconds without a word: of ours, of theirs
@@ -26,7 +27,9 @@ LARGEST = 1 << 31  # bytes of a frame
 _DATA, _ACK, _ALIVE, _REPLACED = range(4)
 _HEADER, _NUMBER, _COUNT = struct.Struct(">BI"), struct.Struct(">Q"), struct.Struct(">BI")
 _AT_ONCE = 256 << 10  # bytes that are made ready to be sent
+_LARGE = 64 << 10  # bytes that are sent from where they lie
 _MOST_FRAMES = 10_000
+_NOTHING = memoryview(b"")
 
 
 class Broken(Exception):
@@ -50,10 +53,28 @@ class Message(NamedTuple):
         return told
 
 
-def pack(channel: int, frames: list[bytes]) -> bytes:
-    """Return the payload of a record."""
-    lengths = struct.pack(f">{len(frames)}I", *map(len, frames))
-    return b"".join((_COUNT.pack(channel, len(frames)), lengths, *frames))
+def pack(channel: int, frames: Sequence[Any]) -> list[Any]:
+    """Return the payload of a record, in parts; a frame may be given as a tuple of parts, and is not copied then."""
+    parts: list[Any] = []
+    for frame in frames:
+        parts += frame if isinstance(frame, tuple) else (frame,)
+    sizes = (sum(map(len, frame)) if isinstance(frame, tuple) else len(frame) for frame in frames)
+    return _joined([_COUNT.pack(channel, len(frames)), struct.pack(f">{len(frames)}I", *sizes), *parts])
+
+
+def _joined(parts: Iterable[Any]) -> list[Any]:
+    """Return bytes in few parts: large ones stay what they are, the small ones between them are put together."""
+    joined: list[Any] = []
+    small: list[Any] = []
+    for part in parts:
+        if len(part) < _LARGE:
+            small.append(part)
+            continue
+        if small:
+            joined.append(b"".join(small))
+            small = []
+        joined.append(part)
+    return [*joined, b"".join(small)] if small else joined
 
 
 def unpack(payload: bytes | memoryview) -> Message:
@@ -80,17 +101,19 @@ def unpack(payload: bytes | memoryview) -> Message:
 class _Record:
     """One record: its payload, and what it was part of where it may be dropped."""
 
-    __slots__ = ("cause", "count", "payload", "size")
+    __slots__ = ("cause", "count", "length", "payload", "size")
 
-    def __init__(self, payload: bytes, cause: bytes | None) -> None:
-        self.payload, self.cause = payload, cause
+    def __init__(self, payload: list[Any], cause: bytes | None) -> None:
+        self.payload, self.length, self.cause = payload, sum(map(len, payload)), cause
         self.size, self.count = 0, 0  # of a note of what was dropped: bytes, messages
 
-    def told(self) -> bytes:
+    def told(self) -> list[Any]:
         """Return the payload, which says what was dropped as far as it is known now."""
         if not self.count:
             return self.payload
-        parent = json.loads(self.cause or b"{}")
+        parent: Any = {}
+        with contextlib.suppress(ValueError, RecursionError):  # whoever keeps the kernel does not ask what it says
+            parent = json.loads(self.cause or b"{}")
         note = {"event": "dropped", "bytes": self.size, "messages": self.count, "parent": parent}
         return pack(NOTE, [json.dumps(note).encode()])
 
@@ -115,12 +138,12 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._records)
 
-    def put(self, payload: bytes, cause: bytes | None = None) -> None:
+    def put(self, payload: list[Any], cause: bytes | None = None) -> None:
         """Add a record; ``cause``, the parent header of a message, says that it may be dropped."""
         self.last += 1
-        self._records[self.last] = _Record(payload, cause)
+        self._records[self.last] = record = _Record(payload, cause)
         self._queue.append(self.last)
-        self.unsent += len(payload)
+        self.unsent += record.length
         if cause is not None:
             self._victims.append(self.last)
         while self.unsent > self.limit and self._victims:
@@ -130,8 +153,8 @@ class Outbox:
         record = self._records.get(number)
         if record is None:
             return
-        self.unsent -= len(record.payload)
-        record.size, record.count, record.payload = len(record.payload), 1, b""
+        self.unsent -= record.length
+        record.size, record.count, record.payload, record.length = record.length, 1, [], 0
         cause = record.cause or b""
         # The last one that was dropped of a cell says so in its place: the other end may have those before it.
         before = self._records.pop(self._marks.pop(cause, 0), None)
@@ -139,13 +162,13 @@ class Outbox:
             record.size, record.count = record.size + before.size, record.count + before.count
         self._marks[cause] = number
 
-    def next(self) -> tuple[int, bytes] | None:
+    def next(self) -> tuple[int, list[Any]] | None:
         """Return the next record to send; None: there is none."""
         while self._queue:
             number = self._queue.popleft()
             record = self._records.get(number)
             if record is not None:
-                self.unsent -= len(record.payload)
+                self.unsent -= record.length
                 if record.count:
                     self._marks.pop(record.cause or b"", None)
                 elif record.cause is not None and self._victims and self._victims[0] == number:
@@ -168,7 +191,7 @@ class Outbox:
         self._queue = collections.deque(self._records)
         self._victims = collections.deque(n for n, r in self._records.items() if r.cause is not None and not r.count)
         self._marks = {r.cause or b"": n for n, r in self._records.items() if r.count}
-        self.unsent = sum(len(record.payload) for record in self._records.values())
+        self.unsent = sum(record.length for record in self._records.values())
 
 
 # The link -------------------------------------------------------------------------------------------------------------
@@ -192,7 +215,7 @@ class Link:
         self.is_attached = False
         self.is_replaced = False  # the other end has said that there is a newer front: this one is to leave
         self._incoming = bytearray()
-        self._ready = memoryview(b"")
+        self._ready: collections.deque[memoryview] = collections.deque()
         self._words: list[bytes] = []  # frames that are no records
         self._heard = self._spoke = 0.0
 
@@ -214,14 +237,15 @@ class Link:
     def detach(self) -> None:
         """Forget the connection: what was sent and not confirmed will be sent again."""
         self.is_attached = False
-        self._incoming, self._ready, self._words = bytearray(), memoryview(b""), []
+        self._incoming, self._words = bytearray(), []
+        self._ready.clear()
         self.outbox.rewind()
 
     def forget(self) -> None:
         """Begin anew with another peer, which has sent nothing yet."""
         self.received = self._fed = 0
 
-    def send(self, channel: int, frames: list[bytes], cause: bytes | None = None) -> None:
+    def send(self, channel: int, frames: Sequence[Any], cause: bytes | None = None) -> None:
         """Have a message sent; with its parent header as ``cause`` it may be dropped where there are too many."""
         self.outbox.put(pack(channel, frames), cause)
 
@@ -282,19 +306,27 @@ class Link:
     def pending(self) -> memoryview:
         """Return bytes to send now; none: there is nothing. :meth:`written` says how many went."""
         if not self._ready and self.is_attached:
-            words, self._words = self._words, []
-            size = 0
-            while size < _AT_ONCE and (record := self.outbox.next()) is not None:
-                number, payload = record
-                words += (_HEADER.pack(_DATA, _NUMBER.size + len(payload)), _NUMBER.pack(number), payload)
-                size += len(payload)
-            if words:
-                self._ready, self._spoke = memoryview(b"".join(words)), self._clock()
-        return self._ready
+            self._make_ready()
+        return self._ready[0] if self._ready else _NOTHING
+
+    def _make_ready(self) -> None:
+        words, self._words = self._words, []
+        size = 0
+        while size < _AT_ONCE and (record := self.outbox.next()) is not None:
+            number, payload = record
+            length = sum(map(len, payload))
+            words += (_HEADER.pack(_DATA, _NUMBER.size + length), _NUMBER.pack(number), *payload)
+            size += length
+        if words:
+            self._ready.extend(map(memoryview, _joined(words)))
+            self._spoke = self._clock()
 
     def written(self, count: int) -> None:
         """Take note that so many bytes of :meth:`pending` were sent."""
-        self._ready = self._ready[count:]
+        if count:
+            head = self._ready.popleft()
+            if count < len(head):
+                self._ready.appendleft(head[count:])
 
     @property
     def is_sent(self) -> bool:

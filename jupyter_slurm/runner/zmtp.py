@@ -9,12 +9,14 @@ Python 3.8+, standard library only.
 from __future__ import annotations
 
 import struct
+from typing import cast
 
 _GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
 _VERSION, _MECHANISM = 10, slice(12, 32)  # where they stand in it
 _MORE, _LONG, _COMMAND = 1, 2, 4
 _SIZE = struct.Struct(">Q")
 _LARGEST = 1 << 31  # bytes of a frame
+_LARGE = 64 << 10  # one that is put together by itself
 _EVERYTHING = b"\0\x01\x01"  # a message of one byte: subscribe to all that begins with nothing
 
 
@@ -53,19 +55,22 @@ class Peer:
         self._kind, self._identity = kind, identity
         self._incoming = bytearray()
         self._frames: list[bytes] = []  # of a message that has not come as a whole
+        self._body, self._flags, self._lacks = bytearray(), 0, 0  # a large frame, and how many bytes of it are to come
         self._is_greeted = False
         self.is_ready = False  # messages can be sent
         self.first = _GREETING
 
     def feed(self, data: bytes) -> tuple[bytes, list[list[bytes]]]:
         """Take what came in; return what to send for it, and the messages that are whole. Unspoken."""
+        messages: list[list[bytes]] = []
+        if self._lacks:
+            data = self._fill(data, messages)
         self._incoming += data
         answer = b""
         if not self._is_greeted:
             if len(self._incoming) < len(_GREETING):
                 return b"", []
             answer = self._greet()
-        messages: list[list[bytes]] = []
         view, at, size = memoryview(self._incoming), 0, len(self._incoming)
         try:
             while size - at >= 2:
@@ -78,6 +83,9 @@ class Peer:
                     if length > _LARGEST:
                         raise Unspoken(f"a frame of {length} bytes")
                 if size - start < length:
+                    if length > _LARGE:
+                        self._body, self._flags, self._lacks = bytearray(view[start:]), flags, length - (size - start)
+                        at = size
                     break
                 at = start + length
                 self._take(flags, bytes(view[start:at]), messages)
@@ -85,6 +93,16 @@ class Peer:
             view.release()
             del self._incoming[:at]
         return answer, messages
+
+    def _fill(self, data: bytes, messages: list[list[bytes]]) -> bytes:
+        """Add to a large frame, which is not copied once more when it is whole; return what is behind it."""
+        part = memoryview(data)[: self._lacks]
+        self._body += part
+        self._lacks -= len(part)
+        if not self._lacks:
+            body, self._body = self._body, bytearray()
+            self._take(self._flags, body, messages)
+        return data[len(part) :]
 
     def _greet(self) -> bytes:
         theirs = bytes(self._incoming[: len(_GREETING)])
@@ -99,13 +117,13 @@ class Peer:
             properties[b"Identity"] = self._identity
         return _command(b"READY", properties)
 
-    def _take(self, flags: int, body: bytes, messages: list[list[bytes]]) -> None:
+    def _take(self, flags: int, body: bytes | bytearray, messages: list[list[bytes]]) -> None:
         if flags & _COMMAND:
             if body[1:6] == b"ERROR":
                 raise Unspoken(f"the kernel's socket refuses us: {body[7:].decode('utf-8', 'replace')}")
             self.is_ready = self.is_ready or body[1:6] == b"READY"
             return
-        self._frames.append(body)
+        self._frames.append(cast(bytes, body))
         if not flags & _MORE:
             messages.append(self._frames)
             self._frames = []

@@ -136,6 +136,25 @@ def test_of_the_output_nobody_has_read_the_newest_is_kept() -> None:
     assert first["parent"] == {"msg_id": "a"}
 
 
+def test_what_was_dropped_is_told_also_of_a_cell_that_nobody_understands() -> None:
+    pair = Pair(limit=100)
+    pair.keeper.send(IOPUB, [bytes(1000)], b"{")
+    pair.connect()
+    pair.settle()
+    assert pair.told["front"][0].note() == {"event": "dropped", "bytes": 1009, "messages": 1, "parent": {}}
+
+
+def test_large_frames_arrive_as_they_are_whatever_is_between_them() -> None:
+    pair = Pair()
+    pair.connect()
+    frames = [b"small", b"a" * 100_000, b"b" * 100_000, b"", b"c" * 300_000]
+    pair.keeper.send(IOPUB, [*frames[:2], (b"first ", memoryview(frames[2]), b" last"), *frames[3:]])
+    while pair.carry("front", 70_000):
+        pass
+    frames[2] = b"first " + frames[2] + b" last"
+    assert pair.told["front"] == [(IOPUB, frames)]
+
+
 def test_a_front_that_is_new_gets_what_the_one_before_has_not_confirmed() -> None:
     pair = Pair()
     pair.connect()
@@ -249,7 +268,7 @@ def test_bytes_that_make_no_sense_break_the_connection_and_nothing_else(data: by
 def test_a_message_is_itself_again_and_one_that_is_cut_short_is_none(
     channel: int, frames: list[bytes], cut: int
 ) -> None:
-    packed = link.pack(channel, frames)
+    packed = b"".join(link.pack(channel, frames))
     assert link.unpack(packed) == (channel, frames)
     with pytest.raises(link.Broken):
         link.unpack(packed[:-cut] if cut < len(packed) else b"")

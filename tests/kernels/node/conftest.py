@@ -60,7 +60,9 @@ class Front:
                 self.told.append(message.note())
             else:
                 header, parent, _, content = map(json.loads, message.frames[:4])
-                self.heard.setdefault((message.channel, parent.get("msg_id")), []).append((header["msg_type"], content))
+                self.heard.setdefault((message.channel, str(parent.get("msg_id"))), []).append(
+                    (header["msg_type"], content)
+                )
         self.link.confirm()
         if self.link.is_replaced:
             raise Replaced("by another front")

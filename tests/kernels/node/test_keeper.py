@@ -130,12 +130,29 @@ def test_too_much_output_for_nobody_loses_its_oldest_part_and_says_so(
 
 def test_a_hundred_megabytes_reach_a_front_that_is_there(keep: Keep) -> None:
     front = keep().front().connect()
-    assert len(front.run("for i in range(100): print('x' * 1_000_000)")) == 100_000_100
+    number = front.execute("for i in range(100): print('x' * 1_000_000)")  # ipykernel makes one message of it, or two
+    front.answer(number)
+    assert front.printed(number) == ("x" * 1_000_000 + "\n") * 100
+    largest = max(len(content["text"]) for kind, content in front.of(number) if kind == "stream")
+    assert largest < 5_000_000, "the first lines are here while the last ones are under way"
     code = "from IPython.display import display\ndisplay({'text/plain': 'y' * 100_000_000}, raw=True)"
     number = front.execute(code)
     front.answer(number)
     (shown,) = [content for kind, content in front.of(number) if kind == "display_data"]
     assert len(shown["data"]["text/plain"]) == 100_000_000
+
+
+def test_what_a_kernel_says_that_makes_no_sense_ends_no_keeper(keep: Keep) -> None:
+    front = keep().front().connect()
+    code = (
+        "kernel = get_ipython().kernel\n"
+        "for kind in (b'[]', b'\"status\"'):\n"
+        "    said = [b'{\"msg_type\": %b}' % kind, b'{\"msg_id\": []}', b'{}', b'{\"execution_state\": \"idle\"}']\n"
+        "    kernel.session.send_raw(kernel.iopub_socket, said, ident=b'stream')\n"
+        "print('said')\n"
+    )
+    assert front.run(code) == "said\n"
+    assert len(front.of("[]")) == 2
 
 
 def test_strangers_hear_nothing_and_keep_nobody_out(keep: Keep) -> None:
