@@ -54,7 +54,7 @@ async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int
     shown = os.environ.pop(SHOWN_AS, None)
     signpost = Signpost(file, _starter() if shown is None else os.environ.get("JPY_SESSION_NAME"), name)
     if shown is None and signpost.data:  # what its client has ended or killed: it wants another kernel
-        signpost.write(state="restarting")
+        signpost.write(state="died")
     place = Ascent(words, signpost, name=name, display_name=shown or "", is_alone=shown is None)
     front = Front(connection, place, heard.known(words), lambda told: heard.remember(words, told))
     return await front.run()

@@ -19,7 +19,7 @@ ENDING = ".slurm"
 """What its name has behind that of the connection file."""
 
 _LARGEST = 1 << 16
-_LEAVES_WITHIN, _RESTARTS, _LOOK = 10.0, 3.0, 0.05  # seconds
+_LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
 
 
 class Signpost:
@@ -72,7 +72,7 @@ class Signpost:
             if str(path) == self.path:
                 continue
             with contextlib.suppress(OSError):
-                other = _open_when_free(str(path), 0, _RESTARTS) if self._is_restarting(path) else _open(str(path), 0)
+                other = _open_when_free(str(path), 0) if self._is_restarting(path) else _open(str(path), 0)
                 try:
                     told = _content(other)
                     if told.get("owner") == self.owner:
@@ -106,9 +106,9 @@ def _owner_of(notebook: str | None, kernel: str) -> str:
     return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _open_when_free(path: str, flags: int = os.O_CREAT, within: float = _LEAVES_WITHIN) -> int:
+def _open_when_free(path: str, flags: int = os.O_CREAT) -> int:
     """Open a signpost of ours; the front before us may have a moment to live."""
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + _LEAVES_WITHIN
     while True:
         try:
             return _open(path, flags)

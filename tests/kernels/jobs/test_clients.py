@@ -17,6 +17,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.kernels.signpost import read
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what is different over SSH is in test_life.py")]
 
@@ -97,10 +98,15 @@ def test_vs_code_starts_interrupts_restarts_and_ends_kernels(
     assert kernel.end(cell).kind == "KeyboardInterrupt"
     assert kernel.value("x") == "1"
 
-    code.end()
-    kernel = code.start()  # at once: it does not wait for the one before
-    assert kernel.run("x").kind == "NameError"
-    assert kernel.value(_JOB) == job, "a restart keeps the allocation"
+    for way in ("signal", "message"):
+        if way == "message":  # Positron and Zed say so before
+            kernel.client.shutdown(restart=True)
+        code.end()
+        wait_for(lambda: read(str(code.file)).get("state") != "running", "its front has heard it")
+        kernel = code.start()  # it does not wait for the one before
+        assert kernel.run("x").kind == "NameError"
+        assert kernel.value(_JOB) == job, f"a restart by {way} keeps the allocation"
+        kernel.run("x = 1")
 
     code.end()
     wait_for(lambda: job not in jobs(cluster), "an end gives it back")
