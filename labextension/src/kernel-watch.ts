@@ -87,10 +87,15 @@ export class KernelWatch extends Model {
     this._context = context;
     context?.kernelChanged.connect(this._changedKernel);
     context?.statusChanged.connect(this._changedStatus);
-    this._changedKernel();
-    this._tell();
+    this.again();
     void this._moves.look();
   }
+
+  /** Look anew at the kernel in front: what it is called may be known only now. */
+  readonly again = (): void => {
+    this._changedKernel();
+    this._tell();
+  };
 
   /** Ask again for a place that is not known yet, or not any more: nothing tells of it. */
   readonly tick = (): void => {

@@ -19,6 +19,7 @@ import { notebookOf, type IContext } from "./kernel-watch";
 import type { IKernelApi } from "./kernels";
 import { moveNotice } from "./move-words";
 import { isOver, type IMove, type Moves } from "./moves";
+import type { ITold } from "./notice-words";
 import { toProblem } from "./problem";
 import { problemText } from "./words";
 
@@ -31,7 +32,7 @@ const SEEN = 15_000;
 export interface IMoveActs {
   readonly api: Pick<IKernelApi, "kernelPlace" | "kernelSpecs">;
   readonly moves: Pick<Moves, "begin" | "giveUp" | "of" | "told">;
-  readonly specs: Pick<KernelSpec.IManager, "specs">;
+  readonly specs: Pick<KernelSpec.IManager, "refreshSpecs" | "specs">;
   readonly sessions: Pick<Session.IManager, "refreshRunning" | "running">;
   readonly commands: Commands;
   readonly trans: TranslationBundle;
@@ -157,11 +158,14 @@ async function notebookIn(
 }
 
 /** Tell how far each notebook is, in a notice that stays until it is over. */
-export function tellMoves({ moves, sessions, trans }: IMoveActs): void {
+export function tellMoves({ moves, sessions, specs, trans }: IMoveActs): void {
   const notices = new Map<string, string>();
   moves.told.connect((_, move) => {
     const message = moveNotice(move);
     const shown = notices.get(move.id);
+    if (shown === undefined && specs.specs?.kernelspecs[move.kernel] === undefined) {
+      void specs.refreshSpecs(); // it was added by a terminal
+    }
     if (!isOver(move)) {
       const stay = {
         label: trans.__("Give up"),
@@ -184,6 +188,20 @@ export function tellMoves({ moves, sessions, trans }: IMoveActs): void {
     Notification.emit(message, type as "error", { autoClose: type === "error" ? false : SEEN });
     void sessions.refreshRunning(); // the notebook learns of its kernel from there
   });
+}
+
+/** What asks for another allocation from a notice, where one may be asked for. */
+export function followUps(
+  trans: TranslationBundle,
+  commands: Commands,
+  { isNearEnd, job }: Pick<ITold, "isNearEnd" | "job">,
+): Notification.IAction[] {
+  if (!isNearEnd || job === null || !commands.hasCommand(CommandIDs.followUp)) {
+    return [];
+  }
+  const args = { cluster: job.cluster, allocation: job.key };
+  const callback = (): void => void commands.execute(CommandIDs.followUp, args);
+  return [{ label: trans.__("Follow-up allocation…"), callback }];
 }
 
 /** The commands that move the notebook in front, or another one by the allocation of its kernel. */

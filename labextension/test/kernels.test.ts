@@ -39,10 +39,12 @@ describe("the notice of a time limit", () => {
   it("says what is lost with a kernel", () => {
     const job = allocation("RUNNING", { time_limit: 400 });
     const notice = { key: "", kind: "near-limit", job, prompt: null } as const;
-    expect(toldOf(trans, [notice], 200)[0]?.text).toBe(
-      "Job 12 (Python on arandu, 1 GPU) reaches its time limit in 5 minutes. " +
+    expect(toldOf(trans, [notice], 200)[0]).toMatchObject({
+      text:
+        "Job 12 (Python on arandu, 1 GPU) reaches its time limit in 5 minutes. " +
         "What is in the memory of the kernel is lost then: save it before.",
-    );
+      isNearEnd: true,
+    });
   });
 });
 

@@ -6,10 +6,11 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import { CommandIDs } from "../src/commands";
 import type { IKernelPlace, IKernelSpec } from "../src/kernels";
-import { addMoveCommands, tellMoves, type IMoveActs } from "../src/move-commands";
+import { addMoveCommands, followUps, tellMoves, type IMoveActs } from "../src/move-commands";
 import { namesOf, type IMove } from "../src/moves";
 import { RequestError } from "../src/problem";
 import { Mover, Notebook } from "./move-fixtures";
+import { session } from "./session-fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
 const HOSTILE = '<img src=x onerror="document.title=1">';
@@ -82,6 +83,7 @@ describe("the commands that move a notebook", () => {
   let kernels: IKernelSpec[];
   const kernelPlace = vi.fn<(id: string) => Promise<IKernelPlace | null>>();
   const refreshRunning = vi.fn(() => Promise.resolve());
+  const refreshSpecs = vi.fn(() => Promise.resolve());
   const launch = vi.fn();
 
   beforeEach(() => {
@@ -95,11 +97,12 @@ describe("the commands that move a notebook", () => {
     ];
     kernelPlace.mockReset();
     refreshRunning.mockClear();
+    refreshSpecs.mockClear();
     const known = { python3: {}, "slurm-a": { metadata: OURS, display_name: HOSTILE } };
     const acts = {
       api: { kernelPlace, kernelSpecs: () => Promise.resolve(kernels) },
       moves: mover.model,
-      specs: { specs: { kernelspecs: known } },
+      specs: { specs: { kernelspecs: known }, refreshSpecs },
       sessions: { refreshRunning, running: () => [notebook.session].values() },
       commands,
       trans,
@@ -153,6 +156,7 @@ describe("the commands that move a notebook", () => {
       { notebook: "work/a.ipynb", kernel: "slurm-b", in: ["x", "modelo"] },
     ]);
     expect(notices()).toEqual(["in-progress: a.ipynb: Pending."]);
+    expect(refreshSpecs).toHaveBeenCalledOnce(); // JupyterLab does not know that one yet
     const move = mover.model.of("work/a.ipynb")!;
     await vi.waitFor(() => {
       mover.become({ ...move, state: "moving", text: "It is there." });
@@ -222,13 +226,24 @@ describe("the commands that move a notebook", () => {
     notebook.choose("2", "slurm-a");
     expect(commands.isEnabled(CommandIDs.followUp)).toBe(true);
     kernelPlace.mockResolvedValue(args);
-    for (const asked of [{}, args]) {
-      const following = commands.execute(CommandIDs.followUp, asked);
+    const job = { ...session("ready"), key: "key" };
+    const [notice] = followUps(trans, commands, { isNearEnd: true, job });
+    const asks = [
+      () => void commands.execute(CommandIDs.followUp),
+      () => {
+        notice!.callback(new MouseEvent("click"));
+      },
+    ];
+    expect(followUps(trans, commands, { isNearEnd: false, job })).toEqual([]);
+    for (const ask of asks) {
+      ask();
       const found = await dialog("Variables to take along");
       expect(found.querySelector("select")).toBeNull();
       type(found, "x");
       press(found);
-      await following;
+      await vi.waitFor(() => {
+        expect(mover.model.of("work/a.ipynb")).not.toBeNull();
+      });
       expect(mover.asked.at(-1)).toEqual({ notebook: "work/a.ipynb", in: ["x"] });
       await mover.model.giveUp(mover.model.of("work/a.ipynb")!);
     }

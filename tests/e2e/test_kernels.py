@@ -85,6 +85,67 @@ def test_from_the_form_to_a_notebook_whose_kernel_runs_on_a_node(
     _remove(page)
 
 
+@pytest.mark.timeout(600)
+def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
+    page: Page,
+    lab: Any,
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
+) -> None:
+    words = ["arandu", "-p", "arandu", "--gpus", "1", "--mem", "1G", "--time", "20:00"]
+    headers = {"Authorization": f"token {lab.token}"}
+    httpx.post(lab.api("server/kernelspecs"), json={"words": words}, headers=headers, timeout=60).raise_for_status()
+    execute(page, "notebook:create-new", kernelName="python3")
+    expect(page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=LONG)
+    expect(run_cell(page, "x = [1, 2]; print('here', x)")).to_contain_text("here", timeout=LONG)
+    expect(run_cell(page, "def twice(a):\n    return [2 * each for each in a]\nprint('defined')")).to_contain_text("defined")
+
+    execute(page, "jupyter-slurm:move-notebook")
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog.get_by_label("Kernel")).to_be_focused()
+    dialog.get_by_label("Variables to take along").fill("x, 2y")
+    expect(dialog.get_by_role("button", name="Move")).to_be_disabled()
+    dialog.get_by_label("Variables to take along").fill("x, twice")
+    screenshot(page, "move")
+    axe(page, ".jp-Dialog")
+    dialog.get_by_label("Variables to take along").press("Enter")
+    first = _there(page, "first", screenshot)
+    found = re.search(r"job (\d+) GPU \d \[2, 4\]", first)
+    assert found, first
+    (before,) = allocations(lab)
+    assert before["id"] == found[1]
+
+    execute(page, "jupyter-slurm:follow-up")
+    dialog.get_by_label("Variables to take along").fill("x twice")
+    dialog.get_by_role("button", name="Ask").click()
+    second = _there(page, "second")
+    wait_for(lambda: len(allocations(lab)) == 1, "the first allocation is given back")
+    (after,) = allocations(lab)
+    assert after["id"] != before["id"]
+    assert f"job {after['id']} GPU" in second
+    assert "[2, 4]" in second
+    execute(page, "kernelmenu:shutdownAll")
+    page.locator(".jp-Dialog .jp-mod-warn").click()
+    wait_for(lambda: not allocations(lab), "the allocation is given back")
+
+
+def _there(page: Page, which: str, screenshot: Callable[[Page, str], None] | None = None) -> str:
+    """Wait until the notebook in front is on a node, without a reload; what a cell prints there."""
+    status = page.locator("#jp-main-statusbar .jp-Slurm-status [data-move]")
+    expect(status).to_have_text(re.compile(rf"(Waiting for|Moving to) {SHOWN}"), timeout=60_000)
+    if screenshot is not None:
+        screenshot(page, "moving")
+    told = page.locator(".Toastify__toast", has_text=f"The notebook runs on {SHOWN} now")
+    expect(told).to_contain_text("x, twice came along", timeout=LONG)
+    told.get_by_role("button").last.click()
+    expect(status).to_have_count(0)
+    expect(page.get_by_text(f"{SHOWN} | Idle")).to_be_visible(timeout=LONG)
+    printed = run_cell(page, f"# the {which} node\n" + WHERE.replace(", x)", ", twice(x))"))
+    expect(printed).to_contain_text("job", timeout=LONG)
+    return printed.inner_text()
+
+
 def _add(page: Page, screenshot: Callable[[Page, str], None]) -> None:
     execute(page, "launcher:create")
     page.locator(".jp-LauncherCard[data-category=Slurm]:visible", has_text="GPU notebook on arandu").click()

@@ -56,6 +56,7 @@ export const kernelsPlugin: JupyterFrontEndPlugin<void> = {
     };
     const isShown = (): boolean => watch.shown !== null || watch.move !== null;
     shell.currentChanged?.connect(follow);
+    specs.specsChanged.connect(watch.again);
     follow();
     setInterval(() => {
       if (!document.hidden) {

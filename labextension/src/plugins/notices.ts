@@ -7,6 +7,7 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import * as browser from "../browser-notices";
 import { CommandIDs } from "../commands";
 import { openJob } from "../job-commands";
+import { followUps } from "../move-commands";
 import { toldOf, type ITold } from "../notice-words";
 import { Notices, USUAL, type IWishes } from "../notices";
 import { translatedSchema } from "../setting-words";
@@ -75,27 +76,9 @@ function show(
   if (!told.isAsked) {
     const label = told.job === null ? trans.__("Show jobs") : trans.__("Show job");
     const stays = told.type === "error" || told.isNearEnd || isHidden;
-    const actions = [...followUp(told, trans, commands), { label, callback: open }];
+    const actions = [...followUps(trans, commands, told), { label, callback: open }];
     Notification.emit(told.text, told.type, { autoClose: stays ? false : SEEN, actions });
   }
-}
-
-/** What asks for another allocation, where one may be asked for. */
-function followUp(
-  { isNearEnd, job }: ITold,
-  trans: TranslationBundle,
-  commands: JupyterFrontEnd["commands"],
-): Notification.IAction[] {
-  if (!isNearEnd || job === null || !commands.hasCommand(CommandIDs.followUp)) {
-    return [];
-  }
-  const args = { cluster: job.cluster, allocation: job.key };
-  return [
-    {
-      label: trans.__("Follow-up allocation…"),
-      callback: () => void commands.execute(CommandIDs.followUp, args),
-    },
-  ];
 }
 
 /**
