@@ -139,6 +139,7 @@ _REMOTE = """\
 Run this cell in the Python process of an allocation:  %%remote [words] [options of srun]
 What does that process do, and how large is it?        %remote [status] [on=NAME]
 Interrupt its cell, end it, begin a new one:           %remote interrupt|stop|restart [on=NAME]
+Run this cell in the kernel of another notebook:       %%remote kernel[=NAME] [words]
 
 The first %%remote in an allocation starts the process, later ones use it: variables, imports and functions stay. It is
 a step with one task, also where the allocation has several, and has the CPUs and GPUs of all of them on its node;
@@ -151,8 +152,12 @@ process outlives the kernel if the allocation does (%salloc … keep), and other
 a crash, memory, %remote stop) its variables are gone: the cell fails and says so, and the next one starts a new
 process. An idle process does not keep the allocation: without a cell that runs, its lease counts.
 
+With `kernel` a cell runs in the ipykernel that another notebook has on a node (`jupyter slurm kernel add`), among its
+variables and in turn with its cells. Nothing of that appears there; `%remote [status|interrupt] kernel` is about it.
+
 Words (ours have no dashes, Slurm's have):
     on=NAME       which allocation: a variable, the name given by as=, or a job id
+    kernel        in a kernel on a node; kernel=NAME says which one: as it is shown, its kernelspec, its allocation
     in=x,f        send variables, functions and classes of this notebook along
     out=y         bring variables back into this notebook
     nowait        do not wait: the cell's output appears below it while other cells run

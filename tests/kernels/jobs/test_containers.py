@@ -32,6 +32,7 @@ def contained(
 
 def test_a_kernel_lives_in_a_container(
     node_kernel: Any,
+    notebook: Any,
     contained: tuple[str, dict[str, str]],
     cluster: EmbeddedCluster,
     docker: Docker,
@@ -50,6 +51,19 @@ def test_a_kernel_lives_in_a_container(
     kernel.manager.interrupt_kernel()
     assert kernel.end(cell).kind == "KeyboardInterrupt"
     assert kernel.value("x") == "1"
+    # Another notebook runs a cell in it, in turn with its own, of which the one before fails.
+    failing = kernel.begin("1 / 0")
+    told = notebook.run(
+        "%%remote kernel out=y\nx += 1\ny = [x]\nimport asyncio; await asyncio.sleep(0)\nprint('there')\nx"
+    )
+    assert told.stdout.endswith("there\n2\n"), told.error
+    assert kernel.end(failing).kind == "ZeroDivisionError"
+    assert (notebook.value("y"), kernel.value("x")) == ("[2]", "2")
+    cell = notebook.begin("%%remote kernel\nprint('sleeps', flush=True)\nwhile True: time.sleep(0.1)")
+    wait_for(lambda: "sleeps" in notebook.said(cell), "the cell runs")
+    notebook.manager.interrupt_kernel()
+    assert "was interrupted" in notebook.end(cell).error
+    assert kernel.value("x") == "2"
     # A restart is another container in the same allocation.
     job = kernel.value("__import__('os').environ['SLURM_JOB_ID']")
     kernel.manager.restart_kernel()
