@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from jupyter_slurm.services.jobdir import ClusterFolder
 from jupyter_slurm.services.launching import ranks_of, read_ranks
 from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.processes import process_of, why_ended
+from jupyter_slurm.services.recording import Recorder
 from jupyter_slurm.services.slurm import SlurmClient, printable
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.telling import job_dict
@@ -34,10 +34,7 @@ log = logging.getLogger(__name__)
 _ACCOUNTING_LAG = 60.0
 _FEW = 3
 _TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
-_LAST = 5.0  # seconds in which all of it is written at the end
 _LONGEST = 4096  # letters of what a runner tells
-_UNWRITTEN = "The record of this job could not be written: "
-_ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
 
 
 class Tracker:
@@ -66,10 +63,10 @@ class Tracker:
         self.entries: dict[str, Entry] = {}
         self._by_number: dict[int, Entry] = {}
         self._missing: dict[int, float] = {}
-        self._saves: set[asyncio.Task[None]] = set()
-        self._submitted = 0.0
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.on_end: list[Callable[[Entry], None]] = []
+        self._recorder = Recorder(name, client, self.tell)
+        self.save, self.save_soon = self._recorder.save, self._recorder.save_soon
 
     # -- who is known
 
@@ -211,62 +208,9 @@ class Tracker:
             told(entry)
         self.tell(entry)
 
-    async def save(self, entry: Entry) -> bool:
-        """Write the record as it stands now; return whether that went well. What is missing is found out again."""
-        if entry.folder is None or entry.record is None:
-            return False
-        try:
-            async with entry.saving:
-                await entry.folder.save(self.client.transport, entry.record)
-        except (TransportError, FileNotFoundError) as error:
-            log.warning("the record of job %s could not be written: %s", entry.id, error)
-            self._warn(entry, f"{_UNWRITTEN}{error}".replace("\n", " "))
-            return False
-        self._warn(entry, None)
-        return True
-
-    def _warn(self, entry: Entry, said: str | None) -> None:
-        """Have a job say what was wrong when its record was written last, and nothing of the times before."""
-        others = [warning for warning in entry.warnings if not warning.startswith(_UNWRITTEN)]
-        is_past, entry.warnings = len(others) < len(entry.warnings), others if said is None else [*others, said]
-        if is_past and said is None:
-            self.tell(entry)
-
-    def save_soon(self, entry: Entry) -> None:
-        """Write the record, and let go of the submission, when nobody waits for an answer.
-
-        The folder knows already what is in it.
-        """
-        self._submitted = time.monotonic()
-        task = asyncio.create_task(self._save_later(entry))
-        self._saves.add(task)
-        task.add_done_callback(self._saves.discard)
-
-    async def _save_later(self, entry: Entry) -> None:
-        pause, times = _ANSWER_FIRST
-        for _ in range(times):
-            await asyncio.sleep(pause)
-            if time.monotonic() >= self._submitted + pause:
-                break
-        try:
-            await self.save(entry)
-        finally:
-            entry.let_go()
-
     async def stop(self) -> None:
-        """Wait for what is being written, and write down what the next agent may not hear any more.
-
-        Not for long: the link may be down, and a person waits. Job directory and Slurm tell the next agent the rest.
-        """
-        transport, arrays = self.client.transport, [entry for entry in self.active() if entry.tasks]
-        writing = {*self._saves, *(asyncio.create_task(tasks.save(transport, entry)) for entry in arrays)}
-        _, late = await asyncio.wait(writing, timeout=_LAST) if writing else (writing, set[asyncio.Task[None]]())
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*writing, return_exceptions=True)
-        if late:
-            said = "%s does not take it: what was still to be written of %d jobs is found out again by the next log-in"
-            log.warning(said, self.name, len(late))
+        """Wait for what is being written; see :meth:`Recorder.stop`."""
+        await self._recorder.stop(entry for entry in self.active() if entry.tasks)
 
     # -- what is learned
 
