@@ -99,7 +99,9 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
     execute(page, "notebook:create-new", kernelName="python3")
     expect(page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=LONG)
     expect(run_cell(page, "x = [1, 2]; print('here', x)")).to_contain_text("here", timeout=LONG)
-    expect(run_cell(page, "def twice(a):\n    return [2 * each for each in a]\nprint('defined')")).to_contain_text("defined")
+    expect(run_cell(page, "def twice(a):\n    return [2 * each for each in a]\nprint('defined')")).to_contain_text(
+        "defined"
+    )
 
     execute(page, "jupyter-slurm:move-notebook")
     dialog = page.locator(".jp-Dialog")
