@@ -13,10 +13,24 @@ from jupyter_slurm.runner import link
 from jupyter_slurm.runner.greeting import GREETS_WITHIN, FrontGreeting, Replaced, Stranger
 from jupyter_slurm.runner.link import Message as Parcel
 
-__all__ = ["Carrier", "Parcel", "Replaced", "Stranger"]
+__all__ = ["Carrier", "Parcel", "Pauses", "Replaced", "Stranger"]
 
 _READ = 256 << 10  # bytes at once
 _TICK = 1.0  # seconds between two looks whether the other end is there
+_SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
+
+
+class Pauses:
+    """How long to wait between two connections: longer each time, but not after one that has held."""
+
+    def __init__(self) -> None:
+        self._next = _SHORTEST
+
+    def after(self, held: float) -> float:
+        """Return how many seconds to wait after a connection that has held for so many."""
+        pause = _SHORTEST if held >= _LONGEST else self._next
+        self._next = min(_LONGEST, pause * 2)
+        return pause
 
 
 class Carrier:
@@ -42,6 +56,8 @@ class Carrier:
         self._link.received = received
         self._wake = asyncio.Event()
         self.words = 0  # how often something has come
+        self._since = 0.0
+        self.held = 0.0  # seconds for which the last connection carried
 
     @property
     def is_attached(self) -> bool:
@@ -78,6 +94,7 @@ class Carrier:
             async with asyncio.timeout(GREETS_WITHIN):
                 greeting = await self._greet(loop, connection)
             self.words += 1
+            self._since = loop.time()
             self._pass_on(self._link.attach(greeting.received, greeting.rest))
             self._wake.set()
             async with asyncio.TaskGroup() as group:
@@ -90,6 +107,7 @@ class Carrier:
                 raise ConnectionError(str(first)) from error
             raise first from None
         finally:
+            self.held = loop.time() - self._since if self._link.is_attached else 0.0
             self._link.detach()
             connection.close()
 

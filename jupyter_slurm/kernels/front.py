@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.terminal import printable
-from jupyter_slurm.kernels.carrier import Carrier, Parcel, Replaced, Stranger
+from jupyter_slurm.kernels.carrier import Carrier, Parcel, Pauses, Replaced, Stranger
 from jupyter_slurm.kernels.channels import Channels
 from jupyter_slurm.kernels.outage import Outage
 from jupyter_slurm.kernels.running import Running
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 _LOOK = 1.0  # seconds between two looks whether whoever started us is there
 _LOOKS_AT_TIME = 2.0  # seconds between two looks how much is left
 _LOOKS_AT_STAGE = 2.0  # seconds between two looks how far an image is
-_SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
 _CLIENTS_COME_BACK = 10.0  # seconds for clients to connect to a front in the place of another
 _KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within those that a client waits for us
 _LINES = 20  # of its log that are shown
@@ -244,8 +243,9 @@ class Front:
         if self._place.is_known:
             await self._channels.heard_by_anybody(_CLIENTS_COME_BACK)  # to what the kernel has said meanwhile
             self._begun()
-        pause = _SHORTEST
+        pauses = Pauses()
         while not self._has_ended.is_set():
+            carrier.held = 0.0
             try:
                 await carrier.over(await self._place.connect())
             except Stranger as error:
@@ -258,8 +258,7 @@ class Front:
                 log.info("the link: %s", error)
             if await self._place.ended() is not None:
                 return
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST, pause * 2)
+            await asyncio.sleep(pauses.after(carrier.held))
 
     async def _show_stage(self) -> None:
         """Say in the cell that waits how far it is on the node, whose keeper listens before there is a kernel."""

@@ -1,0 +1,39 @@
+"""A carrier goes from one connection to the next: soon after one that has held, later and later after those that break."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from jupyter_slurm.kernels.carrier import Carrier, Pauses, Stranger
+from jupyter_slurm.runner.greeting import KeeperGreeting
+
+SECRET = b"s" * 32
+
+
+def test_a_connection_that_has_held_is_followed_by_the_next_one_at_once() -> None:
+    pauses = Pauses()
+    told = [pauses.after(0.0) for _ in range(10)]
+    assert told == sorted(told)
+    assert told[-1] == told[-2] == 5.0
+    assert pauses.after(60.0) == told[0] == 0.1
+    assert pauses.after(1.0) == told[1], "one that breaks at once changes nothing"
+
+
+@pytest.mark.parametrize("secret", [SECRET, b"x" * 32])
+async def test_it_is_known_how_long_a_connection_has_held(secret: bytes) -> None:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    carrier, loop = Carrier(SECRET, lambda parcel: None, 0, lambda number: None), asyncio.get_running_loop()
+    carrying = asyncio.create_task(carrier.over(near))
+    keeper = KeeperGreeting(secret, lambda who: 0)
+    while not keeper.is_done and (said := await loop.sock_recv(far, 512)):
+        await loop.sock_sendall(far, keeper.feed(said))
+    far.shutdown(socket.SHUT_WR)
+    with pytest.raises(ConnectionError if secret == SECRET else Stranger):
+        await carrying
+    assert (carrier.held > 0) == (secret == SECRET)
+    far.close()
