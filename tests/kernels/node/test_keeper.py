@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.runner import link
+from jupyter_slurm.runner import kernel_door, link
 from jupyter_slurm.runner.greeting import FrontGreeting, Replaced, Stranger
 from jupyter_slurm.runner.link import CONTROL, STDIN
 from jupyter_slurm.services.about import RUNNER
@@ -193,6 +193,25 @@ def test_another_user_is_not_even_greeted(keep: Keep, alice: str) -> None:
         told.append(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120).stdout.strip())
     assert int(told[0]) > 0
     assert told[1] == "0"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_it_is_known_whose_a_connection_is(alice: str, is_silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tells_nothing(*_: object) -> None:
+        raise PermissionError
+
+    if is_silent:  # netlink is denied in some containers; /proc tells it
+        monkeypatch.setattr(kernel_door, "_ask_kernel", tells_nothing)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"import socket; sock = socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 60); input()"
+        told = []
+        for become in ([], ["runuser", "-u", alice, "--"]):
+            argv = [*become, "/usr/bin/python3", "-c", code]
+            with subprocess.Popen(argv, stdin=subprocess.PIPE) as process, server.accept()[0] as accepted:
+                told.append(kernel_door.is_foreign(accepted))
+                process.communicate(b"\n", 60)
+    assert told == [False, True]
 
 
 def test_a_newer_front_replaces_the_older_one_for_good(keep: Keep) -> None:
