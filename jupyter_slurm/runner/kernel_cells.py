@@ -28,6 +28,7 @@ display: Any = beside("display")
 
 _REMEMBERED = 100  # cells that are over, and whose threads may print yet
 _PIECE = 65_536
+_WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMS = {"display_data": "display", "execute_result": "display", "update_display_data": "update"}
 # What is no output: the front is to know that the kernel is at work, and of models that widgets have.
 _FOR_THE_FRONT = {"status", "comm_open", "comm_msg", "comm_close"}
@@ -99,7 +100,8 @@ class Cell:
 
     def show(self, kind: str, content: dict[str, Any]) -> None:
         """Keep what is displayed; what is only text is printed."""
-        data, name = content.get("data") or {}, (content.get("transient") or {}).get("display_id")
+        data, name = dict(content.get("data") or {}), (content.get("transient") or {}).get("display_id")
+        data.pop(_WIDGET, None)  # its model is in the kernel's own notebook
         if set(data) <= {"text/plain"} and name is None:
             self.write("stdout", f"{data.get('text/plain', '')}\n")
             return

@@ -81,9 +81,12 @@ class Prepared:
         return [f"--chdir={self.environment.work_dir}"]
 
     def wrapper(self) -> tuple[str, ...]:
-        """Return the words before a command line that run it in the environment; what that prints is not sbatch's."""
+        """Return the words before a command line that run it in the environment.
+
+        What that prints is not the output of the command, and what it could read is not its input.
+        """
         text = self.environment.activation()
-        return ("bash", "-c", f'{{\n{text}}} >&2\nexec "$@"\n', "bash") if text else ()
+        return ("bash", "-c", f'{{\n{text}}} </dev/null >&2\nexec "$@"\n', "bash") if text else ()
 
 
 class Environments:

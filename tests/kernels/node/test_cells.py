@@ -78,10 +78,9 @@ def test_a_cell_of_another_notebook_has_the_variables_and_leaves_no_trace(
 
     # What it does with widgets and displays of the notebook itself is seen there, and that the kernel is at work.
     front.run("from IPython.display import display\nhandle = display('own', display_id=True)")
-    folder = keeper.give(
-        "other", "from comm import create_comm; create_comm(target_name='t')\nhandle.update('changed')"
-    )
+    folder = keeper.give("other", "import ipywidgets\nhandle.update('changed')\nipywidgets.IntSlider(value=3)")
     assert ended(front, folder)["exit_code"] == 0
+    assert (folder / "stdout").read_text() == "IntSlider(value=3)\n"
     for kind in ("comm_open", "update_display_data"):
         front.until(lambda one, kind=kind: any(kind == it for told in one.heard.values() for it, _ in told), kind)
 
