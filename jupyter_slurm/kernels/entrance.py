@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.line import MagicLine, parse_cell_line
@@ -36,6 +38,7 @@ class Entrance:
         self._words = list(words)
         self._there: Cluster | None = None
         self._refusal: SlurmError | None = None  # by a host, or by the person
+        self._asked: tuple[Future[None], SlurmError] | None = None  # a log-in that somebody has to answer for
 
     @property
     def cluster(self) -> Cluster:
@@ -56,11 +59,25 @@ class Entrance:
             raise self._refusal
         self._refusal = None
         try:
+            self._hear()
             self._there = there(name)
         except (HostKeyError, LoginFailed) as error:
             self._refusal = error
             raise
+        except SlurmError as error:
+            if type(error) is SlurmError and self._asked is None:  # what is not ours to answer has no class of its own
+                self._asked = _begun(registered(name or chosen()).log_in), error
+            raise
         return parse_cell_line(line, option_table(self._there, "sbatch"), WORDS)
+
+    def _hear(self) -> None:
+        """Hear what somebody has answered; until then there is nothing new to say."""
+        if self._asked is not None:
+            answer, before = self._asked
+            if not answer.done():
+                raise before
+            self._asked = None
+            answer.result()
 
     def trouble(self) -> str:
         """Return what the way there waits for; empty: nobody knows, or nothing can be done about it."""
@@ -84,3 +101,18 @@ class Entrance:
         """Return how the log-in stands, by what the agent knows already."""
         known: list[dict[str, Any]] = cluster.client.get("/v1/clusters", timeout=_ANSWERS_WITHIN)
         return next((one.get("connection") or {} for one in known if one["id"] == cluster.name), {})
+
+
+def _begun(call: Callable[[], None]) -> Future[None]:
+    """Make a call that nobody waits for at the end of this process."""
+    made: Future[None] = Future()
+
+    def make() -> None:
+        try:
+            call()
+            made.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is heard
+            made.set_exception(error)
+
+    threading.Thread(target=make, name="jupyter-slurm-log-in", daemon=True).start()
+    return made

@@ -232,6 +232,7 @@ class Front:
         """Say it in every cell; nothing is asked of Slurm again before somebody restarts the kernel."""
         self._is_running = False
         self._place.mark("over")
+        self._fail(name, text)  # what has been passed on already
         log.warning("%s", text)
         again = sentences("Restart the kernel to try again", kept)
         self._standin.refuse(name, f"{printable(text)}\n{again}")
@@ -320,7 +321,6 @@ class Front:
         if self._unused:
             await self._give_back_quietly()
         if self._unused or await self._place.is_gone():
-            self._fail("KernelEnded", text)
             self._refuse("KernelEnded", text)
         elif not had_begun:
             self._refuse("KernelNotStarted", text, await self._place.kept())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.handles.submitting import new_key
 
 pytestmark = pytest.mark.slurm
 
@@ -116,15 +117,46 @@ def test_the_kernel_goes_on_when_front_and_agent_are_killed(
     assert kernel.value("x") == "1"
 
     # One that is killed as it asks for an allocation has not heard which one it was given.
-    job, front = kernel.value(_JOB), kernel.front
+    job = kernel.value(_JOB)
+    kill_asking(kernel, wait_for, allocation=None, step=None)
+    assert kernel.value(_JOB) == job
+    cluster.run("scancel", job)
+
+
+def kill_asking(kernel: Any, wait_for: Callable[..., Any], **unheard: Any) -> None:
+    """Kill a front as if it had just asked for something, and had not heard what it was given."""
+    front = kernel.front
     os.kill(front, signal.SIGSTOP)
-    unheard = {**kernel.post, "allocation": None, "step": None, "state": "starting"}
-    Path(f"{kernel.manager.connection_file}.slurm").write_text(json.dumps(unheard) + "\n")
+    left = {**kernel.post, "state": "starting", **unheard}
+    Path(f"{kernel.manager.connection_file}.slurm").write_text(json.dumps(left) + "\n")
     os.kill(front, signal.SIGKILL)
     wait_for(lambda: kernel.manager.is_alive() and kernel.front != front, "another front has taken its place")
     kernel.listen()
+
+
+@_here
+def test_there_is_one_step_wherever_a_front_is_killed(
+    node_kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+) -> None:
+    """More than three fronts in a minute are not started, so there are three."""
+    kernel = node_kernel("-p", "arandu")
+    kernel.run("x = 2")
+    kill_asking(kernel, wait_for)
+    assert kernel.value("x") == "2", "the step is found"
+    key, job = new_key(), kernel.value(_JOB)
+    kill_asking(kernel, wait_for, step=key)
+    assert kernel.run("x").kind == "NameError"
+    assert kernel.post["step"] == key, "the step that was not asked for yet is asked for"
+
+    # One that cannot prove itself says so; the kernel that it does not reach is not left behind.
+    steps = ("squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i")
+    running = len(cluster.run(*steps).stdout.split())
+    kill_asking(kernel, wait_for, state="running", secret="00" * 32)
+    assert "not this kernel" in kernel.run("1").error
+    kernel.manager.restart_kernel(now=True)
+    kernel.listen()
     assert kernel.value(_JOB) == job
-    cluster.run("scancel", job)
+    wait_for(lambda: len(cluster.run(*steps).stdout.split()) == running, "the kernel before it has ended")
 
 
 def _agent(folder: Path) -> int:
