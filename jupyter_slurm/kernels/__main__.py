@@ -30,7 +30,7 @@ def main(args: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m jupyter_slurm.kernels", description=main.__doc__)
     parser.add_argument("-f", dest="file", metavar="CONNECTION_FILE", required=True)
     parser.add_argument("--give-back", action="store_true", help="end what is left of a kernel instead")
-    parser.add_argument("--after", type=float, default=0.0, help="seconds until then")
+    parser.add_argument("--after", type=float, default=0.0, help="seconds until then, unless a front has it by then")
     # Behind the connection file stand cluster, options of sbatch and our words: argparse would take some of them apart.
     at = args.index("-f") + 2 if "-f" in args else len(args)
     asked, words = parser.parse_args(args[:at]), list(args[at:])
@@ -39,7 +39,7 @@ def main(args: Sequence[str]) -> int:
         from jupyter_slurm.kernels.ascent import give_back
 
         time.sleep(asked.after)
-        return give_back(asked.file)
+        return give_back(asked.file, is_left=asked.after > 0)
     with open(asked.file, encoding="utf-8") as file:
         connection = json.load(file)
     return asyncio.run(_serve(asked.file, connection, words))
@@ -52,10 +52,12 @@ async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int
 
     name = str(connection.get("kernel_name") or "")
     shown = os.environ.pop(SHOWN_AS, None)
-    signpost = Signpost(file, _starter() if shown is None else os.environ.get("JPY_SESSION_NAME"), name)
-    if shown is None and signpost.data:  # what its client has ended or killed: it wants another kernel
+    is_alone, notebook = shown is None, os.environ.get("JPY_SESSION_NAME")
+    signpost = Signpost(file, _starter() if is_alone else notebook, name)
+    if is_alone and signpost.data:  # what its client has ended or killed: it wants another kernel
         signpost.write(state="died")
-    place = Ascent(words, signpost, name=name, display_name=shown or "", is_alone=shown is None)
+    is_lost = is_alone or not notebook
+    place = Ascent(words, signpost, name=name, display_name=shown or "", is_alone=is_alone, is_lost=is_lost)
     front = Front(connection, place, heard.known(words), lambda told: heard.remember(words, told))
     return await front.run()
 

@@ -75,6 +75,8 @@ class Ascent:
     is_alone : bool
         Whoever has started the front knows nothing of our provisioner: a signal is all that it hears when its client
         ends or restarts the kernel, and the next one has another connection file.
+    is_lost : bool
+        When whoever has started the front is gone, nobody will find the kernel again, as without a notebook.
     """
 
     secret: bytes = b""
@@ -89,8 +91,9 @@ class Ascent:
         name: str = "",
         display_name: str = "",
         is_alone: bool = False,
+        is_lost: bool = False,
     ) -> None:
-        self._is_alone = is_alone
+        self._is_alone, self._is_lost = is_alone, is_lost
         self._words, self._signpost, self._name, self._shown_as = list(words), signpost, name, display_name
         self._entrance = Entrance(words)
         self._allocation: Allocation | None = None
@@ -353,7 +356,7 @@ class Ascent:
         await self._do(lambda: self._end(restart))
         if not restart:
             self._signpost.remove()
-        else:
+        elif self._is_alone:
             self.leave()
 
     async def abandon(self) -> bool:
@@ -398,7 +401,7 @@ class Ascent:
 
     def leave(self) -> None:
         """Let the kernel go on; where nobody could find it again, only until a restart would have taken it over."""
-        if self._is_alone and self._signpost.data:
+        if self._is_lost and self._signpost.data:
             self._signpost.write(state="restarting")
             give_back_later(self._signpost.path.removesuffix(signposts.ENDING), after=_RESTARTS_WITHIN)
 
@@ -431,12 +434,14 @@ def _shown(where: Mapping[str, Any]) -> str:
     return f"{where['stage']} …" if where["stage"] else ""
 
 
-def give_back(connection_file: str) -> int:
-    """Give back what a kernel has left whose front was killed; return the exit code."""
+def give_back(connection_file: str, *, is_left: bool = False) -> int:
+    """Give back what a kernel has left whose front was killed, or has left it; return the exit code."""
     if not signposts.read(connection_file):
         return 0
     signpost = Signpost(connection_file)
     if not signpost.data:  # a front has taken it over meanwhile
         signpost.remove()
+        return 0
+    if is_left and signpost.data.get("state") != "restarting":  # or had it again
         return 0
     return 0 if asyncio.run(Ascent(signpost.data.get("words") or [], signpost).abandon()) else 1

@@ -128,6 +128,13 @@ def test_jupyter_run_runs_a_script(study: Any, cluster: EmbeddedCluster, wait_fo
     assert "job " in ran.stdout, ran.stdout + ran.stderr
     wait_for(lambda: jobs(cluster) <= before, "it is given back")
 
+    script.write_text("import time\nprint('on', flush=True)\ntime.sleep(1000)\n")
+    killed = subprocess.Popen(command, cwd=study.folder, env=study.env, stdout=subprocess.PIPE, text=True)
+    assert any("on" in line for line in iter(killed.stdout.readline, ""))  # it runs
+    killed.kill()
+    killed.communicate()
+    wait_for(lambda: jobs(cluster) <= before, "so it is when it was killed: no notebook could find it again")
+
 
 def test_a_kernel_of_r_with_ports_lives_as_any_other(
     node_kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
