@@ -47,6 +47,7 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     assert other.value(_JOB) == job
     other.stop()
     assert kernel.value(_JOB) == job
+    study.add_kernel("-p", "arandu", "--gpus", "1")  # a restart asks for what the kernelspec says then
 
     # A restart keeps the allocation, and none of the variables.
     kernel.run("x = 1")
