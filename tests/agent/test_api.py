@@ -354,6 +354,6 @@ def test_a_question_ends_with_its_client_and_a_submission_does_not(
     ]:
         with pytest.raises(httpx.ReadTimeout):
             http.request(method, path, json=content, timeout=0.3)
-        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=60)
     wait_for(lambda: len(ends) == 3, "the ends")
     assert ends == {"command": "cancelled", "job": "cancelled", "submit": "in its own time"}

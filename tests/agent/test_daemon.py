@@ -216,7 +216,7 @@ def test_it_leaves_when_idle_and_only_then(make_settings: Callable[..., Settings
             # While somebody listens it stays, without any request, for several times its idle time.
             threading.Event().wait(5.0)
             assert _is_alive(pid)
-    wait_for(lambda: not _is_alive(pid), "the agent's leaving", timeout=20)
+    wait_for(lambda: not _is_alive(pid), "the agent's leaving")
     place = discovery.places_to_look(settings)[0]
     left = {os.path.basename(path) for path in (place.lock, place.start_lock)}
     assert set(os.listdir(place.folder)) <= left
@@ -229,7 +229,7 @@ def test_sigterm_is_a_clean_end(daemon_settings: Settings, wait_for: Wait) -> No
     os.kill(pid, signal.SIGHUP)  # the terminal it was started from is closed
     assert launch.find(daemon_settings) is not None
     os.kill(pid, signal.SIGTERM)
-    wait_for(lambda: not _is_alive(pid), "the end of the agent", timeout=20)
+    wait_for(lambda: not _is_alive(pid), "the end of the agent")
     place = discovery.places_to_look(daemon_settings)[0]
     assert not os.path.exists(place.socket)
     assert not os.path.exists(place.record)
@@ -242,7 +242,7 @@ def test_it_comes_back_to_a_folder_that_was_removed(daemon_settings: Settings, w
     with AgentClient.connect(daemon_settings) as client:
         pid = client.info["pid"]
     shutil.rmtree(place / "run")
-    wait_for(lambda: launch.find(daemon_settings) is not None, "the socket", timeout=30)
+    wait_for(lambda: launch.find(daemon_settings) is not None, "the socket")
     with AgentClient.connect(daemon_settings, start=False) as client:
         assert client.info["pid"] == pid
 
@@ -253,7 +253,7 @@ def test_it_makes_room_when_another_leads(daemon_settings: Settings, wait_for: W
     shutil.rmtree(place / "run")
     with AgentClient.connect(daemon_settings) as client:
         second = client.info["pid"]
-        wait_for(lambda: [_is_alive(first), _is_alive(second)].count(True) == 1, "one leader", timeout=30)
+        wait_for(lambda: [_is_alive(first), _is_alive(second)].count(True) == 1, "one leader")
         assert client.get("/v1/agent")["pid"] in (first, second)
 
 
@@ -322,7 +322,7 @@ def test_a_newer_client_retires_an_older_agent_that_holds_nothing(
             assert client.get("/v1/clusters") == []
         if stays:
             old.terminate()
-        old.communicate(timeout=30)
+        old.communicate(timeout=60)
 
 
 def test_an_older_client_works_with_a_newer_agent(daemon_settings: Settings, run_python: Run) -> None:
@@ -332,7 +332,7 @@ def test_an_older_client_works_with_a_newer_agent(daemon_settings: Settings, run
         with AgentClient.connect(daemon_settings) as client:
             assert client.info["pid"] == new.pid
             client.stop_agent()
-        new.communicate(timeout=30)
+        new.communicate(timeout=60)
         assert new.returncode == 0
 
 
@@ -345,7 +345,7 @@ def test_two_major_versions_live_side_by_side(daemon_settings: Settings, run_pyt
             assert _is_alive(other.pid)
             assert client.get("/v1/clusters") == []
         other.terminate()
-        other.communicate(timeout=30)
+        other.communicate(timeout=60)
 
 
 def test_an_agent_that_speaks_otherwise_is_refused(daemon_settings: Settings, run_python: Run) -> None:
@@ -362,7 +362,7 @@ def test_an_agent_that_speaks_otherwise_is_refused(daemon_settings: Settings, ru
         with pytest.raises(AgentRefused, match="another version of the API"):
             AgentClient.connect(daemon_settings)
         other.terminate()
-        other.communicate(timeout=30)
+        other.communicate(timeout=60)
 
 
 @pytest.mark.root

@@ -78,7 +78,7 @@ def test_another_user_is_not_answered(
     if kind == "unix":
         os.chmod(place.socket, 0o666)
     with run_python(_ASK, kind, where, secret, host) as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (out.strip(), err) == ("b''", "")
     os.chmod(place.folder, 0o700)
     with AgentClient.connect(settings, start=False) as client:  # and its own user still is
@@ -155,14 +155,14 @@ print(peer_uid(near), peer_uid(far))
 """
     )
     with run_python(code, "tcp", "0") as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (out.split(), err) == ([str(_STRANGER)] * 3, "")
     listen = "sock.bind(address); sock.listen(); print(sock.getsockname()[1], flush=True); sys.stdin.read()"
     with run_python(_BECOME + listen, "tcp", "0", stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as near:
             assert peer_uid(near) == _STRANGER
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 def test_a_peer_that_is_gone_is_nobody() -> None:

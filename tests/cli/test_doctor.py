@@ -183,7 +183,7 @@ def test_a_changed_key_comes_with_the_command_that_mends_it(
     (failed,) = said.lines("failed")
     assert failed.startswith("changed, host key: the key of changed")
     command = said.todo("changed, host key").partition("If it is right: ")[2]
-    subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=30)
+    subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=60)
     entry = host.ssh_config.read_text().replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask")
     host.ssh_config.write_text(entry)
     said = doctor(profile_of(host.ssh_config, "changed"), lambda: "yes")

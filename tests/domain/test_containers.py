@@ -318,7 +318,7 @@ sys.exit(contain["follow"](["sleep", "60"], dict(os.environ), "no-such-container
 
 def test_a_signal_that_comes_while_the_client_of_a_container_starts_is_not_lost():
     with resources.as_file(resources.files("jupyter_slurm.runner")) as runner:
-        done = subprocess.run([sys.executable, "-c", _EARLY, str(runner / "contain.py")], check=False, timeout=30)
+        done = subprocess.run([sys.executable, "-c", _EARLY, str(runner / "contain.py")], check=False, timeout=60)
     assert done.returncode == 128 + 15
 
 

@@ -144,7 +144,7 @@ def test_a_push_to_a_phone(new_ssh_site: Callable[..., Site], wait_for: Callable
         wait_for(lambda: site.asked, "a question")
         assert client.poll() is None, "it waits for the phone"
         site.codes.press_yes()
-        out, err = client.communicate(timeout=30)
+        out, err = client.communicate(timeout=60)
     assert out == "in\n", err + site.gateway.log
     assert site.asked[0].partition(") ")[2] == (
         f"Two-factor login for {site.user}\n\n"

@@ -130,9 +130,9 @@ MAGICS = ["%%sbatch", "%sbatch", "%%srun", "%srun", "%%remote", "%remote", "%sal
 def asked(kernel: Any, magic: str) -> str:
     """What ``?`` shows."""
     request = kernel.client.execute(f"{magic}?")
-    reply = kernel.client.get_shell_msg(timeout=30)
+    reply = kernel.client.get_shell_msg(timeout=60)
     while reply["parent_header"]["msg_id"] != request:
-        reply = kernel.client.get_shell_msg(timeout=30)
+        reply = kernel.client.get_shell_msg(timeout=60)
     kernel.pump()
     return str(reply["content"]["payload"][0]["data"]["text/plain"])
 

@@ -30,7 +30,7 @@ class FrontEnd:
     def _make_subshell(self) -> str:
         client = self._kernel.client
         client.control_channel.send(client.session.msg("create_subshell_request", {}))
-        return str(client.get_control_msg(timeout=30)["content"]["subshell_id"])
+        return str(client.get_control_msg(timeout=60)["content"]["subshell_id"])
 
     @property
     def models(self) -> dict[str, dict[str, Any]]:

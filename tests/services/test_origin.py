@@ -125,7 +125,7 @@ async def test_it_is_recorded_after_the_submission_and_read_from_disk(
         keys = [(await desk.submit("#!/bin/sh\ntrue", origin=origin))["key"] for _ in range(2)]
         for key in keys:
             await desk.finished(key)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not (await desk.core.record(desk.id, key))["git"]:
                     await asyncio.sleep(0.05)
     async with open_desk(cluster, tmp_path) as desk:  # another agent, with the index of the first

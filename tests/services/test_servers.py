@@ -82,7 +82,7 @@ async def served(desk: Any) -> AsyncIterator[Callable[..., Any]]:
 
 
 async def get(url: str) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, timeout=30, follow_redirects=True) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, follow_redirects=True) as http:
         return await http.get(url)
 
 

@@ -322,7 +322,7 @@ async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person,
     last = Core(core.settings)
     await last.start()
     await last.disconnect("far")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while any(path.is_socket() for path in folder.iterdir()):
             await asyncio.sleep(0.05)
     await last.stop()

@@ -129,7 +129,7 @@ async def begun(desk, tmp_path):
     )
     asked = desk.asked(SCRIPT, context={"env": {**desk.env, "PATH": path}})
     submitted = asyncio.create_task(desk.core.submit(desk.id, asked))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (tmp_path / "began").exists():
             await asyncio.sleep(0.05)
     return asked, submitted
@@ -168,7 +168,7 @@ async def test_both_hear_the_runner(desks, own_cluster):
     try:
         Path(one.folder, "go").touch()
         for desk in desks:
-            await desk.until(job["key"], lambda j: j["state"] == "COMPLETED", timeout=30)
+            await desk.until(job["key"], lambda j: j["state"] == "COMPLETED", timeout=60)
     finally:
         own_cluster.thaw_controller()
 

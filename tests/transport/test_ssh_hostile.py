@@ -33,7 +33,7 @@ def fragile(ssh_host, common):
 
 
 async def _no_sleep(host):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while "sleep" in host.processes().values():
             await asyncio.sleep(0.05)
 

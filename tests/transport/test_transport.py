@@ -29,7 +29,7 @@ async def test_a_start_brings_large_files_along(transport, place):
     assert (folder / "b").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
         await transport.start_once(f"{folder}/run", ["true"], files={"a": b"1", "b": data})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while any(path.stat().st_size for path in place.path.glob(".*/*")):
             await asyncio.sleep(0.05)
 
@@ -157,7 +157,7 @@ async def test_the_folder_is_held_until_it_is_released(transport, place):
     assert await transport.hold(path) is None
     once.hold.release()
     once.hold.release()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (again := await transport.hold(path)) is None:
             await asyncio.sleep(0.01)
     again.release()

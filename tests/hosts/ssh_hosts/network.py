@@ -148,7 +148,7 @@ class LongWire(Wire):
 
     def _end_relay(self) -> None:
         if self._relay is not None:
-            self._relay.communicate(timeout=30)
+            self._relay.communicate(timeout=60)
             self._relay = None
 
     def _connect(self, device: str, machine: Machine) -> bool:

@@ -32,6 +32,6 @@ def masters(folder):
 
 
 async def gone(folder):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while masters(folder):
             await asyncio.sleep(0.05)

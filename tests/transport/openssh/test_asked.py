@@ -79,7 +79,7 @@ async def test_a_log_in_that_is_ended_takes_its_question_back(asking, config, lo
 
     transport = await log_in(by_password(config, host), host.name, Slow())
     task = asyncio.create_task(transport.run(["true"]))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asked.wait()
         transport.close()
         with pytest.raises(LinkLost):

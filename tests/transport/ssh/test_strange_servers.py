@@ -124,7 +124,7 @@ async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(li
     before = set(threading.enumerate())
     link = Link([host], personal_gate(person))
     connecting = asyncio.create_task(link.connect())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(person.asked) < 2:
             await asyncio.sleep(0.02)
         link.close()
