@@ -145,7 +145,7 @@ async def ready(desk: Any, asked: dict[str, Any]) -> dict[str, Any]:
     """Follow a session until it is ready, as a front door does."""
     seen = []
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(_PATIENCE):
             async for event, data in desk.core.stream(desk.id, asked["key"], {}):
                 if event == "job":
                     seen.append(data)

@@ -42,7 +42,9 @@ class Launcher:
         return str(asked["key"])
 
     async def ready(self, key: str) -> dict[str, Any]:
-        told = await self.desk.until(key, lambda job: job["session"]["state"] == "ready" or job["finished"])
+        told = await self.desk.until(
+            key, lambda job: job["session"]["state"] == "ready" or job["finished"], timeout=180
+        )
         said = await self.desk.text(key, "stderr")
         assert told["session"]["state"] == "ready", (told["error"], said)
         return dict(told)
