@@ -64,7 +64,8 @@ class Visitor:
     """
 
     def __init__(self, manager: Any) -> None:
-        self._manager, self._client = manager, manager.client()
+        # In the context of the server's own sockets: to end one of its own would hold up the server's loop.
+        self._manager, self._client = manager, manager.client(context=manager.context)
         self._client.start_channels(stdin=False, hb=False, control=False)
 
     def leave(self) -> None:
@@ -148,10 +149,12 @@ class Visitor:
         module = f'__import__("sys").modules["{name}.transit"]'
         has_it = f'"{name}.transit" in __import__("sys").modules'
         send = f"None if {has_it} else {boot}"
-        found = (await self._evaluated({"1": send, "2": f"{module}.{call}"}, waits)).get("2", {})
-        if found.get("status") != "ok" or TYPE not in found.get("data", {}):
-            raise CannotTravel(f"{found.get('ename', 'The kernel')}: {found.get('evalue') or 'it cannot be asked'}")
-        told: Mapping[str, Any] = json.loads(found["data"][TYPE])
+        found = await self._evaluated({"1": send, "2": f"{module}.{call}"}, waits)
+        failed = [one for one in found.values() if one.get("status") != "ok"]
+        if failed or TYPE not in found.get("2", {}).get("data", {}):
+            why = f"{failed[0].get('ename')}: {failed[0].get('evalue')}" if failed else "it knows no user_expressions"
+            raise CannotTravel(f"The kernel cannot be asked for variables: {why}")
+        told: Mapping[str, Any] = json.loads(found["2"]["data"][TYPE])
         return told
 
     async def _evaluated(self, expressions: Mapping[str, str], waits: Callable[[], None]) -> Mapping[str, Any]:

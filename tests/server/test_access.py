@@ -284,6 +284,9 @@ def test_who_may_only_read_may_not_write_whatever_was_asked_before(start_jupyter
             assert client.get(server.api("server/kernelspecs")).status_code == 200
             assert client.post(server.api("server/kernelspecs"), json={"words": ["arandu"]}).status_code == 403
             assert client.delete(server.api("server/kernelspecs/x")).status_code == 403
+            assert client.get(server.api("server/moves")).json() == {"moves": []}
+            assert client.post(server.api("server/moves"), json={"notebook": "x"}).status_code == 403
+            assert client.delete(server.api("server/moves/0123456789abcdef")).status_code == 403
             for verb in ("POST", "PUT", "PATCH", "DELETE"):
                 answer = client.request(verb, server.api("v1/agent/stop"), json={})
                 assert answer.status_code == 403
