@@ -25,8 +25,8 @@ import { problemText } from "./words";
 
 type Commands = JupyterFrontEnd["commands"];
 
-/** How long it is said what came of a move, in milliseconds; a failure stays until it is put away. */
-const SEEN = 15_000;
+/** How long it is said that a move was given up, in milliseconds; what else came of it is said until it is put away. */
+const SEEN = 8_000;
 
 /** What these acts take from their surroundings. */
 export interface IMoveActs {
@@ -185,7 +185,9 @@ export function tellMoves({ moves, sessions, specs, trans }: IMoveActs): void {
       Notification.dismiss(shown);
     }
     const type = { done: "success", cancelled: "info" }[move.state] ?? "error";
-    Notification.emit(message, type as "error", { autoClose: type === "error" ? false : SEEN });
+    // Who has waited for hours may look elsewhere when it is there, and is to read what did not come along.
+    const autoClose = move.state === "cancelled" ? SEEN : false;
+    Notification.emit(message, type as "error", { autoClose });
     void sessions.refreshRunning(); // the notebook learns of its kernel from there
   });
 }

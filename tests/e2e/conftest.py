@@ -11,9 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from jupyter_slurm.embedded import EmbeddedCluster
+
+expect.set_options(timeout=60_000)  # of all tests of the browser: the machine may have other work
 
 QUIET = [
     "--no-sandbox",

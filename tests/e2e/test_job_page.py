@@ -16,8 +16,6 @@ from playwright.sync_api import Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
-expect.set_options(timeout=30_000)
-
 HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
 SCRIPT = rf"""#!/bin/bash
 printf '\033[31;1mred\033[0m {HOSTILE}\n10 %%\r100 %%\n'

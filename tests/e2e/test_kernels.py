@@ -135,7 +135,7 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
 def _there(page: Page, which: str, screenshot: Callable[[Page, str], None] | None = None) -> str:
     """Wait until the notebook in front is on a node, without a reload; what a cell prints there."""
     status = page.locator("#jp-main-statusbar .jp-Slurm-status [data-move]")
-    expect(status).to_have_text(re.compile(rf"(Waiting for|Moving to) {SHOWN}"), timeout=60_000)
+    expect(status).to_have_text(re.compile(rf"(Waiting for|Moving to) {SHOWN}"))
     if screenshot is not None:
         screenshot(page, "moving")
     told = page.locator(".Toastify__toast", has_text=f"The notebook runs on {SHOWN} now")

@@ -11,8 +11,6 @@ from playwright.sync_api import Locator, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
-expect.set_options(timeout=30_000)
-
 SAVED = """async () => {
     const { values } = await window.jupyterapp.serviceManager.workspaces.list();
     return values.some(({ data }) => Object.entries(data).some(([name, page]) => name.startsWith('jupyter-slurm-launch:')
@@ -67,7 +65,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     axe(page, ".jp-Slurm-launch")
 
     # From here to the session by the keyboard alone. What is wrong is said as it is typed, and in sbatch's words when it is launched.
-    page.keyboard.type("a")  # a whole word is taken for two where the browser is slow between its letters
+    partition.press("a")  # a whole word is taken for two where the browser is slow between its letters
     expect(partition).to_have_value("arandu")
     _tab_to(page, "gpus")
     page.keyboard.type("9")
@@ -78,10 +76,14 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(refusal).to_contain_text("all nodes in partition arandu have: 8 GPUs")
     screenshot(page, "launch-refused")
     axe(page, ".jp-Slurm-launch")
-    page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.type("1")
+    # By the field, not the page: after the themes of the pictures, a digit that was typed did not arrive in it once.
+    gpus = form.get_by_label("GPUs", exact=True)
+    gpus.press("ControlOrMeta+A")
+    gpus.press("1")
+    expect(gpus).to_have_value("1")
     _tab_to(page, "gpuType")
     page.keyboard.type("a100")
+    expect(form.get_by_label("Type of GPU")).to_have_value("a100")
     expect(refusal).to_have_count(0)
     _tab_to(page, "When would it start?")
     page.keyboard.press("Enter")

@@ -16,8 +16,6 @@ from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
-expect.set_options(timeout=30_000)
-
 HOSTILE = "<img src=x onerror=alert(1)> **b**"
 TOAST = ".Toastify__toast"
 # What the browser would show, and a tab that nobody sees.

@@ -20,8 +20,6 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
-expect.set_options(timeout=30_000)
-
 HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
 
 

@@ -13,8 +13,6 @@ from ssh_hosts.watch import Watch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
-expect.set_options(timeout=60_000)
-
 
 @pytest.fixture(scope="module")
 def site(new_ssh_site: Callable[..., Site]) -> Site:

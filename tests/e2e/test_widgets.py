@@ -15,8 +15,6 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
-expect.set_options(timeout=30_000)
-
 Look = Callable[[Page, str], None]
 HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
 MONITOR = f"""%load_ext jupyter_slurm
