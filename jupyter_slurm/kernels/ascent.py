@@ -99,6 +99,7 @@ class Ascent:
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
         self._tunnel: Tunnel | None = None
+        self._former: str | None = None  # a step that is being ended
         self._restarts = 0  # of the allocation, when the kernel began
         self._calls: set[asyncio.Future[Any]] = set()
 
@@ -188,6 +189,7 @@ class Ascent:
         if step.is_finished or left.get("state") not in ("starting", "running"):
             if not step.is_finished:
                 step.cancel()  # what it was to end has not heard it, perhaps
+                self._former = step.key
             self._signpost.write(step=None)
             return False
         self._step, self.secret = step, bytes.fromhex(str(left["secret"]))
@@ -392,7 +394,7 @@ class Ascent:
             self._step.cancel()
         if restart or self._allocation is None or self._signpost.data.get("shared"):
             return
-        own = {self._step.key if self._step is not None else None, self._signpost.data.get("step")}
+        own = {self._former, self._step.key if self._step is not None else None, self._signpost.data.get("step")}
         # Cells of other notebooks in this kernel end with it.
         beside = [one for one in self._allocation.steps if own.isdisjoint((one.key, one._data["process"]))]
         others = [one for one in beside if not one.is_finished]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import runpy
 import selectors
 import socket
@@ -19,12 +20,14 @@ from typing import Any, Callable, Iterator
 beside = runpy.run_path(__file__[: -len("kernel_door.py")] + "beside.py")["beside"]
 greeting: Any = beside("greeting")
 link: Any = beside("link")
+program: Any = beside("program")
 
 KEPT = 64 << 20  # bytes of output for a front that is away
 _KEPT_LIVE = 512 << 20  # and for one that is there, and slow
 _GUESTS = 16  # connections at once whose greeting is not over
 _PIECE = 1 << 20
 _WRITES = 16  # before others have their turn
+_TRIES = 200  # of ports
 _DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): its number and request, where user and inode are told
 
 
@@ -59,6 +62,25 @@ def _look_up(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
     return 0, 0
 
 
+def listen() -> Any:
+    """Return what listens on the loopback: on a port that no system hands out, where all others are taken."""
+    for port in (0, *(random.randrange(program.FIRST, program.LAST) for _ in range(_TRIES))):  # noqa: S311 - any will do
+        with contextlib.suppress(OSError):
+            return _listening(port)
+    return _listening(0)
+
+
+def _listening(port: int) -> Any:
+    listener = socket.socket()
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(_GUESTS)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 class Guest:
     """A connection that has not proven yet that it is a front's."""
 
@@ -83,9 +105,7 @@ class Door:
     def __init__(self, secret: bytes, ready: Any, take: Callable[[list[Any]], None], greet: Callable[[], None]) -> None:
         self._secret, self._ready, self._take, self._greet = secret, ready, take, greet
         self.link = link.Link(KEPT)
-        self._listener = socket.socket()
-        self._listener.bind(("127.0.0.1", 0))
-        self._listener.listen(_GUESTS)
+        self._listener = listen()
         self._listener.setblocking(False)
         ready.register(self._listener, selectors.EVENT_READ, self._accept)
         self.port = int(self._listener.getsockname()[1])

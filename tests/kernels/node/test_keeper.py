@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -312,3 +313,46 @@ def test_a_kernel_with_other_names_for_its_sockets_is_found(keep: Keep, tmp_path
     )
     front = keep(argv=[sys.executable, str(script), "{connection_file}"]).front().connect()
     assert front.run("print(3)") == "3\n"
+
+
+@pytest.mark.root
+def test_a_keeper_listens_where_the_system_has_no_port_to_hand_out() -> None:
+    code = (
+        "import runpy, selectors, socket, sys\n"
+        "taken = [socket.create_server(('127.0.0.1', port)) for port in (40000, 40001)]\n"
+        "door = runpy.run_path(sys.argv[1])['Door'](b'', selectors.DefaultSelector(), print, print)\n"
+        "print(door.port)\n"
+    )
+    few = "ip link set lo up && echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range"
+    words = ["unshare", "-n", "sh", "-c", f'{few} && exec "$@"', "sh", sys.executable, "-c", code]
+    door = str(Path(link.__file__).parent / "kernel_door.py")
+    told = subprocess.run([*words, door], capture_output=True, text=True, check=True, timeout=60)
+    assert 20_000 <= int(told.stdout) < 32_000
+
+
+@pytest.mark.root
+def test_sockets_lie_where_there_is_room_and_what_a_killed_keeper_has_left_is_removed(
+    keep: Keep, wait_for: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Path(tempfile.mkdtemp(prefix="jsl", dir="/tmp"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", str(disk)], check=True)
+    try:
+        monkeypatch.setenv("TMPDIR", str(disk))
+        first = keep(cwd=str(tmp_path))
+        front = first.front().connect()
+        folder = Path(front.run("import sys; print(sys.argv[-1])").strip()).parent
+        assert folder.parent == disk
+        first.process.kill()
+        first.wait()
+        assert folder.exists()
+        with contextlib.suppress(OSError):
+            (disk / "full").write_bytes(bytes(1 << 20))
+        other = keep(cwd=str(tmp_path))
+        front = other.front().connect()
+        assert Path(front.run("import sys; print(sys.argv[-1])").strip()).parent.parent != disk
+        assert not folder.exists()
+        front.end()
+        assert other.wait() == 0, other.log()
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+        disk.rmdir()
