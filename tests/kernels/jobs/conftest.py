@@ -142,13 +142,18 @@ class Study:
 
     def start_kernel(self, *words: str, **variables: str) -> NodeKernel:
         """Start a kernel that is asked for in these words."""
-        specs = KernelSpecManager(kernel_dirs=[str(self.add_kernel(*words))], ensure_native_kernel=False)
+        own = Path(tempfile.mkdtemp(prefix="specs-", dir=self.folder))
+        specs = KernelSpecManager(kernel_dirs=[str(self.add_kernel(*words, kernels=own))], ensure_native_kernel=False)
         file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=self.folder)
         manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file)
         manager.start_kernel(env={**self.env, **variables}, cwd=str(self.folder))
         return NodeKernel(manager)
 
-    def add_kernel(self, *words: str, name: str = "far") -> Path:
+    def change(self, kernel: NodeKernel, *words: str) -> None:
+        """Have a kernel that was started be asked for in other words from its next start on."""
+        self.add_kernel(*words, kernels=Path(kernel.manager.kernel_spec.resource_dir).parent)
+
+    def add_kernel(self, *words: str, name: str = "far", kernels: Path | None = None) -> Path:
         """Have Jupyter offer a kernel that is asked for in these words; return where."""
         command = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}"]
         own = (
@@ -158,7 +163,7 @@ class Study:
         )
         argv = [*command, *self.cluster, *words, *own]
         metadata = {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}}
-        place = self.folder / "data" / "kernels" / name
+        place = (kernels or self.folder / "data" / "kernels") / name
         place.mkdir(parents=True, exist_ok=True)
         spec = {"argv": argv, "display_name": f"A {name} kernel", "language": "python", "metadata": metadata}
         (place / "kernel.json").write_text(json.dumps(spec))
@@ -166,10 +171,21 @@ class Study:
 
 
 @pytest.fixture(scope="module")
-def study(short_tmp: Path, cluster: EmbeddedCluster, way: Way) -> Iterator[Study]:
+def new_study(short_tmp: Path, cluster: EmbeddedCluster, way: Way) -> Callable[..., Any]:
+    """``with new_study(jobs=None) as study``: where somebody works, maybe with the job directories in a certain place."""
+    return lambda jobs=None: _studying(Path(tempfile.mkdtemp(prefix="k", dir=short_tmp)), cluster, way, jobs)
+
+
+@pytest.fixture(scope="module")
+def study(new_study: Callable[..., Any]) -> Iterator[Study]:
     """Where somebody works, with an agent that ends with the tests."""
-    folder = Path(tempfile.mkdtemp(prefix="k", dir=short_tmp))
-    reached = way.settings(cluster, folder, str(folder / "jobs"))
+    with new_study() as made:
+        yield made
+
+
+@contextlib.contextmanager
+def _studying(folder: Path, cluster: EmbeddedCluster, way: Way, jobs: Path | None) -> Iterator[Study]:
+    reached = way.settings(cluster, folder, str(jobs or folder / "jobs"))
     places = {"runtime_dir": str(folder / "run"), "state_dir": str(folder / "state"), **reached}
     (folder / "config").mkdir()
     chosen = {"Settings": {**places, "agent_host": "daemon"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,51 @@ def test_a_kernel_lives_in_a_container(
     assert kernel.value("__import__('os').environ['SLURM_JOB_ID']") == job
     kernel.stop()
     wait_for(lambda: not docker.running(), "no container is left")
+
+
+def test_another_image_comes_with_a_restart_in_the_same_allocation_and_other_options_with_another(
+    node_kernel: Any, study: Any, jupyter_tree: Path, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
+) -> None:
+    job, container = "__import__('os').environ['SLURM_JOB_ID']", "'JUPYTER_SLURM_CONTAINER' in __import__('os').environ"
+    kernel = node_kernel("-p", "arandu")
+    before = kernel.value(job)
+    assert kernel.value(container) == "False"
+    study.change(kernel, "-p", "arandu", f"image={jupyter_tree}")
+    kernel.manager.restart_kernel()
+    kernel.listen()
+    assert (kernel.value(container), kernel.value(job)) == ("True", before)
+    study.change(kernel, "-p", "arandu", "-c2", f"image={jupyter_tree}")
+    kernel.manager.restart_kernel()
+    kernel.listen()
+    assert kernel.value(container) == "True"
+    assert kernel.value(job) != before
+    queued = ["squeue", "--noheader", "--format=%A"]
+    wait_for(lambda: before not in cluster.run(*queued).stdout.split(), "the allocation before is given back")
+
+
+def test_a_docker_that_dies_under_it_is_told_and_so_is_an_image_that_nobody_has(
+    node_kernel: Any, cluster: EmbeddedCluster, jupyter_tar: Path, new_docker: Callable[[str], Any]
+) -> None:
+    """A daemon that is gone ends no container: what hangs by the step does."""
+    with new_docker("kernels") as docker:
+        docker.run("import", str(jupyter_tar), "jupyter-slurm/notebook:6")
+        reached = {"DOCKER_HOST": docker.host}
+        missing = node_kernel("-p", "arandu", "image=example.invalid/no/such:1", **reached)
+        kernel = node_kernel("-p", "arandu", "image=jupyter-slurm/notebook:6", **reached)
+        assert kernel.value("__import__('os').environ['JUPYTER_SLURM_CONTAINER']").startswith("docker ")
+        told = missing.run("1")
+        assert told.kind == "KernelNotStarted"
+        assert "the image example.invalid/no/such:1" in told.error, told.error
+        cell = kernel.begin("import time; time.sleep(600)")
+        os.kill(docker.pid, signal.SIGKILL)
+        told = kernel.end(cell)
+        assert told.kind == "KernelDied"
+        assert "the daemon of docker does not answer on this node" in told.error, told.error
+        kernel.manager.restart_kernel()
+        kernel.listen()
+        told = kernel.run("1")
+        assert told.kind == "KernelNotStarted"
+        assert "the daemon of docker does not answer on this node" in told.error, told.error
 
 
 def test_an_image_without_a_kernel_says_so_in_the_cell(node_kernel: Any, docker: Docker) -> None:
