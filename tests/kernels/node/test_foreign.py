@@ -19,6 +19,7 @@ from jupyter_slurm.runner import kernel_sockets
 from jupyter_slurm.runner.link import CONTROL, STDIN
 
 Keep = Callable[..., Any]
+_slow = pytest.mark.slow  # it waits, or needs what only those that run all tests have: R, other wheels
 # Of the time before ipykernel had a thread for control, by their names on PyPI; what else they need is newer ones'.
 OLDEST = ("ipykernel==4.10.1", "ipython==7.34.0", "ipython_genutils", "backcall", "pickleshare", "decorator<5.2")
 
@@ -37,6 +38,7 @@ def printed(front: Any, number: str) -> Callable[[Any], bool]:
     return lambda one: bool(one.printed(number))
 
 
+@_slow
 def test_r_runs_plots_asks_completes_is_interrupted_and_ends(keep: Keep) -> None:
     keeper = keep(name="ir")
     front = keeper.front().connect()
@@ -81,6 +83,7 @@ def deno() -> str:
     return str(program)
 
 
+@_slow
 def test_a_kernel_that_knows_no_unix_sockets_has_ports(keep: Keep, deno: str) -> None:
     argv = [deno, "jupyter", "--kernel", "--conn", "{connection_file}"]
     keeper = keep(argv=argv)
@@ -153,6 +156,7 @@ def test_nothing_is_said_on_a_port_that_is_not_the_kernels() -> None:
     assert not ours.are_taken()
 
 
+@_slow
 def test_a_kernel_that_opens_no_sockets_is_given_a_hint(keep: Keep, wait_for: Callable[..., Any]) -> None:
     keeper = keep(argv=[sys.executable, "-c", "import time; time.sleep(1000)"])
     stage = keeper.folder / "served.json"
@@ -169,6 +173,7 @@ def oldest(tmp_path: Path) -> Path:
     return tmp_path / "oldest"
 
 
+@_slow
 def test_the_oldest_ipykernel_loses_no_line_asks_is_interrupted_and_ends(keep: Keep, oldest: Path) -> None:
     keeper = keep(env={"PYTHONPATH": str(oldest)})
     front = keeper.front().connect()
