@@ -9,11 +9,10 @@ import os
 import posixpath
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import (
-    AgentBusy,
     ConfigError,
     NotConnected,
     PromptGone,
@@ -25,6 +24,7 @@ from jupyter_slurm.services.about import cluster_id, read_about
 from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.copies import Copies
+from jupyter_slurm.services.examinations import Examinations
 from jupyter_slurm.services.housekeeping import Housekeeping
 from jupyter_slurm.services.images import Images
 from jupyter_slurm.services.names import told_by_site
@@ -37,9 +37,6 @@ from jupyter_slurm.services.where import Where, here
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local import LocalTransport
-
-if TYPE_CHECKING:
-    from jupyter_slurm.services.examination import Examination
 
 __all__ = ["Core"]
 
@@ -70,8 +67,7 @@ class Core:
         self._private = os.path.join(private, "ssh")
         self._clusters: dict[str, Cluster] = {}
         self._sites: dict[str, Site] = {}
-        self._examinations: dict[str, Examination] = {}
-        self._examined: set[str] = set()
+        self._examinations = Examinations(self._site)
         self._transport = LocalTransport()
         self._store: Store | None = None
         self._registering = asyncio.Lock()
@@ -174,37 +170,16 @@ class Core:
         return site.as_dict()
 
     async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> dict[str, Any]:
-        """Look over the cluster of a profile and the way to it; see :class:`Examination`.
-
-        Raises
-        ------
-        AgentBusy
-            Somebody else does that just now.
-        """
-        from jupyter_slurm.services.examination import Examination  # with paramiko, which takes a while
-
-        site = self._site(cluster)
-        if cluster in self._examined:
-            raise AgentBusy(f"{cluster} is being looked over.", hint="Wait for its end.", retry_after=10)
-        self._examinations[cluster] = examination = Examination(site)
-        self._examined.add(cluster)
-        try:
-            await (examination.try_job(options) if job == "now" else examination.look_over(has_job=job == "later"))
-        finally:
-            self._examined.discard(cluster)
-        return examination.told()
+        """See :meth:`Examinations.examine`."""
+        return await self._examinations.examine(cluster, job=job, options=options)
 
     def examination(self, cluster: str) -> dict[str, Any]:
-        """Return what the last look over a cluster has found so far."""
-        if cluster not in self._examinations:
-            raise UsageError(f"{cluster} was not looked over.", hint=f"`jupyter slurm doctor {cluster}` does it.")
-        return self._examinations[cluster].told()
+        """See :meth:`Examinations.told`."""
+        return self._examinations.told(cluster)
 
     async def admit(self, cluster: str, host: str) -> dict[str, Any]:
-        """Have a host let the person's key in; see :func:`jupyter_slurm.services.examination.admit`."""
-        from jupyter_slurm.services.examination import admit
-
-        return await admit(self._site(cluster), host)
+        """See :meth:`Examinations.admit`."""
+        return await self._examinations.admit(cluster, host)
 
     def prompts(self) -> list[dict[str, Any]]:
         """Return what hosts want to know from the person."""
