@@ -19,7 +19,6 @@ Python 3.8+, standard library only.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import runpy
@@ -27,13 +26,13 @@ import selectors
 import signal
 import sys
 import time
-import uuid
 from typing import Any
 
 # The files of the runner are no package: each is read by its path.
 beside = runpy.run_path(__file__[: -len("kernel.py")] + "beside.py")["beside"]
 kernel_door: Any = beside("kernel_door")
 link: Any = kernel_door.link
+messages: Any = beside("kernel_messages")
 kernel_process: Any = beside("kernel_process")
 kernel_output: Any = beside("kernel_output")
 kernel_wires: Any = beside("kernel_wires")
@@ -57,29 +56,6 @@ _NUMBERS = {name: number for number, name in _CHANNELS.items()}
 _NEEDED = {"status", "execute_input", "execute_result", "error", "shutdown_reply"}
 
 
-def message(kind: str, content: dict[str, Any], parent: bytes = b"{}") -> tuple[str, list[bytes]]:
-    """Return the id and the frames of a message of ours."""
-    at = datetime.datetime.now(datetime.timezone.utc).isoformat()
-    header = {"msg_id": uuid.uuid4().hex, "msg_type": kind, "session": "keeper", "username": "keeper", "date": at}
-    told = json.dumps({**header, "version": "5.3"}).encode()
-    return header["msg_id"], [told, parent, b"{}", json.dumps(content).encode()]
-
-
-def read(frame: bytes) -> dict[str, Any]:
-    """Return what a part of a message says; nothing, where it is no object."""
-    try:
-        told = json.loads(frame)
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def word(told: dict[str, Any], name: str) -> str:
-    """Return what an object says under a name; nothing, where that is no text."""
-    said = told.get(name)
-    return said if isinstance(said, str) else ""
-
-
 class Keeper:
     """One kernel and its front.
 
@@ -97,11 +73,8 @@ class Keeper:
         self.idle = float(self.asked.get("idle") or _IDLE)
         self.activity = kernel_idle.Activity()
         self.ready = selectors.DefaultSelector()
-        self._wake_end, self._wake_fd = os.pipe()
-        for end in (self._wake_end, self._wake_fd):
-            os.set_blocking(end, False)
-        self.ready.register(self._wake_end, selectors.EVENT_READ, self._woken)
-        self._is_woken = False
+        self._bell = messages.Bell()
+        self.ready.register(self._bell.file, selectors.EVENT_READ, self._bell.listen)
         self.door = kernel_door.Door(bytes.fromhex(self.asked["secret"]), self.ready, self._take, self._tell_front)
         self.kernel: Any = None
         self.wires: Any = None
@@ -120,7 +93,7 @@ class Keeper:
 
     def run(self) -> int:
         """Keep it until the end; return the exit code of the step."""
-        signal.set_wakeup_fd(self._wake_fd, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._bell.signals, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, lambda *_: self._interrupt())
@@ -167,17 +140,6 @@ class Keeper:
             if self.ready.get_map().get(key.fd) is key:  # who came before it in this turn may have let it go
                 key.data(mask)
 
-    def _wake(self) -> None:
-        if not self._is_woken:
-            self._is_woken = True
-            with contextlib.suppress(BlockingIOError):
-                os.write(self._wake_fd, b"\0")
-
-    def _woken(self, _: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_end, 4096)
-        self._is_woken = False  # before what has come is looked at
-
     def _hear_output(self, _: int) -> None:
         if not self.kernel.hear():
             self.ready.unregister(self.kernel.output)
@@ -206,7 +168,7 @@ class Keeper:
         self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
         self.kernel.start()
         self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
-        self.wires = kernel_wires.Wires(self.kernel.sockets.connect, self.kernel.key, self._wake)
+        self.wires = kernel_wires.Wires(self.kernel.sockets.connect, self.kernel.key, self._bell.ring)
 
     def _starts_again(self) -> bool:
         """Start another one in the place of one that has ended since somebody else had one of its ports."""
@@ -243,21 +205,21 @@ class Keeper:
             self.place.stage(f"The kernel has not opened its sockets for {_OPENS_WITHIN:g} s. {self.kernel.hint}")
 
     def _ask(self, channel: str, kind: str, content: dict[str, Any]) -> str:
-        number, frames = message(kind, content)
+        number, frames = messages.message(kind, content)
         self._own.add(number)
         self.wires.send(channel, frames)
-        return number
+        return str(number)
 
     def _ask_for_cell(self, content: dict[str, Any]) -> str:
-        number, frames = message("execute_request", content)
+        number, frames = messages.message("execute_request", content)
         self.wires.send("shell", frames)
-        return number
+        return str(number)
 
     def _answered(self, content: bytes) -> None:
         """Take in what the kernel says of itself: from now on it gets what it is asked."""
         self._probe = ""
         if self._has_published:
-            self.info = read(content)
+            self.info = messages.read(content)
             self.activity.ask()
             self.door.link.tell(event="started", kernel_info=self.info)
             early, self._early = self._early, []
@@ -288,22 +250,22 @@ class Keeper:
                     self.ready.modify(wire.sock, selectors.EVENT_READ | wanted, key.data)
 
     def _reply(self, name: str, frames: list[bytes]) -> None:
-        parent = word(read(frames[1]), "msg_id")
+        parent = messages.word(messages.read(frames[1]), "msg_id")
         if parent in self.cells:
-            self.cells.reply(parent, read(frames[3]))
+            self.cells.reply(parent, messages.read(frames[3]))
         elif parent not in self._own:
             self.door.link.send(_NUMBERS[name], frames)
-        elif self.info is None and read(frames[0]).get("msg_type") == "kernel_info_reply":
+        elif self.info is None and messages.read(frames[0]).get("msg_type") == "kernel_info_reply":
             self._answered(frames[3])
 
     def _publish(self, frames: list[bytes]) -> None:
-        header, parent = read(frames[0]), word(read(frames[1]), "msg_id")
-        kind = word(header, "msg_type")
+        header, parent = messages.read(frames[0]), messages.word(messages.read(frames[1]), "msg_id")
+        kind = messages.word(header, "msg_type")
         if kind == "iopub_welcome" or parent in self._own:
             self._has_published = True
             return
-        self.activity.hear(kind, parent, read(frames[3]) if kind == "status" else {})
-        if parent in self.cells and not self.cells.publish(parent, kind, read(frames[3])):
+        self.activity.hear(kind, parent, messages.read(frames[3]) if kind == "status" else {})
+        if parent in self.cells and not self.cells.publish(parent, kind, messages.read(frames[3])):
             return
         for piece in kernel_output.pieces(header, frames):
             self.door.link.send(link.IOPUB, piece, None if kind in _NEEDED else piece[1])
@@ -326,9 +288,9 @@ class Keeper:
         if self.info is not None:
             self.door.link.tell(event="started", kernel_info=self.info)
 
-    def _take(self, messages: list[Any]) -> None:
+    def _take(self, taken: list[Any]) -> None:
         """Do what a front asks for."""
-        for one in messages:
+        for one in taken:
             if one.channel == link.NOTE:
                 note = one.note()
                 if note.get("do") == "interrupt":
@@ -343,10 +305,10 @@ class Keeper:
                     self._pass_to_kernel(_CHANNELS[one.channel], one.frames)
 
     def _pass_to_kernel(self, channel: str, frames: list[bytes]) -> None:
-        kind = read(frames[0]).get("msg_type") if channel == "control" else None
+        kind = messages.read(frames[0]).get("msg_type") if channel == "control" else None
         if kind == "interrupt_request" and not self.kernel.is_asked_to_interrupt:
             self.kernel.interrupt()
-            self.door.link.send(link.CONTROL, message("interrupt_reply", {"status": "ok"}, frames[0])[1])
+            self.door.link.send(link.CONTROL, messages.message("interrupt_reply", {"status": "ok"}, frames[0])[1])
             return
         if kind == "shutdown_request":
             self._asked_to_end = True

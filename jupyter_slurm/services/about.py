@@ -22,6 +22,7 @@ RUNNER = (
     "kernel_idle.py",
     "kernel_inside.py",
     "kernel_ipython.py",
+    "kernel_messages.py",
     "kernel_output.py",
     "kernel_process.py",
     "kernel_sockets.py",
