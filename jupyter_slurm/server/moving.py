@@ -94,7 +94,7 @@ class Move:
 
     async def _run(self) -> None:
         try:
-            first = await self._while_open(self._take()) if self._names else None
+            first = await self._while_open(self._take_first()) if self._names else None
             taken_at = time.strftime("%H:%M")
             await self._start()
             await self._while_open(self._begin())
@@ -194,6 +194,12 @@ class Move:
         with self._visiting(self._old) as visitor:
             self._snapshots.append(await visitor.take(self._names, self._limit, waits=waits))
         return self._snapshots[-1]
+
+    async def _take_first(self) -> IO[bytes]:
+        try:
+            return await self._take()
+        except (CannotTravel, KernelGone) as error:
+            raise _Failed(f"Nothing was asked of Slurm: {error}") from error
 
     async def _take_again(self, first: IO[bytes] | None, taken_at: str) -> tuple[IO[bytes] | None, str, bool]:
         """Return the variables as they are now, or what is to be said of older ones; and whether a cell runs on."""
