@@ -42,9 +42,8 @@ class SlurmProvisioner(LocalProvisioner):
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Take the kernelspec as it is now: another image, or other options, need no new notebook."""
-        kwargs.pop(
-            "extra_arguments", None
-        )  # for an ipykernel of this machine: `jupyter run` adds the name of its script
+        # For an ipykernel of this machine: `jupyter run` adds the name of its script.
+        kwargs.pop("extra_arguments", None)
         manager = self.parent
         if manager is not None:
             with contextlib.suppress(NoSuchKernel):  # one that was removed goes on as it was

@@ -279,6 +279,11 @@ class Keeper:
             self._ask("control", "interrupt_request", {})
         else:
             self.kernel.interrupt()
+        self._wake_kernel()
+
+    def _wake_kernel(self) -> None:
+        """Have it look what there is: an ipykernel 7 whose cell awaits something hears an interrupt no sooner."""
+        self._ask("shell", "kernel_info_request", {})
 
     # -- the front
 
@@ -308,6 +313,7 @@ class Keeper:
         kind = messages.read(frames[0]).get("msg_type") if channel == "control" else None
         if kind == "interrupt_request" and not self.kernel.is_asked_to_interrupt:
             self.kernel.interrupt()
+            self._wake_kernel()
             self.door.link.send(link.CONTROL, messages.message("interrupt_reply", {"status": "ok"}, frames[0])[1])
             return
         if kind == "shutdown_request":
