@@ -39,10 +39,9 @@ class ByHand:
         while not (self.folder / "begin").exists():
             if (self.folder / "cannot").exists():
                 raise CannotBegin((self.folder / "cannot").read_text())
-            if (self.folder / "says").exists() and (
-                text := (self.folder / "says").read_text()
-            ):  # not just being written
-                standin.say(text)
+            said = (self.folder / "says").read_text() if (self.folder / "says").exists() else ""
+            if said:  # and is not just being written
+                standin.say(said)
             await asyncio.sleep(0.05)
         self.is_known = (self.folder / "keeper.json").exists()
         if not self.is_known:
