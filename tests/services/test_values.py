@@ -149,6 +149,16 @@ def test_one_odd_value_takes_no_other_with_it() -> None:
     assert (dict(outputs), list(outputs.errors)) == ({"y": 2}, ["bad"])
 
 
+def test_what_another_python_has_made_and_this_one_cannot_read_is_named_with_both_versions(tmp_path: Path) -> None:
+    good, bad = values.pack("good", 1), ({"kind": "pickle", "name": "bad", "sizes": [4]}, [b"\x80\x05\xff."])
+    (tmp_path / "in.values").write_bytes(_file(good, bad).replace(b'"3.11.2"', b'"3.4.10"'))
+    namespace: dict[str, object] = {}
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    with pytest.raises(values.Unreadable, match=f"^bad cannot be read: .* It was made by Python 3.4, this is {here}.$"):
+        values.bring(str(tmp_path / "in.values"), namespace)
+    assert namespace == {"good": 1}
+
+
 def test_values_are_read_from_a_private_file_only(tmp_path: Path) -> None:
     path = tmp_path / "in.values"
     values.write(str(path), [values.pack("x", 1)])
