@@ -106,6 +106,11 @@ def person(site: Replica) -> Iterator[Person]:
     there.leave()
 
 
+@pytest.fixture(autouse=True)
+def _somebody_answers(person: Person) -> None:
+    person.is_there, person.declines = True, False
+
+
 @pytest.fixture(scope="module")
 def kernel(
     site: Replica,
