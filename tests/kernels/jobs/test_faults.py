@@ -113,7 +113,7 @@ def test_a_step_that_slurm_ends_says_so_and_its_allocation_has_the_next_one(
     cluster.run("scancel", f"{job}.0")
     told = kernel.end(cell)
     assert told.kind == "KernelDied"
-    assert re.search(rf"STEP {job}\.0 ON {FIRST} CANCELLED AT ", told.error), told.error
+    assert re.search(rf"STEP {job}\.0 ON c4aiscw. CANCELLED AT ", told.error), told.error
 
     assert restarted(kernel) == job
     folders.append(kernel.value(FOLDER))
@@ -181,7 +181,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         ("--gpus=9",): "--gpus=9 is more than all nodes in partition low have: 2 GPUs",
         ("--mem=90G",): "--mem=90G is more than any node in partition low has: at most 64G",
         ("--mem=60",): "It used more memory than its allocation has",
-        ("kernel=nosuch",): f"{FIRST} has no kernel nosuch; it has ",
+        ("kernel=nosuch",): "has no kernel nosuch; it has ",
         ("image=/nosuch.sif",): "/nosuch.sif",
         ("python=/nosuch/python",): "/nosuch/python",
     }
