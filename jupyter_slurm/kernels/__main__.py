@@ -36,7 +36,7 @@ def main(args: Sequence[str]) -> int:
     asked, words = parser.parse_args(args[:at]), list(args[at:])
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
     if asked.give_back:
-        from jupyter_slurm.kernels.ascent import give_back
+        from jupyter_slurm.kernels.holding import give_back
 
         time.sleep(asked.after)
         return give_back(asked.file, is_left=asked.after > 0)
