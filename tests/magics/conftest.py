@@ -66,7 +66,8 @@ class Kernel:
         self._start()
 
     def _start(self) -> None:
-        self.manager = KernelManager()
+        # Ports are handed out twice, at times, where many tests start kernels.
+        self.manager = KernelManager(transport="ipc", connection_file=tempfile.mktemp(".json", "k-", self.folder))
         self.manager.start_kernel(env=self.env, cwd=str(self.folder))
         self.client: BlockingKernelClient = self.manager.blocking_client()
         self.client.start_channels()

@@ -143,6 +143,12 @@ def one_of(told: dict[str, Any], pattern: str) -> int | None:
     return found[0] if found else None
 
 
+def killed(pid: int) -> Callable[[], bool]:
+    """Kill a process; the function says whether it holds nothing any more, as its parent may be stopped."""
+    os.kill(pid, signal.SIGKILL)
+    return lambda: ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
 async def until(true: Callable[[], Any], what: str) -> Any:
     async with asyncio.timeout(60):
         while not (found := true()):
@@ -170,7 +176,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
 
     port = await until(listens, "that it listens")
     token = (Path(starts["folder"]) / "serving" / "token").read_text()
-    os.kill(jupyter, signal.SIGKILL)
+    await until(killed(jupyter), "that its port is free")
     with stranger.takes(port) as heard:
         os.kill(runner, signal.SIGCONT)
         over = await desk.finished(starts["key"])
@@ -192,7 +198,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     runner, jupyter = runner_of(told["folder"]), one_of(told, "-m jupyterlab")
     assert jupyter
     os.kill(runner, signal.SIGSTOP)
-    os.kill(jupyter, signal.SIGKILL)
+    await until(killed(jupyter), "that its port is free")
     with stranger.takes(told["session"]["port"]) as heard:
         with pytest.raises(httpx.TransportError):
             await page.log_in()

@@ -51,8 +51,8 @@ class Laptop:
     home : Path
     env : dict
         The environment of all that runs there.
-    since, cells : float, int
-        Since when there is one (``time.monotonic()``), and how many cells it has run.
+    since, cells, commands : float, int, int
+        Since when there is one (``time.monotonic()``), and how many cells and commands it has run.
     asked : str
         What stood on the terminal at the last log-in.
     ssh_config : Path
@@ -77,7 +77,7 @@ class Laptop:
         self.env |= {"HOME": str(home), "JUPYTER_CONFIG_DIR": str(home), "JUPYTER_RUNTIME_DIR": str(home / "run")}
         self.env |= {"IPYTHONDIR": str(home / "ipython")}
         self._kernel: tuple[KernelManager, BlockingKernelClient] | None = None
-        self.since, self.cells, self.asked = time.monotonic(), 0, ""
+        self.since, self.cells, self.commands, self.asked = time.monotonic(), 0, 0, ""
 
     def close(self) -> None:
         """End the kernel and the agent."""
@@ -91,6 +91,7 @@ class Laptop:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run ``jupyter slurm WORDS``; no error if it fails."""
+        self.commands += 1
         argv = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", *words]
         return subprocess.run(
             argv, env=self.env, cwd=self.home / "work", stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -107,6 +108,7 @@ class Laptop:
         asked += [code] if "code" in way.asks else []
         asked += [password] if way.gateway and way.login_asks == "password" else []
         argv = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "connect", replica.name]
+        self.commands += 1
         said = converse(argv, self.env, asked)
         self.asked = said.text
         return said
@@ -114,7 +116,7 @@ class Laptop:
     def run(self, code: str, timeout: float = 120) -> Cell:
         """Run a cell in the laptop's kernel, which uses the site."""
         if self._kernel is None:
-            manager = KernelManager()
+            manager = KernelManager(transport="ipc", connection_file=str(self.home / "run" / "kernel.json"))
             manager.start_kernel(env=self.env, cwd=str(self.home / "work"))
             client: BlockingKernelClient = manager.blocking_client()
             client.start_channels()

@@ -33,11 +33,15 @@ class Front:
 
     def listen(self) -> None:
         """Wait until what is published arrives."""
-        while True:
-            self.client.kernel_info(reply=True, timeout=60)
-            with contextlib.suppress(queue.Empty):
-                self.client.get_iopub_msg(timeout=0.5)
-                return
+        try:
+            while True:
+                self.client.kernel_info(reply=True, timeout=60)
+                with contextlib.suppress(queue.Empty):
+                    self.client.get_iopub_msg(timeout=0.5)
+                    return
+        except TimeoutError:
+            self.end()
+            raise
 
     def start(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-P", str(_BY_HAND), self.file, str(self.folder)])

@@ -8,6 +8,7 @@ import os
 import queue
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -59,11 +60,15 @@ class NodeKernel:
 
     def listen(self) -> None:
         """Wait until what is published arrives."""
-        while True:
-            self.client.kernel_info(reply=True, timeout=_PATIENCE)
-            with contextlib.suppress(queue.Empty):
-                self.client.get_iopub_msg(timeout=0.5)
-                return
+        try:
+            while True:
+                self.client.kernel_info(reply=True, timeout=_PATIENCE)
+                with contextlib.suppress(queue.Empty):
+                    self.client.get_iopub_msg(timeout=0.5)
+                    return
+        except TimeoutError:
+            self.client.stop_channels()
+            raise
 
     def begin(self, code: str) -> str:
         return str(self.client.execute(code))
@@ -127,8 +132,9 @@ class NodeKernel:
         return int(getattr(self.manager.provisioner, "pid", 0))
 
     def stop(self) -> None:
-        if self.manager.has_kernel:
-            self.client.stop_channels()
+        """Let go of it; and shut it down, where it was started here."""
+        self.client.stop_channels()
+        if self.manager is not None and self.manager.has_kernel:
             self.manager.shutdown_kernel()
 
 
@@ -218,7 +224,8 @@ def node_kernel(study: Study) -> Iterator[Callable[..., NodeKernel]]:
 @pytest.fixture
 def notebook(study: Study) -> Iterator[NodeKernel]:
     """Another notebook, whose kernel is here and has our magics."""
-    manager = KernelManager()
+    file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=study.folder)
+    manager = KernelManager(transport="ipc", connection_file=file)
     manager.start_kernel(env=study.env, cwd=str(study.folder))
     kernel = NodeKernel(manager)
     assert kernel.run("%load_ext jupyter_slurm").status == "ok"
@@ -248,6 +255,7 @@ class Server:
     def __init__(self, folder: Path, env: dict[str, str], *more: str) -> None:
         self.folder, self._token = folder, secrets.token_hex(16)
         self.env = env
+        self._kernels: list[NodeKernel] = []
         own = {**env, "JUPYTER_TOKEN": self._token}
         options = [
             "--allow-root",
@@ -280,11 +288,12 @@ class Server:
         client = BlockingKernelClient(connection_file=file)
         client.load_connection_file()
         self.kernel = NodeKernel(None, client)
+        self._kernels.append(self.kernel)
         return self.kernel
 
     def close(self) -> None:
         """Shut the notebook's kernel down."""
-        self.kernel.client.stop_channels()
+        self.kernel.stop()
         self.ask("DELETE", f"api/sessions/{self.session['id']}")
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -298,7 +307,8 @@ class Server:
         return httpx.request(method, self.url + path, json=body, headers=headers, timeout=_PATIENCE)
 
     def end(self, number: int) -> None:
-        self.kernel.client.stop_channels()
+        for one in self._kernels:
+            one.stop()
         self.process.send_signal(number)
         self.process.wait(_PATIENCE)
 
@@ -315,5 +325,4 @@ def jupyter(study: Study) -> Iterator[Callable[..., Server]]:
 
     yield start
     for one in started:
-        one.process.kill()
-        one.process.wait()
+        one.end(signal.SIGKILL)

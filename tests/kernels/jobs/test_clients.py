@@ -39,6 +39,7 @@ class Code:
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.host = subprocess.Popen(command, cwd=study.folder, env=study.env, **pipes)
         self.kernel: Any = None
+        self._kernels: list[Any] = []
 
     def start(self) -> Any:
         """Start a kernel, with ports and a connection file that nobody knows from before."""
@@ -56,6 +57,7 @@ class Code:
         client = BlockingKernelClient(connection_file=str(self.file))
         client.load_connection_file()
         self.kernel = self._kind(None, client)
+        self._kernels.append(self.kernel)
         return self.kernel
 
     def interrupt(self) -> None:
@@ -63,9 +65,16 @@ class Code:
 
     def end(self) -> None:
         """Close the notebook, or begin to restart its kernel: no message says which."""
-        self.kernel.client.stop_channels()
+        self.kernel.stop()
         os.kill(self.front, signal.SIGTERM)
         self.file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End it, and its kernel with it."""
+        for one in self._kernels:
+            one.stop()
+        self.host.kill()
+        self.host.communicate()
 
 
 @pytest.fixture
@@ -74,10 +83,7 @@ def code(study: Any, node_kernel: Any) -> Iterator[Code]:
     spec = json.loads((study.add_kernel("-p", "arandu") / "far" / "kernel.json").read_text())
     made = Code(study, kind, spec["argv"])
     yield made
-    if made.kernel is not None:
-        made.kernel.client.stop_channels()
-    made.host.kill()  # its kernel goes with it
-    made.host.communicate()
+    made.close()
 
 
 def jobs(cluster: EmbeddedCluster) -> set[str]:

@@ -71,7 +71,8 @@ class Front:
         """Carry on for a moment; False: the keeper has gone."""
         assert self.sock is not None
         self.link.tick()
-        self._write()
+        with contextlib.suppress(ConnectionError):  # what it said last is still to be read
+            self._write()
         self.sock.settimeout(0.1)
         try:
             data = self.sock.recv(most)
