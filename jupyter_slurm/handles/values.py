@@ -129,7 +129,8 @@ def read_outputs(content: bytearray) -> Outputs:
         if item["kind"] not in ("pickle", "error"):  # nothing that a job brings back is run here
             raise JobError("The values of the job cannot be read: they are no values.", hint="Run the cell again.")
         try:
-            outputs[item["name"]] = file_of.unpack(item, pieces, header)
+            outputs.update(file_of.unpack(item, pieces, header))
         except file_of.Unreadable as error:
-            outputs.errors[item["name"]] = str(error).removeprefix(f"{item['name']}: ")
+            reason = str(error).removeprefix(f"{item['name']}: ")
+            outputs.errors.update(dict.fromkeys(file_of.names_of(item), reason))
     return outputs

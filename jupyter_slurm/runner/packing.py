@@ -52,7 +52,7 @@ def packed(names: Sequence[str], namespace: Mapping[str, Any], given: AbstractSe
 
 def too_large(items: Sequence[_Item], limit: int) -> str:
     """Return how much is more than can travel, and of what; empty: all of it can."""
-    sizes = {item.get("name", ""): file_of.size_of(item) for item, _ in items}
+    sizes = {item.get("name", ""): file_of.size_of(item) for item, _ in items}  # of several, where they are one
     if sum(sizes.values()) <= limit:
         return ""
     said = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in sizes.items() if size > limit / 100)
@@ -77,25 +77,39 @@ class _Packer:
         for name in self._names:
             self._define_what_is_needed(name)
         self._troubles += [_ANOTHER.format(name, name) for name in self._aliases if name in self._sources]
-        pickled = {name: self._pickled(name) for name in dict.fromkeys([*self._names, *self._by_value])}
+        values = self._values()
         if self._troubles:
             raise CannotTravel("\n".join(dict.fromkeys(self._troubles)))
-        values = {name: found for name, found in pickled.items() if found is not None}
         return [*self._imports.values(), *self._in_order(values)]
 
-    def _in_order(self, values: dict[str, tuple[_Item, set[str]]]) -> Iterator[_Item]:
+    def _values(self) -> dict[str, file_of.Packed]:
+        """Return what is a pickle, by name; several names may have one."""
+        names = [name for name in dict.fromkeys([*self._names, *self._by_value]) if self._is_pickled(name)]
+        alone = {name: found for name in names if (found := self._pickled([name]))}
+        values = dict(alone)
+        for group in file_of.together(alone):
+            if len(group) > 1 and (found := self._pickled(group)):
+                values.update(dict.fromkeys(group, found))
+        return values
+
+    def _in_order(self, values: dict[str, file_of.Packed]) -> Iterator[_Item]:
         """Give definitions behind what they use, values too (``def f(rate=RATE)``), and the other values at the end."""
         begun, made = set[str](), set[str]()
+
+        def taken(found: file_of.Packed) -> Iterator[_Item]:
+            for name in file_of.names_of(found.item):
+                del values[name]
+            yield found.item, found.pieces
 
         def give(own: str) -> Iterator[_Item]:
             begun.add(own)
             for name in sorted(self._needs[own]):
-                made_of = values[name][1] if name in values else {name} & self._sources.keys()
+                made_of = values[name].met if name in values else {name} & self._sources.keys()
                 whole = made_of.isdisjoint(begun - made)  # else it is made of what uses it
                 for needed in sorted(made_of - begun):
                     yield from give(needed)
                 if name in values and whole:
-                    yield values.pop(name)[0]
+                    yield from taken(values[name])
             yield self._sources[own]
             yield from (alias for of, alias in self._aliases.values() if of == own)
             made.add(own)
@@ -103,7 +117,8 @@ class _Packer:
         for own in self._sources:
             if own not in begun:
                 yield from give(own)
-        yield from (item for item, _ in values.values())
+        while values:
+            yield from taken(next(iter(values.values())))
 
     def _define_what_is_needed(self, name: str) -> None:
         if name in self._given:
@@ -123,17 +138,20 @@ class _Packer:
             kind = outermost(type(value), self._namespace)
             self._define(kind.__name__, kind)
 
-    def _pickled(self, name: str) -> tuple[_Item, set[str]] | None:
-        """Return a value's item, and the definitions that it needs; None where it travels in another way."""
+    def _is_pickled(self, name: str) -> bool:
+        """Tell whether a variable travels in no other way."""
         value = self._namespace.get(name)
         is_source = is_of_the_notebook(value) and name not in self._by_value
-        if name not in self._namespace or isinstance(value, types.ModuleType) or is_source:
-            return None
-        used: set[str] = set()
+        return name in self._namespace and not isinstance(value, types.ModuleType) and not is_source
+
+    def _pickled(self, names: Sequence[str]) -> file_of.Packed | None:
+        """Return values as one pickle; None where they cannot travel."""
+        values = {name: self._namespace[name] for name in names}
         try:
-            return file_of.pack(name, value, self._defined, used), used
+            return file_of.Packed(values, self._defined, compared=len(names) == 1)
         except Exception as error:  # noqa: BLE001 - whatever a value of the person's raises
-            self._troubles.append(f"{name} ({type(value).__name__}) cannot travel: {error}")
+            kinds = ", ".join(f"{name} ({type(value).__name__})" for name, value in values.items())
+            self._troubles.append(f"{kinds} cannot travel: {error}")
             return None
 
     def _import(self, name: str, module: types.ModuleType) -> None:

@@ -72,7 +72,7 @@ def unpack(names: list[str], namespace: dict[str, Any]) -> Answer:
     header, items = file_of.read(file_of.Content(content))
     troubles = file_of.put(items, header, namespace)
     came = [name for name in names if name in namespace and name not in troubles]
-    return Answer({"came": came, "troubles": list(troubles.values())})
+    return Answer({"came": came, "troubles": list(dict.fromkeys(troubles.values()))})
 
 
 def drop() -> Answer:

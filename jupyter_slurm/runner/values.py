@@ -3,14 +3,16 @@
 The file: a line ``jupyter-slurm values 1``, the length of the header (8 bytes, big-endian), the header (JSON), then the
 pieces that it tells of, one after the other. An item of the header is one of::
 
-    {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers]}
+    {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers],
+     "names": where it is a pickle of several: a dict of those}
     {"kind": "source", "name": …, "source": a function or class, "filename": what tracebacks call it,
      "future": names of ``__future__`` that its cell was compiled with}
     {"kind": "import", "source": an import statement}
     {"kind": "error",  "name": …, "error": why it is not there}
 
-Each value is a pickle of its own: one that cannot be read does not take the others with it. Buffers (arrays) are
-written from where they are and read to where they stay. Python 3.8+; cloudpickle where it is.
+Each value is a pickle of its own: one that cannot be read does not take the others with it. But values that have
+objects in common, as a model and its optimizer, are one pickle: they have them in common on the other side, too.
+Buffers (arrays) are written from where they are and read to where they stay. Python 3.8+; cloudpickle where it is.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import pickle
 import platform
 import sys
 import types
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Mapping
 
 MAGIC = b"jupyter-slurm values 1\n"
 LEFT_OUT = "{} does not come back to the notebook: {}"
@@ -47,6 +49,9 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
             return value.__qualname__
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            parameter = getattr(getattr(torch, "nn", None), "Parameter", None)
+            if parameter is not None and type(value) is parameter:
+                return NotImplemented  # it is taken apart into a tensor, which comes by here, and what makes it one
             return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         inherited = getattr(super(), "reducer_override", None)
         return NotImplemented if inherited is None else inherited(value)
@@ -66,21 +71,66 @@ class Unreadable(Exception):
     """Values that cannot be used here; the message says which and why."""
 
 
-def pack(
-    name: str, value: Any, named: dict[str, Any] | None = None, met: set[str] | None = None
-) -> tuple[dict[str, Any], list[Any]]:
-    """Return the item of a value and its pieces; the large ones are views of the value itself.
+class Packed:
+    """Values as one item: ``item`` and its ``pieces``, of which the large ones are views of the values themselves.
 
     Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source. Another
-    one that has got such a name is not. Those that the value needs are added to ``met``.
+    one that has got such a name is not. Those that the values need are ``met``. Where they are to be ``compared``,
+    ``parts`` are the objects that they consist of, by id, and so that no id is another object's in the meantime.
     """
-    buffers: list[pickle.PickleBuffer] = []
-    file = io.BytesIO()
-    pickler = Pickler(file, protocol=5, buffer_callback=buffers.append)
-    pickler.named, pickler.met = named or {}, set() if met is None else met
-    pickler.dump(value)
-    pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
-    return {"kind": "pickle", "name": name, "sizes": [piece.nbytes for piece in pieces]}, pieces
+
+    def __init__(self, values: Mapping[str, Any], named: dict[str, Any] | None = None, compared: bool = False) -> None:
+        buffers: list[pickle.PickleBuffer] = []
+        file = io.BytesIO()
+        pickler = Pickler(file, protocol=5, buffer_callback=buffers.append)
+        self.met: set[str] = set()
+        pickler.named, pickler.met = named or {}, self.met
+        names, several = list(values), len(values) > 1
+        pickler.dump(dict(values) if several else values[names[0]])
+        self.pieces: list[Any] = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
+        self.item: dict[str, Any] = {"kind": "pickle", "name": ", ".join(names)}
+        self.item.update({"names": names} if several else {}, sizes=[piece.nbytes for piece in self.pieces])
+        memo = pickler.memo.copy().values() if compared else ()
+        self.parts = {id(part): part for _, part in memo if not _is_fixed(part)}
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return size_of(self.item)
+
+
+_FIXED = (str, bytes, tuple, frozenset, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+
+
+def _is_fixed(part: Any) -> bool:
+    """Tell whether it makes no difference that two values have this in common: it cannot be changed."""
+    if isinstance(part, (*_FIXED, types.CodeType)):
+        return True
+    own: Any = type(part).__hash__
+    if own is None or own is object.__hash__:
+        return False
+    try:
+        return hash(part) != id(part)  # that of a tensor, which can
+    except Exception:  # noqa: BLE001 - whatever a class of the person's raises
+        return False
+
+
+def together(packed: Mapping[str, Packed]) -> list[list[str]]:
+    """Return the names in groups: of values that have in common what can be changed, and each other one alone."""
+    groups: dict[str, list[str]] = {name: [name] for name in packed}
+    owners: dict[int, str] = {}
+    for name, one in packed.items():
+        for part in one.parts:
+            here, there = groups[name], groups[owners.setdefault(part, name)]
+            if here is not there:
+                there += here
+                groups.update(dict.fromkeys(here, there))
+    return list({id(group): group for group in groups.values()}.values())
+
+
+def names_of(item: dict[str, Any]) -> list[str]:
+    """Return the names of the values of an item."""
+    return list(item.get("names") or [item["name"]])
 
 
 def size_of(item: dict[str, Any]) -> int:
@@ -169,11 +219,13 @@ def _is_item(item: dict[str, Any]) -> bool:
     if kind not in ("pickle", "source", "import", "error") or not isinstance(sizes, list):
         return False
     whole = all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and (sizes or kind != "pickle")
-    return bool(whole) and all(isinstance(item.get(name), str) for name in texts[kind])
+    names = item.get("names", ["-"])
+    listed = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
+    return bool(whole and listed) and all(isinstance(item.get(name), str) for name in texts[kind])
 
 
-def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> Any:
-    """Return the value of an item.
+def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of an item, by name.
 
     Raises
     ------
@@ -183,7 +235,8 @@ def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> A
     if item["kind"] == "error":
         raise Unreadable(f"{item['name']}: {item['error']}")
     try:
-        return pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - of this user's own job, or notebook
+        value = pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - of this user's own job, or notebook
+        return {name: value[name] for name in item["names"]} if "names" in item else {item["name"]: value}
     except ModuleNotFoundError as error:
         hint = f"Install {error.name} for {sys.executable}, or choose another Python."
         raise Unreadable(f"{item['name']} needs the module {error.name}, which is not here. {hint}") from error
@@ -204,7 +257,7 @@ def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
     with open(path, "rb") as file:
         header, items = read(file)
     if troubles := put(items, header, namespace):
-        raise Unreadable("\n".join(troubles.values()))
+        raise Unreadable("\n".join(dict.fromkeys(troubles.values())))
     return {item["name"]: namespace[item["name"]] for item, _ in items if item["kind"] == "source"}
 
 
@@ -218,9 +271,10 @@ def put(
             if item["kind"] in ("import", "source"):
                 _run(item, namespace)
             else:
-                namespace[item["name"]] = unpack(item, pieces, header)
+                namespace.update(unpack(item, pieces, header))
         except Unreadable as error:
-            troubles[item.get("name") or item["source"]] = str(error)
+            names = [item["source"]] if item["kind"] == "import" else names_of(item)
+            troubles.update(dict.fromkeys(names, str(error)))
     return troubles
 
 
@@ -238,16 +292,26 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
 def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: dict[str, Any]) -> None:
     """Write the values that the notebook wants back; of those that cannot travel, the reason."""
     items: list[tuple[dict[str, Any], list[Any]]] = []
-    for name in names:
+
+    def keep(some: list[str]) -> Packed | None:
         try:
-            if name not in namespace:
+            if not all(name in namespace for name in some):
                 raise Unreadable("the cell ended without it")
-            item, pieces = pack(name, namespace[name], named)
-            if size_of(item) > limit:
-                raise Unreadable(f"it has {size_of(item) / 1e6:.0f} MB, {limit / 1e6:.0f} MB can travel: write a file")
+            packed = Packed({name: namespace[name] for name in some}, named, compared=len(names) > len(some))
+            if packed.size > limit:
+                who = "it has" if len(some) == 1 else f"{', '.join(some)} have objects in common, and"
+                raise Unreadable(f"{who} {packed.size / 1e6:.0f} MB, {limit / 1e6:.0f} MB can travel: write a file")
         except Exception as error:  # noqa: BLE001 - one bad value does not lose the rest
             said = str(error) if isinstance(error, Unreadable) else f"it cannot be pickled: {error}"
-            item, pieces = {"kind": "error", "name": name, "error": said}, []
-            sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
-        items.append((item, pieces))
+            for name in some:
+                items.append(({"kind": "error", "name": name, "error": said}, []))
+                sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
+            return None
+        return packed
+
+    found = {name: packed for name in names if (packed := keep([name]))}
+    for group in together(found):
+        packed = found[group[0]] if len(group) == 1 else keep(group)
+        if packed:
+            items.append((packed.item, packed.pieces))
     write(path, items)

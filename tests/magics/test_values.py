@@ -46,6 +46,20 @@ def test_functions_and_classes_travel_as_source_with_what_they_use(kernel: Any) 
     assert kernel.value("travelled.result()") == "(19, 6, True, 3.0)"
 
 
+@pytest.mark.parametrize("python", [HERE, PLAIN])
+def test_a_model_and_its_optimizer_stay_one_on_their_way_there_and_back(kernel: Any, python: str) -> None:
+    kernel.ok(
+        "class Net:\n    def __init__(self): self.weights = [1.0, 2.0]\n\n"
+        "class Step:\n    def __init__(self, net): self.weights = net.weights\n"
+        "    def __call__(self): self.weights[0] += 1"
+    )
+    kernel.ok("net = Net()\nstep, alone = Step(net), [1.0]")
+    kernel.ok(f"%%sbatch wait in=net,step,alone out=net,step,told,alone {python}\nstep()\ntold = net.weights")
+    assert kernel.value("(net.weights, told is net.weights, alone)") == "([2.0, 2.0], True, [1.0])"
+    kernel.ok("step()")
+    assert kernel.value("(net.weights, told)") == "([3.0, 2.0], [3.0, 2.0])"
+
+
 def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> None:
     kernel.ok(
         "import threading\nlock, fine, table = threading.Lock(), 1, [1]\ndef uses(): return table\nimport functools\nsmall = functools.lru_cache(uses)"

@@ -291,7 +291,7 @@ def test_values_come_and_go_under_either(run, tmp_path):
                 },
                 [],
             ),
-            values.pack("x", 1.5),
+            ((x := values.Packed({"x": 1.5})).item, x.pieces),
         ],
     )
     asked = {"in": ["f", "x"], "out": ["y", "z"], "limit": 1000}
@@ -299,8 +299,8 @@ def test_values_come_and_go_under_either(run, tmp_path):
     assert done.returncode == 1
     assert "return m.floor(x) / 0" in done.stderr
     with open(run.folder / "out.values", "rb") as file:
-        header, ((y, pieces), (z, _)) = values.read(file)
-    assert values.unpack(y, pieces, header) == 3.0
+        header, ((z, _), (y, pieces)) = values.read(file)
+    assert values.unpack(y, pieces, header) == {"y": 3.0}
     assert "can travel: write a file" in z["error"]
 
 

@@ -24,6 +24,11 @@ from jupyter_slurm.services.ownership import read_own
 FILE = str(resources.files("jupyter_slurm.runner").joinpath("values.py"))
 
 
+def packed(name: str, value: object) -> tuple[dict, list]:
+    one = values.Packed({name: value})
+    return one.item, one.pieces
+
+
 def _file(*items: tuple[dict, list]) -> bytes:
     header = json.dumps({"format": 1, "python": "3.11.2", "items": [item for item, _ in items]}).encode()
     pieces = b"".join(bytes(piece) for _, pieces in items for piece in pieces)
@@ -32,18 +37,43 @@ def _file(*items: tuple[dict, list]) -> bytes:
 
 def test_arrays_travel_beside_their_pickle_without_a_second_copy() -> None:
     array = __import__("numpy").arange(100_000)
-    item, pieces = values.pack("array", array)
+    item, pieces = packed("array", array)
     assert item["sizes"][1] == array.nbytes
     array[0] = 7
     assert memoryview(pieces[1]).cast("B")[0] == 7, "it is a view"
     content = bytearray(_file((item, pieces)))
     for file in (io.BytesIO(content), values.Content(content)):
         header, found = values.read(file)
-        back = values.unpack(*found[0], header)
+        back = values.unpack(*found[0], header)["array"]
         assert (back == array).all()
         back[0] = 8  # it can be changed
     content[-8:] = bytes(8)
     assert back[-1] == 0, "it stays where it was received"
+
+
+def test_values_that_have_in_common_what_can_be_changed_stay_one() -> None:
+    class Tensor(list):  # as one of torch: hashed by what it is
+        def __hash__(self) -> int:  # type: ignore[override]
+            return id(self)
+
+    numpy, shared = __import__("numpy"), [1.0]
+    kind, tensor = numpy.dtype("float32"), Tensor()
+    assert (values._is_fixed(kind), values._is_fixed(tensor)) == (True, False)
+    named = {
+        "model": {"weights": shared, "kind": kind, "name": "a name"},
+        "other": {"kind": kind, "name": "a name", "made": (1, 2)},
+        "optimizer": [(shared, 0.1)],
+        "array": numpy.zeros(3, kind),
+        "another": numpy.ones(3, kind),
+    }
+    one = {name: values.Packed({name: value}, compared=True) for name, value in named.items()}
+    assert values.together(one) == [["model", "optimizer"], ["other"], ["array"], ["another"]]
+    found = values.Packed({name: named[name] for name in ("optimizer", "model")})
+    back = values.unpack(found.item, found.pieces, {"python": "3.11.2"})
+    assert list(back) == ["optimizer", "model"]
+    assert back["optimizer"][0][0] is back["model"]["weights"]
+    outputs = read_outputs(bytearray(_file(({**found.item, "sizes": [4]}, [b"junk"]))))
+    assert (dict(outputs), sorted(outputs.errors)) == ({}, ["model", "optimizer"])
 
 
 class _Tensor:
@@ -67,8 +97,8 @@ class _Tensor:
 def test_a_tensor_of_a_gpu_travels_as_one_of_the_cpu(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=_Tensor))
     tensor = _Tensor([1.0, 2.0], "cuda", wanted)
-    item, pieces = values.pack("state", {"weights": tensor, "again": [tensor]})
-    back = values.unpack(item, pieces, {"python": "3.11.2"})
+    item, pieces = packed("state", {"weights": tensor, "again": [tensor]})
+    back = values.unpack(item, pieces, {"python": "3.11.2"})["state"]
     assert (back["weights"].device.type, back["weights"].requires_grad) == ("cpu", wanted)
     assert back["weights"].values == [1.0, 2.0]
     assert back["again"][0] is back["weights"]
@@ -94,7 +124,7 @@ def test_a_large_value_is_written_without_a_second_copy(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_cut_is_no_file(tmp_path: Path) -> None:
-    whole = _file(values.pack("x", b"a" * 100))
+    whole = _file(packed("x", b"a" * 100))
     for length in (0, 10, len(values.MAGIC) + 4, len(whole) - 1):
         for file in (io.BytesIO(whole[:length]), values.Content(bytearray(whole[:length]))):
             with pytest.raises(values.Unreadable):
@@ -143,14 +173,14 @@ def test_a_header_that_is_torn_or_of_somebody_else_is_an_error_of_ours(header: b
 
 
 def test_one_odd_value_takes_no_other_with_it() -> None:
-    outputs = read_outputs(bytearray(_file(values.pack("x", 1), (_ITEM, [b"junk"]))))
+    outputs = read_outputs(bytearray(_file(packed("x", 1), (_ITEM, [b"junk"]))))
     assert outputs == {"x": 1}
-    outputs = read_outputs(bytearray(_file(({**_ITEM, "name": "bad"}, [b"junk"]), values.pack("y", 2))))
+    outputs = read_outputs(bytearray(_file(({**_ITEM, "name": "bad"}, [b"junk"]), packed("y", 2))))
     assert (dict(outputs), list(outputs.errors)) == ({"y": 2}, ["bad"])
 
 
 def test_what_another_python_has_made_and_this_one_cannot_read_is_named_with_both_versions(tmp_path: Path) -> None:
-    good, bad = values.pack("good", 1), ({"kind": "pickle", "name": "bad", "sizes": [4]}, [b"\x80\x05\xff."])
+    good, bad = packed("good", 1), ({"kind": "pickle", "name": "bad", "sizes": [4]}, [b"\x80\x05\xff."])
     (tmp_path / "in.values").write_bytes(_file(good, bad).replace(b'"3.11.2"', b'"3.4.10"'))
     namespace: dict[str, object] = {}
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -161,7 +191,7 @@ def test_what_another_python_has_made_and_this_one_cannot_read_is_named_with_bot
 
 def test_values_are_read_from_a_private_file_only(tmp_path: Path) -> None:
     path = tmp_path / "in.values"
-    values.write(str(path), [values.pack("x", 1)])
+    values.write(str(path), [packed("x", 1)])
     assert read_own(str(path)).startswith(values.MAGIC)
     (tmp_path / "link").symlink_to(path)
     os.mkfifo(tmp_path / "pipe", 0o600)

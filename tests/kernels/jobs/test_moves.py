@@ -25,6 +25,8 @@ class Point:
     def __init__(self, x): self.x = x
 def doubled(point, by=2): return Point(point.x * by)
 point, field = Point(21), np.arange(1_200_000)
+weights = [1.0]
+model, optimizer = {"weights": weights}, [(weights, 0.1)]
 lock, huge = threading.Lock(), bytes(30_000_000)
 import sys, types
 sys.modules["only_here"] = types.ModuleType("only_here")
@@ -118,7 +120,7 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
 ) -> None:
     server, here = notebook.server, notebook.server.kernel
     local = server.session["kernel"]["id"]
-    asked = here.run('%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np,near')
+    asked = here.run('%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np,model,optimizer,near')
     assert "moved.ipynb moves to A held kernel once that is there, with point, field" in asked.shown
     (move,) = [one["id"] for one in server.ask("GET", MOVES)["moves"]]
     notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
@@ -128,7 +130,7 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     assert here.run("point = doubled(point)").status == "ok"  # the notebook works meanwhile
     job = notebook.release()
     told = notebook.reaches(move, "done")
-    assert "point, field, doubled, np came along. near needs the module only_here, which is not here." in told
+    assert "point, field, doubled, np, model, optimizer came along. near needs the module only_here, which is not here." in told
 
     here.client.stop_channels()
     there = server.connect()
@@ -137,7 +139,8 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     assert (
         there.value(f"{JOB}, point.x, doubled(point, 3).x, field.sum(), np.pi > 3") == f"{job} 42 126 719999400000 True"
     )
-    assert there.value("len(In), [name for name in globals() if 'slurm' in name]") == "3 []"  # these two cells
+    assert there.value('optimizer[0][0] is model["weights"]') == "True"
+    assert there.value("len(In), [name for name in globals() if 'slurm' in name]") == "4 []"  # these three cells
 
     assert there.run("point = doubled(point)").status == "ok"
     with notebook.terminal("follow", "./moved.ipynb", "in=point,doubled") as terminal:

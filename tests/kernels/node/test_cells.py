@@ -56,7 +56,7 @@ def test_a_cell_of_another_notebook_has_the_variables_and_leaves_no_trace(
     assert (folder / "started.json").exists()
     with (folder / "out.values").open("rb") as file:
         header, items = values.read(file)
-    assert values.unpack(*items[0], header) == [1, 2]
+    assert values.unpack(*items[-1], header) == {"z": [1, 2]}
     assert front.run("print(x, sent(2))") == "[1, 2] 3\n"
     assert front.run("print(len(In) - 2, {number: Out[number] for number in Out}, _)") == counts
     assert front.run("print([name for name in dir() if 'slurm' in name])") == "[]\n"
