@@ -120,7 +120,9 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
 ) -> None:
     server, here = notebook.server, notebook.server.kernel
     local = server.session["kernel"]["id"]
-    asked = here.run('%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np,model,optimizer,near')
+    asked = here.run(
+        '%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np,model,optimizer,near'
+    )
     assert "moved.ipynb moves to A held kernel once that is there, with point, field" in asked.shown
     (move,) = [one["id"] for one in server.ask("GET", MOVES)["moves"]]
     notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
@@ -130,7 +132,10 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     assert here.run("point = doubled(point)").status == "ok"  # the notebook works meanwhile
     job = notebook.release()
     told = notebook.reaches(move, "done")
-    assert "point, field, doubled, np, model, optimizer came along. near needs the module only_here, which is not here." in told
+    assert (
+        "point, field, doubled, np, model, optimizer came along. near needs the module only_here, which is not here."
+        in told
+    )
 
     here.client.stop_channels()
     there = server.connect()
