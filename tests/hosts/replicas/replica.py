@@ -103,6 +103,11 @@ class Replica:
         """Return the containers that Docker has on any node."""
         return [f"{name}: {one}" for name, docker in self.dockers.items() for one in docker.containers()]
 
+    def start_docker(self, node: str) -> NodeDocker:
+        """Start a Docker on a node, that ends with it."""
+        (self._inside / "docker").mkdir(mode=0o711, exist_ok=True)
+        return NodeDocker(self.nodes[node], self._inside / "docker" / node, self.user, self._inside / "toolkit")
+
     # ------------------------------------------------------------------------------------------------------------
 
     def _make_folders(self) -> None:
@@ -269,10 +274,7 @@ class Replica:
             for path, kind in software.images.items():
                 unpack(tars(kind), self.on_disk(path), self.user)
             return
-        (self._inside / "docker").mkdir(mode=0o711)
-        for name in software.nodes or self.nodes:
-            place = self._inside / "docker" / name
-            self.dockers[name] = NodeDocker(self.nodes[name], place, self.user, self._inside / "toolkit")
+        self.dockers = {name: self.start_docker(name) for name in software.nodes or self.nodes}
         for docker in self.dockers.values():
             docker.wait()
             for image, kind in software.images.items():

@@ -1,4 +1,4 @@
-"""What Jupyter's protocol has reaches a kernel behind two hops, on a bare node and in a container of it."""
+"""What Jupyter's protocol has reaches a kernel behind two hops, on a bare node and in containers of all kinds there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import hashlib
 import sys
 import unittest
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jupyter_kernel_test
 import pytest
+import tomli_w
 from jupyter_kernel_test.msgspec_v5 import validate_message
+from replicas import Replica
+from replicas.runtimes import unpack
 
 SITE = "aau-aicloud"  # with a gateway and with Apptainer
 IMAGE = "/user/share/singularity/images/tensorflow_20.10-tf2-py3.sif"
@@ -29,9 +33,39 @@ def bare(site_kernel: Callable[..., Any], user_python: tuple[list[str], dict[str
 
 
 @pytest.fixture(scope="module")
-def contained(site_kernel: Callable[..., Any]) -> Any:
-    """An older ipykernel, of an image."""
+def apptainer_kernel(site_kernel: Callable[..., Any]) -> Any:
+    """An older ipykernel, of an image of the site."""
     return site_kernel(SITE, *SMALL, f"image={IMAGE}")
+
+
+@pytest.fixture(scope="module")
+def runtimes(replicas: Callable[[str], Replica], jupyter_tar: Path) -> str:
+    """The site has a folder for Charliecloud, and one of its nodes a Docker, too; the node's name."""
+    site = replicas(SITE)
+    node = next(iter(site.nodes))
+    tree = f"{site.site.storage.home}/notebook"
+    unpack(jupyter_tar, site.on_disk(tree), site.user)
+    docker = site.start_docker(node)
+    docker.wait()
+    docker.load(jupyter_tar, "jupyter-slurm/notebook:6")
+    images = {"charliecloud": tree, "docker": "jupyter-slurm/notebook:6"}
+    envs = {runtime: {"image": image, "runtime": runtime} for runtime, image in images.items()}
+    with site.laptop.profile.open("a") as file:
+        file.write("\n" + tomli_w.dumps({"env": envs}))
+    assert site.laptop.command("disconnect", SITE, "--yes").returncode == 0
+    said = site.laptop.connect()
+    assert said.code == 0, said.text
+    return node
+
+
+@pytest.fixture(scope="module")
+def docker_kernel(site_kernel: Callable[..., Any], runtimes: str) -> Any:
+    return site_kernel(SITE, *SMALL, "-w", runtimes, "env=docker")
+
+
+@pytest.fixture(scope="module")
+def charliecloud_kernel(site_kernel: Callable[..., Any], runtimes: str) -> Any:
+    return site_kernel(SITE, *SMALL, "env=charliecloud")
 
 
 def send(
@@ -111,10 +145,19 @@ def _is_idle(message: dict[str, Any]) -> bool:
     return message["content"].get("execution_state") == "idle"
 
 
-@pytest.mark.parametrize("name", ["bare", "contained"])
-def test_a_kernel_does_what_each_has_to(request: pytest.FixtureRequest, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("bare", ""),
+        ("apptainer_kernel", "singularity"),
+        ("docker_kernel", "docker"),
+        ("charliecloud_kernel", "charliecloud"),
+    ],
+)
+def test_a_kernel_does_what_each_has_to(request: pytest.FixtureRequest, name: str, within: str) -> None:
     kernel = request.getfixturevalue(name)
-    assert kernel.value("'JUPYTER_SLURM_CONTAINER' in __import__('os').environ") == str(name == "contained")
+    told = kernel.value("__import__('os').environ.get('JUPYTER_SLURM_CONTAINER', '')")
+    assert told.partition(" ")[0] == within, told
     Protocol.kc = Patient(kernel.client)
     Protocol.setUpClass = Protocol.tearDownClass = lambda: None  # it is there already, and stays
     result = unittest.TestResult()
