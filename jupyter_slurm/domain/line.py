@@ -395,10 +395,11 @@ def _own_word(
             suggestion=near,
         )
     name, value = match["word"], match["value"]
-    if name in ours:
+    is_refined = words[name] is None and (value is None) != (ours.get(name) is None)  # `kernel kernel=NAME`
+    if name in ours and not is_refined:
         raise UsageError(f"{name} is there twice", hint="Say it once.", span=span)
     if words[name] is False and value is not None:
         raise UsageError(f"{name} takes no value", hint=f"Say just {name}.", span=span)
     if not value and (words[name] or value is not None):
         raise UsageError(f"{name} needs a value", hint=f"Say {name}=…, without blanks around the =.", span=span)
-    ours[name] = value
+    ours[name] = value or ours.get(name)

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import sys
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,10 @@ def _resources(parsed: MagicLine) -> str:
 
 def _placed(made: KernelSpec, *, is_own: bool) -> KernelSpec:
     """Return it with a name that is free, or its own from before; what a person has named is replaced."""
-    stem = re.sub(r"[^a-z0-9._-]+", "-", made.display_name.lower()).strip("-._")[:_LONGEST] or "kernel"
+    plain = "".join(
+        part for part in unicodedata.normalize("NFKD", made.display_name) if not unicodedata.combining(part)
+    )
+    stem = re.sub(r"[^a-z0-9._-]+", "-", plain.lower()).strip("-._")[:_LONGEST] or "kernel"
     for number in range(1, _MOST):
         name = stem if number == 1 else f"{stem}-{number}"
         shown = made.display_name if number == 1 else f"{made.display_name} ({number})"

@@ -72,8 +72,15 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
     slurm("kernel", "add", "far", "-c", "4", "name=../../..")
     slurm("kernel", "add", "far", "-c", "8", "name=../../..")  # what has a name is replaced
     slurm("kernel", "add", "far", "-c", "4", "name=_own_")
+    slurm("kernel", "add", "far", "-c", "4", "name=Ação à noite")
     listed = {one["name"]: one for one in json.loads(slurm("kernel", "list", "--json").stdout)}
-    assert [*listed] == ["kernel", "own", "python-on-far-2-a100-gpus", "r-r-base-4.4.1-on-far-2-a100-gpus"]
+    assert [*listed] == [
+        "acao-a-noite",
+        "kernel",
+        "own",
+        "python-on-far-2-a100-gpus",
+        "r-r-base-4.4.1-on-far-2-a100-gpus",
+    ]
     assert listed["kernel"]["words"] == ["far", "-c", "8", "name=../../.."]
     table = slurm("kernel", "list").stdout
     assert all(one["display_name"] in table for one in listed.values())
@@ -94,7 +101,7 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
     (theirs / "kernel.json").write_text(json.dumps({**spec, "metadata": {}}))
     assert slurm("kernel", "remove", "theirs").returncode == 1
     assert slurm("kernel", "remove", "..").returncode == 1
-    for name in ("kernel", "_own_", "Python on far, 2 A100 GPUs", "r-r-base-4.4.1-on-far-2-a100-gpus"):
+    for name in ("kernel", "_own_", "Ação à noite", "Python on far, 2 A100 GPUs", "r-r-base-4.4.1-on-far-2-a100-gpus"):
         assert slurm("kernel", "remove", name).returncode == 0
     assert [one.name for one in (tmp_path / "data" / "kernels").iterdir()] == ["theirs"]
 

@@ -147,6 +147,17 @@ def test_cell_lines_that_are_refused(line: str, where: str, message: str | None,
     assert hint in (None, caught.value.hint)
 
 
+def test_a_word_that_may_have_a_value_is_said_with_and_without_it() -> None:
+    words = {**WORDS, "kernel": None}
+    for line in ("kernel kernel=far", "kernel=far kernel", "kernel=far"):
+        assert parse_cell_line(line, SBATCH, words).words == {"kernel": "far"}
+    for line in ("kernel kernel", "kernel=far kernel=near", "kernel kernel=far kernel=far"):
+        with pytest.raises(UsageError, match="kernel is there twice"):
+            parse_cell_line(line, SBATCH, words)
+    with pytest.raises(UsageError, match="kernel needs a value"):
+        parse_cell_line("kernel kernel=", SBATCH, words)
+
+
 # A line magic --------------------------------------------------------------------------------------------------------
 
 
