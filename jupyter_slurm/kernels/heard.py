@@ -16,6 +16,7 @@ import platformdirs
 
 __all__ = ["known", "remember"]
 
+_LARGEST = 1 << 20  # characters
 _PLAIN: dict[str, Any] = {
     "status": "ok",
     "protocol_version": "5.3",
@@ -49,7 +50,8 @@ _LANGUAGES: dict[str, dict[str, Any]] = {
 def known(words: Sequence[str]) -> dict[str, Any]:
     """Return what the last kernel that was asked for in these words has said; of the first one, what is likely."""
     with contextlib.suppress(OSError, ValueError):
-        told = json.loads(_path(words).read_bytes())
+        with _path(words).open("rb") as file:
+            told = json.loads(file.read(_LARGEST))
         if isinstance(told, dict) and isinstance(told.get("language_info"), dict):
             return told
     return _likely(words)
@@ -66,11 +68,14 @@ def _likely(words: Sequence[str]) -> dict[str, Any]:
 
 def remember(words: Sequence[str], told: Mapping[str, Any]) -> None:
     """Keep what a kernel says; never a reason to fail."""
+    text = json.dumps(dict(told))
+    if len(text) > _LARGEST:  # no kernel has so much to say of itself
+        return
     path = _path(words)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft.write_text(json.dumps(dict(told)), encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
         os.replace(draft, path)
 
 

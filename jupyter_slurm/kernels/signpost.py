@@ -13,12 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from jupyter_slurm.kernels.giving_back import give_back_later
+
 __all__ = ["ENDING", "Signpost", "read"]
 
 ENDING = ".slurm"
 """What its name has behind that of the connection file."""
 
-_LARGEST = 1 << 16
+_LARGEST = 1 << 22
 _LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
 
 
@@ -51,7 +53,7 @@ class Signpost:
 
     def write(self, **told: Any) -> None:
         """Say something else, or more."""
-        self.data = {**self.data, "owner": self.owner, **told}
+        self.data = {"begun": time.time(), **self.data, "owner": self.owner, **told}
         text = json.dumps(self.data).encode() + b"\n"
         os.pwrite(self._file, text, 0)  # in its place: it is locked, and a line is read as a whole or not at all
         os.ftruncate(self._file, len(text))
@@ -68,8 +70,11 @@ class Signpost:
 
     def _adopt(self) -> None:
         """Take over the kernel of the same notebook whose front has ended, and whose connection file may be gone."""
-        for path in Path(self.path).parent.glob(f"*{ENDING}"):
+        for path in sorted(Path(self.path).parent.glob(f"*{ENDING}"), key=_rank):
             if str(path) == self.path:
+                continue
+            if self.data:
+                self._leave(path)
                 continue
             with contextlib.suppress(OSError):
                 other = _open_when_free(str(path), 0) if self._is_restarting(path) else _open(str(path), 0)
@@ -78,14 +83,29 @@ class Signpost:
                     if told.get("owner") == self.owner:
                         self.write(**told)
                         path.unlink()
-                        return
                 finally:
                     os.close(other)
+
+    def _leave(self, path: Path) -> None:
+        """Have given back what another front of the same notebook has asked for, and was killed before it came."""
+        told = read(str(path).removesuffix(ENDING))
+        if (told.get("owner"), told.get("state")) != (self.owner, "starting"):
+            return
+        with contextlib.suppress(OSError):
+            os.close(_open(str(path), 0))  # else it lives
+            give_back_later(str(path).removesuffix(ENDING))
 
     def _is_restarting(self, path: Path) -> bool:
         """Tell whether a front of the same notebook is about to leave what it had to us."""
         told = read(str(path).removesuffix(ENDING))
         return (told.get("owner"), told.get("state")) == (self.owner, "restarting")
+
+
+def _rank(path: Path) -> tuple[bool, float]:
+    """Return what stands lower for a kernel that has variables than for one that is to come, and for an older one."""
+    told = read(str(path).removesuffix(ENDING))
+    begun = told.get("begun")
+    return told.get("state") not in ("running", "restarting"), begun if isinstance(begun, float) else 0.0
 
 
 def read(connection_file: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ It runs in the notebook's kernel, also where nothing of ours is installed (``tra
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from typing import AbstractSet, Any, Iterator, Mapping, Sequence
@@ -77,29 +78,29 @@ class _Packer:
         for name in self._names:
             self._define_what_is_needed(name)
         self._troubles += [_ANOTHER.format(name, name) for name in self._aliases if name in self._sources]
-        values = self._values()
+        names = [name for name in dict.fromkeys([*self._names, *self._by_value]) if self._is_pickled(name)]
+        values = {name: found for name in names if (found := self._pickled(name, len(names) > 1))}
         if self._troubles:
             raise CannotTravel("\n".join(dict.fromkeys(self._troubles)))
-        return [*self._imports.values(), *self._in_order(values)]
+        return [*self._imports.values(), *self._joined(list(self._in_order(dict(values))), values)]
 
-    def _values(self) -> dict[str, file_of.Packed]:
-        """Return what is a pickle, by name; several names may have one."""
-        names = [name for name in dict.fromkeys([*self._names, *self._by_value]) if self._is_pickled(name)]
-        alone = {name: found for name in names if (found := self._pickled([name]))}
-        values = dict(alone)
-        for group in file_of.together(alone):
-            if len(group) > 1 and (found := self._pickled(group)):
-                values.update(dict.fromkeys(group, found))
-        return values
+    def _joined(self, items: list[_Item], values: Mapping[str, file_of.Packed]) -> list[_Item]:
+        """Put values with objects in common where the first of them stands, if what they need stands before that."""
+        for group in file_of.together(values):
+            places = [at for at, (item, _) in enumerate(items) if item["kind"] == "pickle" and item["name"] in group]
+            needed = set[str]().union(*(values[name].met for name in group))
+            behind = {item["name"] for item, _ in items[places[0] :] if item["kind"] == "source"}
+            if len(group) > 1 and needed.isdisjoint(behind):
+                with contextlib.suppress(Exception):  # else each one for itself, as they could be
+                    found = file_of.Packed({name: self._namespace[name] for name in group}, self._defined)
+                    items[places[0]] = found.item, found.pieces
+                    for at in reversed(places[1:]):
+                        del items[at]
+        return items
 
     def _in_order(self, values: dict[str, file_of.Packed]) -> Iterator[_Item]:
         """Give definitions behind what they use, values too (``def f(rate=RATE)``), and the other values at the end."""
         begun, made = set[str](), set[str]()
-
-        def taken(found: file_of.Packed) -> Iterator[_Item]:
-            for name in file_of.names_of(found.item):
-                del values[name]
-            yield found.item, found.pieces
 
         def give(own: str) -> Iterator[_Item]:
             begun.add(own)
@@ -109,7 +110,8 @@ class _Packer:
                 for needed in sorted(made_of - begun):
                     yield from give(needed)
                 if name in values and whole:
-                    yield from taken(values[name])
+                    found = values.pop(name)
+                    yield found.item, found.pieces
             yield self._sources[own]
             yield from (alias for of, alias in self._aliases.values() if of == own)
             made.add(own)
@@ -117,8 +119,7 @@ class _Packer:
         for own in self._sources:
             if own not in begun:
                 yield from give(own)
-        while values:
-            yield from taken(next(iter(values.values())))
+        yield from ((found.item, found.pieces) for found in values.values())
 
     def _define_what_is_needed(self, name: str) -> None:
         if name in self._given:
@@ -144,14 +145,13 @@ class _Packer:
         is_source = is_of_the_notebook(value) and name not in self._by_value
         return name in self._namespace and not isinstance(value, types.ModuleType) and not is_source
 
-    def _pickled(self, names: Sequence[str]) -> file_of.Packed | None:
-        """Return values as one pickle; None where they cannot travel."""
-        values = {name: self._namespace[name] for name in names}
+    def _pickled(self, name: str, compared: bool) -> file_of.Packed | None:
+        """Return a value as a pickle; None where it cannot travel."""
+        value = self._namespace[name]
         try:
-            return file_of.Packed(values, self._defined, compared=len(names) == 1)
+            return file_of.Packed({name: value}, self._defined, compared)
         except Exception as error:  # noqa: BLE001 - whatever a value of the person's raises
-            kinds = ", ".join(f"{name} ({type(value).__name__})" for name, value in values.items())
-            self._troubles.append(f"{kinds} cannot travel: {error}")
+            self._troubles.append(f"{name} ({type(value).__name__}) cannot travel: {error}")
             return None
 
     def _import(self, name: str, module: types.ModuleType) -> None:

@@ -18,6 +18,8 @@ Buffers (arrays) are written from where they are and read to where they stay. Py
 from __future__ import annotations
 import __future__
 
+import contextlib
+import gc
 import io
 import json
 import linecache
@@ -90,13 +92,22 @@ class Packed:
         self.pieces: list[Any] = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
         self.item: dict[str, Any] = {"kind": "pickle", "name": ", ".join(names)}
         self.item.update({"names": names} if several else {}, sizes=[piece.nbytes for piece in self.pieces])
-        memo = pickler.memo.copy().values() if compared else ()
-        self.parts = {id(part): part for _, part in memo if not _is_fixed(part)}
+        self.parts = _parts(pickler) if compared else {}
 
     @property
     def size(self) -> int:
         """Bytes of it."""
         return size_of(self.item)
+
+
+def _parts(pickler: Any) -> dict[int, Any]:
+    collects = gc.isenabled()
+    gc.disable()  # which would look through the millions of objects that there may be, again and again
+    try:
+        return {id(part): part for _, part in pickler.memo.copy().values() if type(part) not in _FIXED}
+    finally:
+        if collects:
+            gc.enable()
 
 
 _FIXED = (str, bytes, tuple, frozenset, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
@@ -106,26 +117,37 @@ def _is_fixed(part: Any) -> bool:
     """Tell whether it makes no difference that two values have this in common: it cannot be changed."""
     if isinstance(part, (*_FIXED, types.CodeType)):
         return True
-    own: Any = type(part).__hash__
-    if own is None or own is object.__hash__:
-        return False
     try:
-        return hash(part) != id(part)  # that of a tensor, which can
+        if callable(part) and isinstance(getattr(part, "__name__", None), str):
+            return True  # found by its name, as functions of Cython and NumPy are
+        own: Any = type(part)
+        if own.__hash__ in (None, object.__hash__) or isinstance(own.__eq__, types.FunctionType):
+            return False
+        return hash(part) != id(part)  # that of a tensor, which can be changed
     except Exception:  # noqa: BLE001 - whatever a class of the person's raises
         return False
 
 
 def together(packed: Mapping[str, Packed]) -> list[list[str]]:
     """Return the names in groups: of values that have in common what can be changed, and each other one alone."""
-    groups: dict[str, list[str]] = {name: [name] for name in packed}
-    owners: dict[int, str] = {}
+    groups: dict[str, list[str]] = {}
     for name, one in packed.items():
-        for part in one.parts:
-            here, there = groups[name], groups[owners.setdefault(part, name)]
-            if here is not there:
-                there += here
-                groups.update(dict.fromkeys(here, there))
+        own = [name]
+        for before in {id(group): group for group in groups.values()}.values():
+            if any(_have_in_common(one.parts, packed[other].parts) for other in before):
+                own = before + own
+        groups.update(dict.fromkeys(own, own))
     return list({id(group): group for group in groups.values()}.values())
+
+
+def _have_in_common(one: Mapping[int, Any], other: Mapping[int, Any]) -> bool:
+    common = [one[part] for part in one.keys() & other.keys() if not _is_fixed(one[part])]
+    if not common:
+        return False
+    # What a class that is imported has for all of its objects, the other side has, too.
+    kinds = {base for kind in set(map(type, one.values())) for base in kind.__mro__ if kind.__module__ != "__main__"}
+    known = {id(value) for kind in kinds for value in vars(kind).values()}
+    return any(id(part) not in known for part in common)
 
 
 def names_of(item: dict[str, Any]) -> list[str]:
@@ -292,26 +314,23 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
 def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: dict[str, Any]) -> None:
     """Write the values that the notebook wants back; of those that cannot travel, the reason."""
     items: list[tuple[dict[str, Any], list[Any]]] = []
-
-    def keep(some: list[str]) -> Packed | None:
+    found: dict[str, Packed] = {}
+    for name in names:
         try:
-            if not all(name in namespace for name in some):
+            if name not in namespace:
                 raise Unreadable("the cell ended without it")
-            packed = Packed({name: namespace[name] for name in some}, named, compared=len(names) > len(some))
+            found[name] = packed = Packed({name: namespace[name]}, named, compared=len(names) > 1)
             if packed.size > limit:
-                who = "it has" if len(some) == 1 else f"{', '.join(some)} have objects in common, and"
-                raise Unreadable(f"{who} {packed.size / 1e6:.0f} MB, {limit / 1e6:.0f} MB can travel: write a file")
+                raise Unreadable(f"it has {packed.size / 1e6:.0f} MB, {limit / 1e6:.0f} MB can travel: write a file")
         except Exception as error:  # noqa: BLE001 - one bad value does not lose the rest
+            found.pop(name, None)
             said = str(error) if isinstance(error, Unreadable) else f"it cannot be pickled: {error}"
-            for name in some:
-                items.append(({"kind": "error", "name": name, "error": said}, []))
-                sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
-            return None
-        return packed
-
-    found = {name: packed for name in names if (packed := keep([name]))}
+            items.append(({"kind": "error", "name": name, "error": said}, []))
+            sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
     for group in together(found):
-        packed = found[group[0]] if len(group) == 1 else keep(group)
-        if packed:
-            items.append((packed.item, packed.pieces))
+        come = [found[name] for name in group]
+        if len(group) > 1:
+            with contextlib.suppress(Exception):  # else each one for itself, as they could be
+                come = [Packed({name: namespace[name] for name in group}, named)]
+        items += [(one.item, one.pieces) for one in come]
     write(path, items)

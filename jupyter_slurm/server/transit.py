@@ -21,6 +21,7 @@ __all__ = ["Came", "CannotTravel", "KernelGone", "Visitor"]
 
 _PIECE: Final = 4 << 20  # bytes of a message, and then a third more
 _IN_MEMORY: Final = 1 << 20
+_ROOM: Final = 1 << 20  # bytes in which a snapshot tells what it has
 _LOOK: Final = 2.0  # seconds between two looks whether a kernel that does not answer is still the same
 _PARTS: Final = ("values", "naming", "definitions", "packing", "transit")
 _UNFOLD: Final = """
@@ -66,7 +67,7 @@ class Visitor:
     def __init__(self, manager: Any) -> None:
         # In the context of the server's own sockets: to end one of its own would hold up the server's loop.
         self._manager, self._client = manager, manager.client(context=manager.context)
-        self._client.start_channels(stdin=False, hb=False, control=False)
+        self._client.start_channels(stdin=False, hb=False, control=False, iopub=False)
 
     def leave(self) -> None:
         """Close the connections."""
@@ -80,6 +81,8 @@ class Visitor:
         told : callable
             Is given what it waits for, as a cell would show it.
         """
+        # Only here is it read: what cells of the notebook print would wait in this process.
+        self._client.start_channels(shell=False, stdin=False, hb=False, control=False)
         await self._reply(self._client.kernel_info)
         request = ""
 
@@ -124,10 +127,13 @@ class Visitor:
         if "trouble" in told:
             raise CannotTravel(str(told["trouble"]))
         size = int(told["size"])
+        if not 0 <= size <= 2 * limit + _ROOM:
+            raise CannotTravel(f"The kernel tells of {size} bytes, and was asked for {limit} at most.")
         snapshot = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  whoever gets it lets it go
         while (done := snapshot.tell()) < size:
-            data = base64.b64decode((await self._call(f"piece({done}, {min(done + _PIECE, size)})", waits))["data"])
-            if not data:
+            end = min(done + _PIECE, size)
+            data = base64.b64decode((await self._call(f"piece({done}, {end})", waits))["data"])
+            if not 0 < len(data) <= end - done:
                 raise KernelGone("The kernel has let go of the variables.")
             snapshot.write(data)
         await self._call("drop()", waits)

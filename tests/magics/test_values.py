@@ -60,6 +60,16 @@ def test_a_model_and_its_optimizer_stay_one_on_their_way_there_and_back(kernel: 
     assert kernel.value("(net.weights, told)") == "([3.0, 2.0], [3.0, 2.0])"
 
 
+def test_values_in_common_take_nothing_from_a_definition_that_needs_one_of_them(kernel: Any) -> None:
+    kernel.ok("SETTING = {'lr': 1}\ndef loss(x, setting=SETTING): return x * setting['lr']")
+    kernel.ok(
+        "class Fit:\n    def __init__(self, setting): self.setting = setting\n    def run(self, x): return loss(x)\n"
+        "fit = Fit(SETTING)"
+    )
+    kernel.ok(f"%%sbatch wait in=fit,SETTING out=told {PLAIN}\ntold = fit.run(3), fit.setting == SETTING")
+    assert kernel.value("told") == "(3, True)"
+
+
 def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> None:
     kernel.ok(
         "import threading\nlock, fine, table = threading.Lock(), 1, [1]\ndef uses(): return table\nimport functools\nsmall = functools.lru_cache(uses)"

@@ -68,12 +68,23 @@ def test_values_that_have_in_common_what_can_be_changed_stay_one() -> None:
     }
     one = {name: values.Packed({name: value}, compared=True) for name, value in named.items()}
     assert values.together(one) == [["model", "optimizer"], ["other"], ["array"], ["another"]]
+    with_functions = {name: values.Packed({name: [numpy.sin, len, print]}, compared=True) for name in "ab"}
+    assert values.together(with_functions) == [["a"], ["b"]], "what is found by its name is nobody's"
     found = values.Packed({name: named[name] for name in ("optimizer", "model")})
     back = values.unpack(found.item, found.pieces, {"python": "3.11.2"})
     assert list(back) == ["optimizer", "model"]
     assert back["optimizer"][0][0] is back["model"]["weights"]
     outputs = read_outputs(bytearray(_file(({**found.item, "sizes": [4]}, [b"junk"]))))
     assert (dict(outputs), sorted(outputs.errors)) == ({}, ["model", "optimizer"])
+
+
+def test_values_with_objects_in_common_come_back_as_large_as_each_may_be(tmp_path: Path) -> None:
+    shared = ["in common"]
+    namespace = {"one": [shared, b"x" * 800], "other": [shared, b"y" * 800], "large": [shared, b"z" * 1000]}
+    values.leave(str(tmp_path / "out.values"), list(namespace), namespace, 1000, {})
+    outputs = read_outputs(bytearray((tmp_path / "out.values").read_bytes()))
+    assert (sorted(outputs), sorted(outputs.errors)) == (["one", "other"], ["large"])
+    assert outputs["one"][0] is outputs["other"][0]
 
 
 class _Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import secrets
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,27 @@ def test_a_signpost_that_the_front_before_removes_meanwhile_is_put_up_anew(
     post.write(state="starting")
     assert read(file)["state"] == "starting"
     post.close()
+
+
+def test_of_two_kernels_of_a_notebook_the_one_with_its_variables_is_taken_over_and_the_other_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a Jupyter server is killed while the next allocation pends."""
+    given_back: list[str] = []
+    monkeypatch.setattr("jupyter_slurm.kernels.signpost.give_back_later", given_back.append)
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        names = [str(folder / f"kernel-{secrets.token_hex(8)}.json") for _ in range(4)]
+        has, comes, lives, again = names
+        posts = {name: Signpost(name, "/home/me/n.ipynb", "gpu") for name in (has, comes, lives)}
+        for name, post in posts.items():
+            post.write(state="running" if name == has else "starting", words=[name])
+        posts[has].close()
+        posts[comes].close()
+        taken = Signpost(again, "/home/me/n.ipynb", "gpu")
+        assert taken.data["words"] == [has]
+        assert given_back == [comes], "and not that of a front that lives"
+        given_back.clear()
+        taken.close()
+        posts[lives].close()

@@ -165,6 +165,26 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
 
 
 @pytest.mark.timeout(900)
+def test_a_server_that_is_killed_while_the_next_allocation_pends_leaves_the_kernel_and_nothing_else(
+    notebook: Notebook, study: Any, jupyter: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    notebook.server.close()
+    kernel = notebook.server.open("moved.ipynb")
+    job = kernel.value(JOB)
+    assert kernel.run("x = 1").status == "ok"
+    study.add_kernel("-p", "arandu", "--hold")
+    notebook.reaches(notebook.move("x"), "waiting", "Waits for its allocation (PENDING)")
+    assert len(notebook.jobs) == 2
+    notebook.server.end(signal.SIGKILL)
+    server = jupyter()
+    again = server.open("moved.ipynb")
+    assert again.value(f"{JOB}, x") == f"{job} 1"
+    wait_for(lambda: notebook.jobs == [job], "what was asked of Slurm is given back", LONG)
+    server.close()
+    wait_for(lambda: notebook.jobs == [], "the kernel is shut down", LONG)
+
+
+@pytest.mark.timeout(900)
 def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Callable[..., Any]) -> None:
     server, here = notebook.server, notebook.server.kernel
     traces = "len(In), sorted(name for name in globals() if name[:2] != '_i')"
