@@ -129,14 +129,16 @@ class Visitor:
         size = int(told["size"])
         if not 0 <= size <= 2 * limit + _ROOM:
             raise CannotTravel(f"The kernel tells of {size} bytes, and was asked for {limit} at most.")
-        snapshot = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  whoever gets it lets it go
-        while (done := snapshot.tell()) < size:
-            end = min(done + _PIECE, size)
-            data = base64.b64decode((await self._call(f"piece({done}, {end})", waits))["data"])
-            if not 0 < len(data) <= end - done:
-                raise KernelGone("The kernel has let go of the variables.")
-            snapshot.write(data)
-        await self._call("drop()", waits)
+        with contextlib.ExitStack() as opened:
+            snapshot = opened.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+            while (done := snapshot.tell()) < size:
+                end = min(done + _PIECE, size)
+                data = base64.b64decode((await self._call(f"piece({done}, {end})", waits))["data"])
+                if not 0 < len(data) <= end - done:
+                    raise KernelGone("The kernel has let go of the variables.")
+                snapshot.write(data)
+            await self._call("drop()", waits)
+            opened.pop_all()  # whoever gets it lets it go
         return snapshot
 
     async def give(self, names: Sequence[str], snapshot: IO[bytes]) -> Came:

@@ -1,0 +1,55 @@
+"""Variables of a real kernel, of which the Jupyter server believes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from jupyter_client.manager import AsyncKernelManager
+
+from jupyter_slurm.server import transit
+
+LIMIT = 1000  # bytes
+LIES = """
+import base64, json, sys, types
+class Answer:
+    def __init__(self, **told): self.told = told
+    def __repr__(self): return ""
+    def _repr_mimebundle_(self, **_): return {TYPE: json.dumps(self.told)}
+lies = sys.modules[NAME] = types.ModuleType(NAME)
+lies.take = lambda names, namespace, limit: Answer(size=SIZE)
+lies.piece = lambda start, end: Answer(data=base64.b64encode(bytes(20_000)).decode())
+lies.drop = Answer
+"""
+
+
+@pytest.fixture
+async def visitor(tmp_path: Path) -> AsyncIterator[transit.Visitor]:
+    manager = AsyncKernelManager(kernel_name="python3", transport="ipc", connection_file=str(tmp_path / "k.json"))
+    await manager.start_kernel()
+    one = transit.Visitor(manager)
+    assert await one.begun(lambda _: None) == ""
+    yield one
+    one.leave()
+    await manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "error"), [(10**15, transit.CannotTravel), (-1, transit.CannotTravel), (LIMIT, transit.KernelGone)]
+)
+async def test_a_kernel_that_tells_of_more_than_it_was_asked_for_fills_no_disk(
+    visitor: transit.Visitor, size: int, error: type[Exception]
+) -> None:
+    said = f"NAME, TYPE, SIZE = '{transit._luggage()[0]}.transit', {transit.TYPE!r}, {size}\n"
+    await visitor._reply(lambda: str(visitor._client.execute(said + LIES)))
+    with pytest.raises(error):
+        await visitor.take(["x"], LIMIT)
+
+
+async def test_what_cells_print_does_not_wait_in_the_server(visitor: transit.Visitor) -> None:
+    """What is published is read until the kernel has begun, and by a visitor who never asks that not at all."""
+    other = transit.Visitor(visitor._manager)
+    await other.idle(lambda: None)
+    assert other._client._iopub_channel is None
+    other.leave()
