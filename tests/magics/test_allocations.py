@@ -159,7 +159,8 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
     assert kernel.run("%srun -p arandu true").error == "KeyboardInterrupt"
     _none_is_open(kernel)
     kernel.ok("%srun as=long -p arandu sleep 1000")
-    assert kernel.value("[one == long.allocation for one in jupyter_slurm.allocations()]") == "[True]"
+    listed = "[one == long.allocation for one in jupyter_slurm.allocations()]"
+    wait_for(lambda: kernel.value(listed) == "[True]", "it is listed")
     kernel.ok("number = long.allocation.id")
     assert "no such allocation" in kernel.run("%srun on={number} true").traceback
     kernel.ok("long.allocation.release()")

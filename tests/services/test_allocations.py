@@ -376,7 +376,8 @@ async def test_what_cannot_be_is_refused(bench: Bench) -> None:
 
 def _spoilt(bench: Bench, step: dict[str, Any], job: dict[str, Any], number: int, **changes: Any) -> str:
     """Ask for a copy of a step, with other content: what a full disk, or another version, may have left."""
-    root, key = Path(bench.desk.root), f"{step['key'][:-2]}{number:02x}"
+    root, own = Path(bench.desk.root), step["key"]
+    key = f"{own[:-2]}{(int(own[-2:], 16) + 1 + number) % 256:02x}"
     (root / key).mkdir(mode=0o700)
     record = json.loads((root / step["key"] / "job.json").read_text().replace(step["key"], key))
     (root / key / "job.json").write_text(json.dumps({**record, "step": {**record["step"], "id": None}}))

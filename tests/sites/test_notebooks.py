@@ -146,8 +146,10 @@ def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
 
 @pytest.mark.timeout(600)  # images are packed, on a machine that does much else
 @pytest.mark.sites(*CHECKS)
-def test_the_notebook_of_a_site_does_what_its_guide_does(person: Replica) -> None:
+def test_the_notebook_of_a_site_does_what_its_guide_does(person: Replica, wait_for: Callable[..., Any]) -> None:
     """And leaves the login node to others: it submits and copies there, and computes nothing."""
+    listed = ["squeue", "--noheader", "--format=%A"]  # a node that an earlier test's job still has is not taken
+    wait_for(lambda: not person.controller.run(*listed).stdout.split(), "nobody on the nodes")
     begun, before = time.monotonic(), person.login.cpu_seconds()
     told = Told(person.laptop.execute(EXAMPLES / f"{person.name}.ipynb"))
     share = (person.login.cpu_seconds() - before) / (time.monotonic() - begun)
