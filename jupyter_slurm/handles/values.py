@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.runner import values as file_of
-from jupyter_slurm.runner.packing import CannotTravel, packed, too_large
+from jupyter_slurm.runner.packing import CannotTravel, TooLarge, packed
 
 __all__ = ["Outputs", "Parcel", "parcel", "read_outputs"]
 
@@ -45,14 +45,12 @@ class Parcel:
     ) -> None:
         self.sent, self.wanted, self.limit = list(sent), list(wanted), limit
         try:
-            self._items = packed(self.sent, namespace, given)
+            self._items = packed(self.sent, namespace, limit, given)
+        except TooLarge as error:
+            hint = "Let the job read it from a file, or set c.Settings.values_limit."
+            raise UsageError(f"What travels with the cell is {error}.", hint=hint) from error
         except CannotTravel as error:
             raise UsageError(f"Not submitted: {error}") from error
-        if said := too_large(self._items, limit):
-            raise UsageError(
-                f"What travels with the cell is {said}.",
-                hint="Let the job read it from a file, or set c.Settings.values_limit.",
-            )
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[dict[str, Any]]:

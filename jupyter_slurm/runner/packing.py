@@ -31,7 +31,13 @@ class CannotTravel(ValueError):
     """Something that was named cannot travel: a line for each."""
 
 
-def packed(names: Sequence[str], namespace: Mapping[str, Any], given: AbstractSet[str] = frozenset()) -> list[_Item]:
+class TooLarge(CannotTravel):
+    """What was named is more than can travel; the message says how much that is, and what has most of it."""
+
+
+def packed(
+    names: Sequence[str], namespace: Mapping[str, Any], limit: int, given: AbstractSet[str] = frozenset()
+) -> list[_Item]:
     """Return the items of variables in the order in which they can be used.
 
     Parameters
@@ -40,6 +46,8 @@ def packed(names: Sequence[str], namespace: Mapping[str, Any], given: AbstractSe
         The variables.
     namespace : mapping
         Where they are.
+    limit : int
+        Most bytes that can travel.
     given : set of str
         Names of variables that the other side has without that, each of its tasks another one.
 
@@ -47,24 +55,25 @@ def packed(names: Sequence[str], namespace: Mapping[str, Any], given: AbstractSe
     ------
     CannotTravel
         All that cannot, by name and with the reason.
+    TooLarge
+        More than that was named.
     """
-    return _Packer(namespace, names, given).items()
-
-
-def too_large(items: Sequence[_Item], limit: int) -> str:
-    """Return how much is more than can travel, and of what; empty: all of it can."""
+    packer = _Packer(namespace, names, given, limit)
+    items = packer.items()
     sizes = {item.get("name", ""): file_of.size_of(item) for item, _ in items}  # of several, where they are one
-    if sum(sizes.values()) <= limit:
-        return ""
-    said = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in sizes.items() if size > limit / 100)
-    return f"larger than {limit / 1e6:.1f} MB: {said}"
+    if packer.larger or sum(sizes.values()) > limit:
+        told = [f"{name} {size / 1e6:.1f} MB" for name, size in sizes.items() if size > limit / 100]
+        told += [f"{name} {size / 1e6:.1f} MB or more" for name, size in packer.larger.items()]
+        raise TooLarge(f"larger than {limit / 1e6:.1f} MB: {', '.join(told)}")
+    return items
 
 
 class _Packer:
     """Collect what some names need on the other side."""
 
-    def __init__(self, namespace: Mapping[str, Any], names: Sequence[str], given: AbstractSet[str]) -> None:
-        self._namespace, self._names, self._given = namespace, names, given
+    def __init__(self, namespace: Mapping[str, Any], names: Sequence[str], given: AbstractSet[str], limit: int) -> None:
+        self._namespace, self._names, self._given, self._limit = namespace, names, given, limit
+        self.larger: dict[str, int] = {}  # values that alone are more than can travel, and the bytes known of
         self._imports: dict[str, _Item] = {}
         self._sources: dict[str, _Item] = {}
         self._aliases: dict[str, tuple[str, _Item]] = {}  # of what
@@ -92,7 +101,8 @@ class _Packer:
             behind = {item["name"] for item, _ in items[places[0] :] if item["kind"] == "source"}
             if len(group) > 1 and needed.isdisjoint(behind):
                 with contextlib.suppress(Exception):  # else each one for itself, as they could be
-                    found = file_of.Packed({name: self._namespace[name] for name in group}, self._defined)
+                    named = {name: self._namespace[name] for name in group}
+                    found = file_of.Packed(named, self._defined, limit=self._limit)
                     items[places[0]] = found.item, found.pieces
                     for at in reversed(places[1:]):
                         del items[at]
@@ -149,7 +159,10 @@ class _Packer:
         """Return a value as a pickle; None where it cannot travel."""
         value = self._namespace[name]
         try:
-            return file_of.Packed({name: value}, self._defined, compared)
+            return file_of.Packed({name: value}, self._defined, compared, self._limit)
+        except file_of.Larger as error:
+            self.larger[name] = error.size
+            return None
         except Exception as error:  # noqa: BLE001 - whatever a value of the person's raises
             self._troubles.append(f"{name} ({type(value).__name__}) cannot travel: {error}")
             return None

@@ -39,14 +39,14 @@ def take(names: list[str], namespace: Mapping[str, Any], limit: int) -> Answer:
     if sys.version_info < (3, 9):
         why = f"variables can be taken from Python 3.9 and newer, and this is {platform.python_version()}"
         return Answer({"trouble": why})
-    from .packing import CannotTravel, packed, too_large
+    from .packing import CannotTravel, TooLarge, packed
 
     try:
-        items = packed(names, namespace)
+        items = packed(names, namespace, limit)
+    except TooLarge as error:
+        return Answer({"trouble": f"it is {error}"})
     except CannotTravel as error:
         return Answer({"trouble": str(error)})
-    if said := too_large(items, limit):
-        return Answer({"trouble": f"it is {said}"})
     file = io.BytesIO()
     file_of.put_down(file, items)
     _ready[:] = file.getbuffer()

@@ -44,6 +44,7 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
 
     named: Any = None
     met: Any = None
+    limit: float = float("inf")
 
     def reducer_override(self, value: Any) -> Any:
         """Return how a value is taken apart."""
@@ -54,6 +55,9 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
             parameter = getattr(getattr(torch, "nn", None), "Parameter", None)
             if parameter is not None and type(value) is parameter:
                 return NotImplemented  # it is taken apart into a tensor, which comes by here, and what makes it one
+            size = value.element_size() * value.nelement()
+            if value.layout is torch.strided and size > self.limit:
+                raise Larger(size)  # before it is copied out of the GPU
             return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         inherited = getattr(super(), "reducer_override", None)
         return NotImplemented if inherited is None else inherited(value)
@@ -69,6 +73,28 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
         return found is value
 
 
+class Larger(Exception):
+    """A value that has at least ``size`` bytes, which is more than can travel: it was not pickled to its end."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"it has {size / 1e6:.1f} MB or more")
+        self.size = size
+
+
+class _Bounded(io.BytesIO):
+    """A file that has no more than so many bytes."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def write(self, data: Any) -> int:
+        size = self.tell() + memoryview(data).nbytes
+        if size > self._limit:
+            raise Larger(size)
+        return super().write(data)
+
+
 class Unreadable(Exception):
     """Values that cannot be used here; the message says which and why."""
 
@@ -79,12 +105,20 @@ class Packed:
     Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source. Another
     one that has got such a name is not. Those that the values need are ``met``. Where they are to be ``compared``,
     ``parts`` are the objects that they consist of, by id, and so that no id is another object's in the meantime.
+    What has to be copied is, up to a ``limit`` of bytes; beyond that it is :class:`Larger`.
     """
 
-    def __init__(self, values: Mapping[str, Any], named: dict[str, Any] | None = None, compared: bool = False) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        named: dict[str, Any] | None = None,
+        compared: bool = False,
+        limit: float = float("inf"),
+    ) -> None:
         buffers: list[pickle.PickleBuffer] = []
-        file = io.BytesIO()
+        file = _Bounded(limit)
         pickler = Pickler(file, protocol=5, buffer_callback=buffers.append)
+        pickler.limit = limit
         self.met: set[str] = set()
         pickler.named, pickler.met = named or {}, self.met
         names, several = list(values), len(values) > 1
@@ -319,12 +353,14 @@ def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, na
         try:
             if name not in namespace:
                 raise Unreadable("the cell ended without it")
-            found[name] = packed = Packed({name: namespace[name]}, named, compared=len(names) > 1)
+            found[name] = packed = Packed({name: namespace[name]}, named, len(names) > 1, limit)
             if packed.size > limit:
-                raise Unreadable(f"it has {packed.size / 1e6:.0f} MB, {limit / 1e6:.0f} MB can travel: write a file")
+                raise Larger(packed.size)
         except Exception as error:  # noqa: BLE001 - one bad value does not lose the rest
             found.pop(name, None)
             said = str(error) if isinstance(error, Unreadable) else f"it cannot be pickled: {error}"
+            if isinstance(error, Larger):
+                said = f"{error}, {limit / 1e6:.1f} MB can travel: write a file"
             items.append(({"kind": "error", "name": name, "error": said}, []))
             sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
     for group in together(found):

@@ -6,6 +6,7 @@ import io
 import json
 import linecache
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -13,12 +14,15 @@ import types
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.handles.values import parcel, read_outputs
 from jupyter_slurm.runner import values
+from jupyter_slurm.runner.packing import TooLarge
+from jupyter_slurm.runner.packing import packed as several
 from jupyter_slurm.services.ownership import read_own
 
 FILE = str(resources.files("jupyter_slurm.runner").joinpath("values.py"))
@@ -90,13 +94,23 @@ def test_values_with_objects_in_common_come_back_as_large_as_each_may_be(tmp_pat
 class _Tensor:
     """What a tensor is for us: torch is large, and this machine need not have a GPU."""
 
+    layout = "strided"
+    copied = 0
+
     def __init__(self, values: list[float], device: str, requires_grad: bool) -> None:
         self.values, self.device, self.requires_grad = values, types.SimpleNamespace(type=device), requires_grad
 
     def detach(self) -> _Tensor:
         return _Tensor(self.values, self.device.type, False)
 
+    def element_size(self) -> int:
+        return 8
+
+    def nelement(self) -> int:
+        return len(self.values)
+
     def cpu(self) -> _Tensor:
+        _Tensor.copied += 1
         return _Tensor(self.values, "cpu", self.requires_grad)
 
     def requires_grad_(self, wanted: bool) -> _Tensor:
@@ -106,7 +120,7 @@ class _Tensor:
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_tensor_of_a_gpu_travels_as_one_of_the_cpu(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=_Tensor))
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=_Tensor, strided=_Tensor.layout))
     tensor = _Tensor([1.0, 2.0], "cuda", wanted)
     item, pieces = packed("state", {"weights": tensor, "again": [tensor]})
     back = values.unpack(item, pieces, {"python": "3.11.2"})["state"]
@@ -114,6 +128,32 @@ def test_a_tensor_of_a_gpu_travels_as_one_of_the_cpu(wanted: bool, monkeypatch: 
     assert back["weights"].values == [1.0, 2.0]
     assert back["again"][0] is back["weights"]
     assert tensor.device.type == "cuda", "the cell's own stays where it is"
+    before = _Tensor.copied
+    with pytest.raises(values.Larger, match=re.escape("it has 8.0 MB or more")):
+        values.Packed({"large": [_Tensor([0.0] * 1_000_000, "cuda", wanted)]}, limit=1_000_000)
+    assert _Tensor.copied == before, "there may be no room for it on this side of the GPU"
+
+
+def test_what_is_too_large_is_not_pickled_to_its_end(tmp_path: Path) -> None:
+    pickled = 0
+
+    class Part:
+        def __reduce__(self) -> Any:
+            nonlocal pickled
+            pickled += 1
+            return str, (f"{pickled:01000x}",)
+
+    namespace = {"small": 1, "long": [Part() for _ in range(10_000)], "text": "x" * 300_000, "numbers": bytearray(90)}
+    with pytest.raises(TooLarge) as told:
+        several(list(namespace), namespace, 200_000)
+    assert str(told.value) == "larger than 0.2 MB: long 0.3 MB or more, text 0.3 MB or more"
+    assert 90 < pickled < 500
+    pickled = 0
+    values.leave(str(tmp_path / "out.values"), list(namespace), namespace, 200_000, {})
+    outputs = read_outputs(bytearray((tmp_path / "out.values").read_bytes()))
+    assert (sorted(outputs), sorted(outputs.errors)) == (["numbers", "small"], ["long", "text"])
+    assert "it has 0.3 MB or more, 0.2 MB can travel: write a file" in outputs.errors["text"]
+    assert 90 < pickled < 500
 
 
 def test_a_large_value_is_written_without_a_second_copy(tmp_path: Path) -> None:
