@@ -130,6 +130,7 @@ class Visitor:
         if not 0 <= size <= 2 * limit + _ROOM:
             raise CannotTravel(f"The kernel tells of {size} bytes, and was asked for {limit} at most.")
         with contextlib.ExitStack() as opened:
+            opened.callback(self._let_go)
             snapshot = opened.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
             while (done := snapshot.tell()) < size:
                 end = min(done + _PIECE, size)
@@ -140,6 +141,10 @@ class Visitor:
             await self._call("drop()", waits)
             opened.pop_all()  # whoever gets it lets it go
         return snapshot
+
+    def _let_go(self) -> None:
+        """Have the kernel let its snapshot go, whenever it comes to that: nobody waits for the answer."""
+        self._ask(_expressions("drop()"))
 
     async def give(self, names: Sequence[str], snapshot: IO[bytes]) -> Came:
         """Put a snapshot into the variables of the kernel."""
@@ -152,12 +157,8 @@ class Visitor:
         return Came(tuple(told["came"]), tuple(told["troubles"]))
 
     async def _call(self, call: str, waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
-        """Call a function of ``runner/transit.py``, which the kernel gets first if it does not have it."""
-        name, boot = _luggage()
-        module = f'__import__("sys").modules["{name}.transit"]'
-        has_it = f'"{name}.transit" in __import__("sys").modules'
-        send = f"None if {has_it} else {boot}"
-        found = await self._evaluated({"1": send, "2": f"{module}.{call}"}, waits)
+        """Call a function of ``runner/transit.py``."""
+        found = await self._evaluated(_expressions(call), waits)
         failed = [one for one in found.values() if one.get("status") != "ok"]
         if failed or TYPE not in found.get("2", {}).get("data", {}):
             why = f"{failed[0].get('ename')}: {failed[0].get('evalue')}" if failed else "it knows no user_expressions"
@@ -166,17 +167,17 @@ class Visitor:
         return told
 
     async def _evaluated(self, expressions: Mapping[str, str], waits: Callable[[], None]) -> Mapping[str, Any]:
-        def ask() -> str:
-            options: dict[str, Any] = {"silent": True, "store_history": False, "allow_stdin": False}
-            return str(self._client.execute("", user_expressions=dict(expressions), stop_on_error=False, **options))
-
         while True:
-            reply = await self._reply(ask, waits)
+            reply = await self._reply(lambda: self._ask(expressions), waits)
             if reply.get("status") == "ok":
                 found: Mapping[str, Any] = reply.get("user_expressions") or {}
                 return found
             if reply.get("status") != "aborted":  # a cell before it has failed, and all that waited is given up
                 raise KernelGone(str(reply.get("evalue") or "The kernel does not answer."))
+
+    def _ask(self, expressions: Mapping[str, str]) -> str:
+        options: dict[str, Any] = {"silent": True, "store_history": False, "allow_stdin": False}
+        return str(self._client.execute("", user_expressions=dict(expressions), stop_on_error=False, **options))
 
     async def _reply(self, ask: Callable[[], str], waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
         """Ask, and return the answer; a kernel that was restarted meanwhile is asked again."""
@@ -204,6 +205,13 @@ class Visitor:
                 message = await self._client.get_iopub_msg(timeout=_LOOK)
                 if message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request():
                     told(str(message["content"]["text"]))
+
+
+def _expressions(call: str) -> dict[str, str]:
+    """Return what calls a function of ``runner/transit.py`` in a kernel, which gets that first if it has not."""
+    name, boot = _luggage()
+    has_it = f'"{name}.transit" in __import__("sys").modules'
+    return {"1": f"None if {has_it} else {boot}", "2": f'__import__("sys").modules["{name}.transit"].{call}'}
 
 
 @functools.cache

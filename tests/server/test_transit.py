@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.manager import AsyncKernelManager
@@ -45,6 +47,32 @@ async def test_a_kernel_that_tells_of_more_than_it_was_asked_for_fills_no_disk(
     await visitor._reply(lambda: str(visitor._client.execute(said + LIES)))
     with pytest.raises(error):
         await visitor.take(["x"], LIMIT)
+
+
+async def test_a_snapshot_that_nobody_waits_for_is_let_go(
+    visitor: transit.Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a move is given up; the kernel may have little memory left."""
+    ready = f"len(__import__('sys').modules['{transit._luggage()[0]}.transit']._ready)"
+    await visitor._reply(lambda: str(visitor._client.execute("x = bytes(40_000)")))
+    asked = asyncio.Event()
+    call = visitor._call
+
+    async def called(text: str, *rest: Any) -> Any:
+        if text.startswith("piece"):
+            found = await visitor._evaluated({"size": ready}, lambda: None)
+            assert int(found["size"]["data"]["text/plain"]) > 40_000
+            asked.set()
+            await asyncio.Event().wait()
+        return await call(text, *rest)
+
+    monkeypatch.setattr(visitor, "_call", called)
+    taking = asyncio.create_task(visitor.take(["x"], 50_000))
+    await asyncio.wait_for(asked.wait(), 60)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    found = await visitor._evaluated({"size": ready}, lambda: None)
+    assert found["size"]["data"]["text/plain"] == "0"
 
 
 async def test_what_cells_print_does_not_wait_in_the_server(visitor: transit.Visitor) -> None:
