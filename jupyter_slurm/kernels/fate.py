@@ -56,8 +56,8 @@ def is_gone(step: _Told | None, allocation: _Told, restarts: int) -> bool:
     return not held.is_open(allocation) or (step is not None and _took_it_along(step))
 
 
-def why(step: _Told, allocation: _Told, restarts: int) -> str:
-    """Return why there is no kernel any more."""
+def why(step: _Told, allocation: _Told, restarts: int, said: str = "") -> str:
+    """Return why there is no kernel any more; ``said``: the last words of an allocation that has failed."""
     error = step.get("error") or {}
     if is_requeued(allocation, restarts):
         back = "Slurm has put its allocation back into the queue: the kernel begins anew there, without its variables"
@@ -66,7 +66,8 @@ def why(step: _Told, allocation: _Told, restarts: int) -> str:
         return sentences(headline(allocation), error.get("detail"))
     if not held.is_open(allocation):
         step_of_all = _NEXT.get(str(allocation["state"]), allocation.get("next_step"))
-        return sentences(headline(allocation), *notes({**allocation, "next_step": step_of_all}))
+        more = [said] if said else notes({**allocation, "next_step": step_of_all})
+        return sentences(headline(allocation), *more)
     if _took_it_along(step):
         return sentences(headline(step), error.get("detail"))
     return sentences(headline(step), *([] if step["state"] == "COMPLETED" else notes(step)))

@@ -98,8 +98,8 @@ class Holding:
         if not is_settled:
             self._there.client.get(self._there.path("jobs"), params={"state": "active"})  # has the queue looked at
         has_failed = told[1]["finished"] and told[1]["state"] == "FAILED"
-        said = " ".join(self._granted.tail(2, "stderr").split()) if has_failed else ""
-        return sentences(fate.why(*told), said), is_settled
+        said = sentences(*self._granted.tail(2, "stderr").splitlines()) if has_failed else ""
+        return fate.why(*told, said), is_settled
 
     async def near_end(self) -> str:
         """Return a warning that the allocation is about to end; empty while it is not, or nobody knows."""

@@ -35,13 +35,25 @@ def places() -> list[str]:
     return list(dict.fromkeys(os.path.join(top, "kernels") for top in tops))
 
 
+def _is_of_here(path: str) -> bool:
+    """Tell whether there is a kernelspec, and not one whose kernel runs elsewhere, as ours in a home of all nodes."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            provisioner = json.load(file)["metadata"]["kernel_provisioner"]["provisioner_name"]
+        return bool(provisioner == "local-provisioner")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, LookupError, TypeError):
+        return True  # it says nothing of it; what cannot be read is told when it is wanted
+
+
 def known() -> dict[str, str]:
     """Return the folders of the kernelspecs of this place, by their names."""
     found: dict[str, str] = {}
     for place in places():
         with contextlib.suppress(OSError):
             for name in os.listdir(place):
-                if os.path.exists(os.path.join(place, name, "kernel.json")):
+                if _is_of_here(os.path.join(place, name, "kernel.json")):
                     found.setdefault(name.lower(), os.path.join(place, name))
     return found
 

@@ -183,7 +183,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         ("--mem=60",): "It used more memory than its allocation has",
         ("kernel=nosuch",): "has no kernel nosuch; it has ",
         ("image=/nosuch.sif",): "/nosuch.sif",
-        ("python=/nosuch/python",): "/nosuch/python",
+        ("python=/nosuch/python",): "has no /nosuch/python. say python=PATH with a Python that the node sees.",
     }
     kernels = {words: node_kernel(*words) for words in asked}
     cells = {words: kernel.begin("1") for words, kernel in kernels.items()}

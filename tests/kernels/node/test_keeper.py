@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
+import re
 import signal
 import socket
 import stat
@@ -298,6 +300,28 @@ def test_a_kernel_that_cannot_begin_says_why(keep: Keep, asked: dict[str, Any], 
     assert died["begun"] is False
     assert words in f"{died.get('why')} {died.get('hint')} {died['log']}"
     assert keeper.wait() != 0
+
+
+def test_a_kernelspec_of_a_kernel_that_runs_elsewhere_is_none_of_this_place(
+    keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The home may be one for all nodes, with what `jupyter slurm kernel add` writes: that would ask for a kernel anew."""
+    for name, metadata in {
+        "mine": {},
+        "far": {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}},
+        "near": {"kernel_provisioner": {"provisioner_name": "local-provisioner"}},
+    }.items():
+        (tmp_path / "kernels" / name).mkdir(parents=True)
+        told = {"argv": ["python", "-c", "raise SystemExit('it ran')"], "metadata": metadata}
+        (tmp_path / "kernels" / name / "kernel.json").write_text(json.dumps(told))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    said = {name: keep(name=name).front().connect().note("died") for name in ("mine", "near", "far")}
+    assert "it ran" in said["mine"]["log"]
+    assert "it ran" in said["near"]["log"]
+    listed = re.search(r"has no kernel far; it has (.*)\.", f"{said['far'].get('why')} {said['far']['log']}")
+    assert listed, said["far"]
+    assert {"mine", "near"} <= {*listed[1].split(", ")}
+    assert "far" not in listed[1].split(", ")
 
 
 def test_a_kernel_with_other_names_for_its_sockets_is_found(keep: Keep, tmp_path: Path) -> None:
