@@ -179,7 +179,7 @@ def start(
     SubmissionUnknown
         Whether it was asked for is not known.
     """
-    words = parsed.words
+    words, chosen = parsed.words, {option.name: option.value for option in parsed.parsed.options}
     env, python = environment_named(words.get("env"), words.get("image")), words.get("python")
     is_of_env = env is not None and (python is None or "/" not in python)  # looked for in the environment
     submission = Submission(
@@ -198,7 +198,7 @@ def start(
             "secret": secret.hex(),
             "idle": idle_time(words.get("idle")),
             "lease": _lease(words.get("lease")),
-            "dir": words.get("dir"),
+            "dir": words.get("dir") or chosen.get("chdir"),
         }
         if "transport" in words:
             asked["kernel"]["transport"] = words["transport"]

@@ -133,8 +133,10 @@ class Step:
         given, own = self.asked.get("env"), dict(os.environ)
         if given is not None:
             own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODES_OWN}
-        if self.is_one_task:
+        if self.is_one_task:  # which is not srun's to know: it would have so much of the node and no more
+            cpus = own.get("SLURM_CPUS_PER_TASK")
             own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
+            own.update({"JUPYTER_SLURM_CPUS_PER_TASK": cpus} if cpus else {})
         return {**(given or {}), **own, **self.asked.get("variables", {})}
 
     def send(self, name: str) -> None:

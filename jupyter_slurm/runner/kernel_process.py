@@ -118,10 +118,12 @@ class Kernel:
 
     def _cwd(self) -> str | None:
         cwd = self._asked.get("cwd")
-        if cwd and not os.path.isdir(os.path.expanduser(cwd)):
-            sys.stderr.write(f"{program.node_name()} has no folder {cwd}: the kernel begins in {os.getcwd()}\n")
+        cwd = os.path.expanduser(cwd) if cwd else None
+        if cwd and not os.path.isdir(cwd):
+            if not self._asked.get("image"):  # else it may be one of the image
+                raise CannotStart(f"{program.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins.")
             return None
-        return os.path.expanduser(cwd) if cwd else None
+        return cwd
 
     def _environment(self) -> dict[str, str]:
         env = {**os.environ, **(self._asked.get("env") or {})}

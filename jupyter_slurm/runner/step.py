@@ -54,6 +54,8 @@ def main() -> int:
     with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
         asked = json.load(file)
     rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]
+    if cpus := os.environ.pop("JUPYTER_SLURM_CPUS_PER_TASK", ""):
+        os.environ["SLURM_CPUS_PER_TASK"] = cpus  # as a job that is no step has it
     if kind in ("python", "process"):
         place.offer()  # one directory for all tasks of the step
     if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:

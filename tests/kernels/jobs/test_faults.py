@@ -182,6 +182,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         ("--mem=90G",): "--mem=90G is more than any node in partition low has: at most 64G",
         ("--mem=60",): "It used more memory than its allocation has",
         ("kernel=nosuch",): "has no kernel nosuch; it has ",
+        ("dir=/no/such",): "has no folder /no/such. dir=FOLDER says where it begins.",
         ("image=/nosuch.sif",): "/nosuch.sif",
         ("python=/nosuch/python",): "has no /nosuch/python. say python=PATH with a Python that the node sees.",
     }
@@ -191,7 +192,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         told = kernel.end(cells[words])
         assert told.kind == "KernelNotStarted"
         assert asked[words] in told.error, told.error
-        is_kept = words[0] in ("--mem=60", "kernel=nosuch", "image=/nosuch.sif")
+        is_kept = words[0] in ("--mem=60", "kernel=nosuch", "dir=/no/such", "image=/nosuch.sif")
         assert ("is kept for that, for 1:00:00" in told.error) == is_kept, told.error
         kernel.stop()
     nothing_left()

@@ -27,6 +27,22 @@ def jobs(cluster: EmbeddedCluster) -> set[str]:
     return set(cluster.run("squeue", "--noheader", "--format=%A", states).stdout.split())
 
 
+@_here
+def test_it_begins_where_it_is_told_to_and_knows_of_its_processors(node_kernel: Any, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "in").mkdir(mode=0o755)
+    where = "(__import__('os').getcwd(), __import__('os').environ.get('SLURM_CPUS_PER_TASK'))"
+    by_slurm = node_kernel("-p", "arandu", "-c", "2", f"--chdir={tmp_path}")
+    by_us = node_kernel("-p", "arandu", f"--chdir={tmp_path}", f"dir={tmp_path}/in")
+    assert by_slurm.value(where) == str((str(tmp_path), "2"))
+    assert by_us.value(where) == str((str(tmp_path / "in"), None))
+    assert (
+        by_slurm.value("__import__('subprocess').getoutput('srun --overlap printenv SLURM_JOB_CPUS_PER_NODE')") == "2"
+    )
+    by_slurm.stop()
+    by_us.stop()
+
+
 @pytest.mark.carrier("paramiko")
 def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     node_kernel: Any, study: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
