@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,11 @@ __all__ = ["Channels"]
 log = logging.getLogger(__name__)
 
 _SLOWEST = 200_000  # messages that a client may be behind on iopub before it loses some
+_LARGE = 1 << 14  # bytes from which on a message is counted among those that some client has not read
+_UNREAD = 1 << 30  # bytes of those; beyond, large ones are not published
 _LAST_WORDS = 2000  # milliseconds in which what was said last still goes out
 _ASKED = ("shell", "control", "stdin")
+_NEEDED = ("status", "execute_input", "execute_result", "error", "shutdown_reply")  # a front end cannot do without
 _SUBSCRIBES = b"\1"  # https://rfc.zeromq.org/spec/29/
 
 
@@ -51,6 +55,8 @@ class Channels:
         for name, kind in kinds.items():
             self._sockets[name] = self._bind(around.socket(kind), name)
         self._has_listener = asyncio.Event()
+        self._unread: deque[tuple[zmq.MessageTracker, int]] = deque()
+        self._unread_bytes = 0
 
     def _bind(self, socket: Any, name: str) -> Any:
         given, port = self._connection, self._connection[f"{name}_port"]
@@ -117,9 +123,20 @@ class Channels:
         """Send a message to a client; one that is gone does not hear it."""
         self._sockets[channel].send_multipart(self.wire.parts(frames, idents))  # a future that is done already
 
-    def publish(self, frames: Frames, kind: str) -> None:
-        """Send a message to all clients."""
-        self._sockets["iopub"].send_multipart(self.wire.parts(frames, [f"kernel.{kind}".encode()]))
+    def publish(self, frames: Frames, kind: str) -> bool:
+        """Send a message to all clients; False: it is too much, beside what one that does not read has left waiting."""
+        parts: list[Any] = self.wire.parts(frames, [f"kernel.{kind}".encode()])
+        large = {at: zmq.Frame(part, copy=False, track=True) for at, part in enumerate(parts) if len(part) >= _LARGE}
+        size = sum(map(len, large.values()))
+        while self._unread and self._unread[0][0].done:
+            self._unread_bytes -= self._unread.popleft()[1]
+        if large and self._unread_bytes + size > _UNREAD and kind not in _NEEDED:
+            return False
+        if large:
+            self._unread.append((zmq.MessageTracker(*large.values()), size))
+            self._unread_bytes += size
+        self._sockets["iopub"].send_multipart([large.get(at, part) for at, part in enumerate(parts)], copy=not large)
+        return True
 
     def answer(self, channel: str, to: Message, content: Mapping[str, Any]) -> None:
         """Answer a request."""

@@ -36,6 +36,7 @@ class Running:
         self._channels, self._carrier = channels, carrier
         self._open: OrderedDict[str, tuple[str, Message]] = OrderedDict()
         self._warning = ""
+        self._unread: dict[str, int] = {}  # bytes that were not published, by cell
 
     @property
     def cells(self) -> list[Message]:
@@ -57,7 +58,7 @@ class Running:
         """Send what the kernel says to whom it is for."""
         message = Message(parcel.frames)
         if parcel.channel == link.IOPUB:
-            self._channels.publish(parcel.frames, message.kind)
+            self._publish(message)
             return
         channel = _NAMES[parcel.channel]
         asked = self._open.get(message.of)
@@ -66,6 +67,14 @@ class Running:
         # Who asked before an earlier front was killed has the identity of its session.
         idents = asked[1].idents if asked else [str(message.parent.get("session", "")).encode()]
         self._channels.send(channel, parcel.frames, idents)
+
+    def _publish(self, message: Message) -> None:
+        """Publish what the kernel does; at the end of a cell, too, how much of it was too much for some client."""
+        if message.kind == "status" and (lost := self._unread.pop(message.of, 0)):
+            text = "came while somebody who is connected did not read, and were too much to be kept"
+            self._say(f"\n[{format_size(lost)} of this cell's output {text}.]\n", message.parent)
+        if not self._channels.publish(message.frames, message.kind) and len(self._unread) < _MOST:
+            self._unread[message.of] = self._unread.get(message.of, 0) + sum(map(len, message.frames))
 
     def dropped(self, note: Mapping[str, Any]) -> None:
         """Say in a cell that some of its output is gone."""

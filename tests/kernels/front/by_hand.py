@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.kernels import heard
+from jupyter_slurm.kernels import channels, heard
 from jupyter_slurm.kernels.front import CannotBegin, Front
 from jupyter_slurm.kernels.standin import StandIn
 from jupyter_slurm.runner import link
@@ -116,6 +116,8 @@ class ByHand:
 async def main() -> int:
     connection = json.loads(Path(sys.argv[1]).read_text())
     place = ByHand(Path(sys.argv[2]))
+    if (place.folder / "unread").exists():
+        channels._UNREAD = int((place.folder / "unread").read_text())
     return await Front(connection, place, heard.known([]), lambda told: None).run()
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 from typing import Any
+
+import zmq
 
 
 def test_what_was_asked_before_there_was_a_kernel_runs_in_its_order(front: Any) -> None:
@@ -114,3 +118,37 @@ def test_a_link_that_is_cut_now_and_then_loses_nothing(front: Any, wait_for: Any
         printed += front.published(cell, "stream")["text"]
     assert printed + front.printed(cell) == "".join(f"{number}\n" for number in range(300))
     assert front.run("print(number)") == "299\n"
+
+
+def test_a_client_that_does_not_read_costs_no_more_memory_than_is_set(front: Any) -> None:
+    """Another one reads on: it lacks the same output, and is told."""
+    front.process.kill()
+    front.process.wait()
+    (front.folder / "unread").write_text(str(40 << 20))
+    front.start()
+    front.listen()
+    front.begin()
+    where = json.loads((front.folder / "connection.json").read_text())
+    with zmq.Context() as context, context.socket(zmq.SUB) as stuck:
+        stuck.linger, stuck.rcvhwm = 0, 1
+        stuck.subscribe(b"")
+        stuck.connect(f"tcp://{where['ip']}:{where['iopub_port']}")
+        assert front.run("print(1)") == "1\n"
+        assert stuck.poll(60_000), "it is there"
+        before = _resident(front.process.pid)
+        lines = "for _ in range(300): print(_, 'x' * 1_000_000, flush=True)"
+        heard = front.run(lines)
+        assert _resident(front.process.pid) - before < 150 << 20
+        lost = 300_000_000 - heard.count("x")
+        assert 100_000_000 < lost < 270_000_000
+        told = re.search(r"\[([\d.]+) MiB of this cell's output came while somebody who is connected did not", heard)
+        assert told
+        assert abs(float(told[1]) - lost / (1 << 20)) < 1
+    assert front.run(lines).count("x") == 300_000_000, "the other one is gone"
+    assert front.run("print(2)") == "2\n"
+
+
+def _resident(process: int) -> int:
+    """Bytes of memory that a process has."""
+    with open(f"/proc/{process}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
