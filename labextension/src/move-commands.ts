@@ -16,7 +16,7 @@ import { CommandIDs, confirmed } from "./commands";
 import { MoveBody, type IWish } from "./components/moving";
 import { startsHere } from "./kernel-commands";
 import { notebookOf, type IContext } from "./kernel-watch";
-import type { IKernelApi } from "./kernels";
+import type { IKernelApi, IKernelSpec } from "./kernels";
 import { moveNotice } from "./move-words";
 import { isOver, type IMove, type Moves } from "./moves";
 import type { ITold } from "./notice-words";
@@ -27,11 +27,13 @@ type Commands = JupyterFrontEnd["commands"];
 
 /** How long it is said that a move was given up, in milliseconds; what else came of it is said until it is put away. */
 const SEEN = 8_000;
+/** From how many characters on JupyterLab cuts a notice. */
+const SHOWN = 140;
 
 /** What these acts take from their surroundings. */
 export interface IMoveActs {
   readonly api: Pick<IKernelApi, "kernelPlace" | "kernelSpecs">;
-  readonly moves: Pick<Moves, "begin" | "giveUp" | "of" | "told">;
+  readonly moves: Pick<Moves, "begin" | "giveUp" | "namedLast" | "of" | "told">;
   readonly specs: Pick<KernelSpec.IManager, "refreshSpecs" | "specs">;
   readonly sessions: Pick<Session.IManager, "refreshRunning" | "running">;
   readonly commands: Commands;
@@ -63,9 +65,15 @@ export async function giveUp({ moves, trans }: IMoveActs, move: IMove): Promise<
   }
 }
 
-/** Whether a dialog was answered with what is wanted; null: it was not. */
-async function wished(title: string, body: MoveBody, label: string): Promise<IWish | null> {
+/** What a dialog was answered with; null: it was not. */
+async function wished(
+  { moves, trans }: IMoveActs,
+  notebook: string,
+  kernels: readonly IKernelSpec[] | null,
+  { title, about, label }: Record<"title" | "about" | "label", string>,
+): Promise<IWish | null> {
   const buttons = [Dialog.cancelButton(), Dialog.okButton({ label })];
+  const body = new MoveBody(trans, about, kernels, moves.namedLast(notebook));
   const { button, value } = await showDialog({
     ...{ title, body, buttons },
     focusNodeSelector: "select, input",
@@ -90,7 +98,7 @@ async function move(acts: IMoveActs): Promise<void> {
     "“%1” works here until the kernel is there. Its cells run on the node from then on.",
     PathExt.basename(notebook),
   );
-  const wish = await wished(title, new MoveBody(trans, about, kernels), trans.__("Move"));
+  const wish = await wished(acts, notebook, kernels, { title, about, label: trans.__("Move") });
   if (wish !== null) {
     await moves.begin({ notebook, ...wish });
   }
@@ -128,7 +136,7 @@ async function followUp(acts: IMoveActs, notebook: string | null): Promise<void>
     PathExt.basename(notebook),
   );
   const title = trans.__("Ask for a Follow-Up Allocation");
-  const wish = await wished(title, new MoveBody(trans, about, null), trans.__("Ask"));
+  const wish = await wished(acts, notebook, null, { title, about, label: trans.__("Ask") });
   if (wish !== null) {
     await moves.begin({ notebook, ...wish });
   }
@@ -160,6 +168,7 @@ async function notebookIn(
 /** Tell how far each notebook is, in a notice that stays until it is over. */
 export function tellMoves({ moves, sessions, specs, trans }: IMoveActs): void {
   const notices = new Map<string, string>();
+  const ends = new Map<string, string>(); // what became of the last move of a notebook: until there is another one
   moves.told.connect((_, move) => {
     const message = moveNotice(move);
     const shown = notices.get(move.id);
@@ -173,6 +182,10 @@ export function tellMoves({ moves, sessions, specs, trans }: IMoveActs): void {
         callback: () => void tried(trans, () => moves.giveUp(move)),
       };
       if (shown === undefined) {
+        const before = ends.get(move.notebook);
+        if (before !== undefined) {
+          Notification.dismiss(before);
+        }
         const options = { autoClose: false as const, actions: [stay] };
         notices.set(move.id, Notification.emit(message, "in-progress", options));
       } else {
@@ -187,7 +200,13 @@ export function tellMoves({ moves, sessions, specs, trans }: IMoveActs): void {
     const type = { done: "success", cancelled: "info" }[move.state] ?? "error";
     // Who has waited for hours may look elsewhere when it is there, and is to read what did not come along.
     const autoClose = move.state === "cancelled" ? SEEN : false;
-    Notification.emit(message, type as "error", { autoClose });
+    const reads = {
+      label: trans.__("Read all…"),
+      caption: trans.__("Show all that there is to say of it"),
+      callback: () => void showErrorMessage(PathExt.basename(move.notebook), move.text),
+    };
+    const actions = message.length > SHOWN ? [reads] : [];
+    ends.set(move.notebook, Notification.emit(message, type as "error", { autoClose, actions }));
     void sessions.refreshRunning(); // the notebook learns of its kernel from there
   });
 }

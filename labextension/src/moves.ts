@@ -58,6 +58,7 @@ export class Moves extends Model {
   private readonly _going = new Map<string, IMove>();
   /** Ids of those that are over: an answer that comes late does not take them up again. */
   private readonly _ended = new Set<string>();
+  private readonly _named = new Map<string, readonly string[]>();
   private _looked = -Infinity;
 
   constructor(
@@ -78,8 +79,14 @@ export class Moves extends Model {
     return [...this._going.values()].find((move) => move.notebook === notebook) ?? null;
   }
 
+  /** The variables that were to come along the last time: who is refused one takes the others. */
+  namedLast(notebook: string): readonly string[] {
+    return this._named.get(notebook) ?? [];
+  }
+
   /** Have a notebook moved; throws what is refused. */
   async begin(request: IMoveRequest): Promise<void> {
+    this._named.set(request.notebook, request.in);
     this._take(await this._api.beginMove(request));
   }
 

@@ -188,6 +188,31 @@ describe("the commands that move a notebook", () => {
     });
   });
 
+  it("name what was named before, and tell of the last attempt alone, all of it", async () => {
+    for (const text of ["Nothing was asked of Slurm: lock cannot travel.", "long ".repeat(40)]) {
+      mover.later();
+      const moving = commands.execute(CommandIDs.move);
+      const found = await dialog("Variables to take along");
+      const before = mover.asked.at(-1)?.in ?? [];
+      expect(found.querySelector("input")!.value).toBe(before.length > 0 ? "x, lock" : "");
+      type(found, "x, lock");
+      press(found);
+      await moving;
+      const move = mover.model.of("work/a.ipynb")!;
+      expect(notices()).toEqual(["in-progress: a.ipynb: Pending."]);
+      await vi.waitFor(() => {
+        mover.become({ ...move, state: "failed", text });
+        expect(notices()).toEqual([`error: a.ipynb: ${text}`]);
+      });
+      expect(Notification.manager.notifications[0]!.options.actions).toHaveLength(
+        text.length > 140 ? 1 : 0,
+      );
+    }
+    const [reads] = Notification.manager.notifications[0]!.options.actions!;
+    reads!.callback(new MouseEvent("click"));
+    press(await dialog("long long"), "");
+  });
+
   it("have it stay by the notice, or where they are called again", async () => {
     const first = mover.going("work/a.ipynb");
     await mover.model.look();

@@ -31,8 +31,14 @@ export class MoveBody extends Widget implements Dialog.IBodyWidget<IWish> {
   /**
    * @param about - What is going to happen.
    * @param kernels - Those that can be chosen; null: it is the one that the notebook has.
+   * @param names - The variables that were named the last time.
    */
-  constructor(trans: TranslationBundle, about: string, kernels: readonly IKernelSpec[] | null) {
+  constructor(
+    trans: TranslationBundle,
+    about: string,
+    kernels: readonly IKernelSpec[] | null,
+    names: readonly string[],
+  ) {
     super();
     this.addClass("jp-Slurm-prompt");
     this.addClass("jp-Slurm-move");
@@ -47,6 +53,7 @@ export class MoveBody extends Widget implements Dialog.IBodyWidget<IWish> {
     hint.ariaLive = "polite";
     Object.assign(this._names, {
       type: "text",
+      value: names.join(", "),
       placeholder: "x, model, optimizer",
       pattern: NAMES,
       autocomplete: "off",
