@@ -14,7 +14,7 @@ from jupyter_slurm.widgets.waiting import answered_where_sent
 
 __all__ = ["insert_cell"]
 
-_TARGET = "jupyter-slurm:cell"  # labextension/src/plugins/cells.ts
+_TARGET = "jupyter-slurm:cell"  # labextension/src/plugins/insert_cell.ts
 _ANSWERS = 3.0  # seconds in which a front end that makes cells has made one
 
 

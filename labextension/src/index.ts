@@ -3,24 +3,24 @@
  * commands of menu and palette, the cells that widgets write, the dialogs of log-ins, the notices, the item in the status bar,
  * and kernels on nodes. Each can be switched off alone.
  */
-import { cellsPlugin } from "./plugins/cells";
 import { commandsPlugin } from "./plugins/commands";
-import { jobPlugin } from "./plugins/job";
+import { cellsPlugin } from "./plugins/insert_cell";
+import { linkPlugin } from "./plugins/job_link";
+import { jobPlugin } from "./plugins/job_page";
+import { modelPlugin } from "./plugins/jobs_model";
+import { panelPlugin } from "./plugins/jobs_panel";
 import { kernelsPlugin } from "./plugins/kernels";
-import { launchPlugin } from "./plugins/launch";
-import { linkPlugin } from "./plugins/link";
-import { modelPlugin } from "./plugins/model";
+import { promptsPlugin } from "./plugins/logins";
 import { noticesPlugin } from "./plugins/notices";
-import { panelPlugin } from "./plugins/panel";
-import { promptsPlugin } from "./plugins/prompts";
 import { resourcesPlugin } from "./plugins/resources";
+import { launchPlugin } from "./plugins/session_launcher";
+import { templatesPlugin } from "./plugins/session_templates";
 import { sessionsPlugin } from "./plugins/sessions";
-import { statusPlugin } from "./plugins/status";
-import { templatesPlugin } from "./plugins/templates";
+import { statusPlugin } from "./plugins/status_bar";
 
-export { IResourcesModel } from "./resources";
-export { ISessionsModel } from "./sessions";
-export { IJobsModel } from "./tokens";
+export { IResourcesModel } from "./resources/model";
+export { ISessionsModel } from "./sessions/model";
+export { IJobsModel } from "./common/tokens";
 export default [
   modelPlugin,
   resourcesPlugin,

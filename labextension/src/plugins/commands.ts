@@ -3,9 +3,9 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { addConnecting, CommandIDs } from "../commands";
-import { addJobCommands } from "../job-commands";
-import { DOMAIN, IJobsModel } from "../tokens";
+import { addConnecting, CommandIDs } from "../common/commands";
+import { DOMAIN, IJobsModel } from "../common/tokens";
+import { addJobCommands } from "../jobs/commands";
 
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:commands",

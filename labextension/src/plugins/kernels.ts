@@ -8,14 +8,14 @@ import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import type { Widget } from "@lumino/widgets";
 
-import { KernelItem } from "../components/kernel";
-import { openJob } from "../job-commands";
-import { addKernelCommands, startsHere } from "../kernel-commands";
-import { KernelWatch, type IContext } from "../kernel-watch";
-import { addMoveCommands, giveUp, shownAs, tellMoves } from "../move-commands";
-import { Moves } from "../moves";
-import { AgentApi } from "../request";
-import { DOMAIN, IJobsModel } from "../tokens";
+import { AgentApi } from "../agent_api";
+import { DOMAIN, IJobsModel } from "../common/tokens";
+import { openJob } from "../jobs/commands";
+import { addKernelCommands, startsHere } from "../kernels/commands";
+import { addMoveCommands, giveUp, shownAs, tellMoves } from "../kernels/move_commands";
+import { Moves } from "../kernels/move_model";
+import { KernelItem } from "../kernels/status_item";
+import { KernelWatch, type IContext } from "../kernels/watch";
 
 /** How often a place that is not known yet is asked for, in milliseconds. */
 const TICK = 5_000;

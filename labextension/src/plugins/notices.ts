@@ -4,15 +4,15 @@ import { ICommandPalette, Notification } from "@jupyterlab/apputils";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 
-import * as browser from "../browser-notices";
-import { CommandIDs } from "../commands";
-import { openJob } from "../job-commands";
-import { followUps } from "../move-commands";
-import { toldOf, type ITold } from "../notice-words";
-import { Notices, USUAL, type IWishes } from "../notices";
-import { translatedSchema } from "../setting-words";
-import { claims, turns } from "../tabs";
-import { DOMAIN, IJobsModel } from "../tokens";
+import { claims, turns } from "../common/browser_tabs";
+import { CommandIDs } from "../common/commands";
+import { DOMAIN, IJobsModel } from "../common/tokens";
+import { openJob } from "../jobs/commands";
+import { followUps } from "../kernels/move_commands";
+import * as browser from "../notices/browser";
+import { toldOf, type ITold } from "../notices/labels";
+import { Notices, USUAL, type IWishes } from "../notices/model";
+import { translatedSchema } from "../notices/setting_labels";
 
 const ID = "jupyter-slurm:notices";
 /** How long a notice is seen by itself, in milliseconds; what has failed stays until it is put away. */

@@ -1,8 +1,8 @@
 /** The plugin of what is free on the clusters. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 
-import { AgentApi } from "../request";
-import { IResourcesModel, ResourcesModel } from "../resources";
+import { AgentApi } from "../agent_api";
+import { IResourcesModel, ResourcesModel } from "../resources/model";
 
 export const resourcesPlugin: JupyterFrontEndPlugin<IResourcesModel> = {
   id: "jupyter-slurm:resources",

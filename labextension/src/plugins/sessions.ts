@@ -2,11 +2,11 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { IStateDB } from "@jupyterlab/statedb";
 
-import { memoryIn } from "../launching";
-import { AgentApi } from "../request";
-import { IResourcesModel } from "../resources";
-import { ISessionsModel, SessionsModel } from "../sessions";
-import { IJobsModel } from "../tokens";
+import { AgentApi } from "../agent_api";
+import { IJobsModel } from "../common/tokens";
+import { IResourcesModel } from "../resources/model";
+import { memoryIn } from "../sessions/commands";
+import { ISessionsModel, SessionsModel } from "../sessions/model";
 
 export const sessionsPlugin: JupyterFrontEndPlugin<ISessionsModel> = {
   id: "jupyter-slurm:sessions",

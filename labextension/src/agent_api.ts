@@ -1,0 +1,313 @@
+/** The only module that talks to the server: the agent's API behind Jupyter's authentication. */
+import { URLExt } from "@jupyterlab/coreutils";
+import { ServerConnection } from "@jupyterlab/services";
+
+import { parseEvents } from "./common/event_parser";
+import { RequestError } from "./common/problem";
+import type {
+  Act,
+  IAgentApi,
+  ICluster,
+  IJob,
+  IOutcome,
+  IProblem,
+  IPrompt,
+  IServerEvent,
+} from "./common/tokens";
+import type { Read } from "./job_page/log_model";
+import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job_page/types";
+import type { IQueue, IQueueApi } from "./jobs/all_jobs";
+import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
+import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
+import type { ILook, IResources, IResourcesApi } from "./resources/model";
+import type { IChoice, ILaunch, IPreview, ISessionsApi } from "./sessions/model";
+
+const API = "jupyter-slurm/api/v1";
+/** What the server extension itself answers. */
+const SERVER = "jupyter-slurm/api/server";
+/** Bytes of a log that are asked for: its end. */
+const LOG = 16_384;
+/** The agent answers within a quarter of this, in milliseconds; what is asked for by a click may not be waited for for ever. */
+const LONGEST = 60_000;
+
+async function problemOf(response: Response): Promise<IProblem> {
+  const fallback = { status: response.status, title: `${response.status} ${response.statusText}` };
+  try {
+    const body: unknown = await response.json();
+    return typeof body === "object" && body !== null ? { ...fallback, ...body } : fallback;
+  } catch {
+    return fallback;
+  }
+}
+
+async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) {
+        return;
+      }
+      yield decoder.decode(value, { stream: true });
+    }
+  } finally {
+    // Whoever stops listening early must also free the connection; the browser has few of them.
+    await reader.cancel().catch(() => undefined);
+  }
+}
+
+/** The agent's API as this server extension exposes it. */
+export class AgentApi
+  implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi, IKernelApi, IMovesApi
+{
+  private _offset = 0;
+
+  constructor(private readonly _settings: ServerConnection.ISettings) {}
+
+  get clockOffset(): number {
+    return this._offset;
+  }
+
+  async clusters(): Promise<ICluster[]> {
+    return (await this._json(["clusters"])) as ICluster[];
+  }
+
+  async jobs(cluster: string, finished: number): Promise<IJob[]> {
+    const query = `?state=all&finished=${finished}`;
+    return (await this._json(["clusters", cluster, "jobs"], query)) as IJob[];
+  }
+
+  async act(
+    cluster: string,
+    act: Act,
+    jobs: readonly string[],
+    limit?: string,
+  ): Promise<IOutcome[]> {
+    const asked = { act, jobs, ...(limit === undefined ? {} : { time_limit: limit }) };
+    return (await this._post(["clusters", cluster, "acts"], asked)) as IOutcome[];
+  }
+
+  async cancel(cluster: string, job: string): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "jobs", job, "cancel"], {
+      signal: null,
+    })) as IJob;
+  }
+
+  async connect(cluster: string): Promise<void> {
+    await this._post(["clusters"], { profile: cluster }); // which is read anew: it may have been changed
+    await this._post(["clusters", cluster, "connect"], {});
+  }
+
+  async disconnect(cluster: string): Promise<void> {
+    await this._post(["clusters", cluster, "disconnect"], {});
+  }
+
+  async prompts(): Promise<IPrompt[]> {
+    return (await this._json(["prompts"])) as IPrompt[];
+  }
+
+  async answer(prompt: string, answers: readonly string[] | null): Promise<void> {
+    await this._post(["prompts", prompt], { answers });
+  }
+
+  async job(cluster: string, job: string): Promise<IJob> {
+    return (await this._json(["clusters", cluster, "jobs", job])) as IJob;
+  }
+
+  events(signal: AbortSignal): Promise<AsyncIterable<IServerEvent>> {
+    return this._stream(["events"], "", signal);
+  }
+
+  async names(cluster: string, kind: string, partition: string, wait: number): Promise<IChoice[]> {
+    const query = `?wait=${wait}&partition=${encodeURIComponent(partition)}`;
+    const told = (await this._json(["clusters", cluster, "names", kind], query)) as {
+      names: IChoice[];
+    };
+    return told.names;
+  }
+
+  async preview(cluster: string, launch: ILaunch, estimate: boolean): Promise<IPreview> {
+    const asked = { ...launch, dry_run: true, test_only: estimate };
+    return (await this._post(["clusters", cluster, "sessions"], asked)) as IPreview;
+  }
+
+  async launch(cluster: string, launch: ILaunch): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "sessions"], launch)) as IJob;
+  }
+
+  async session(cluster: string, session: string): Promise<IJob> {
+    return (await this._json(["clusters", cluster, "sessions", session])) as IJob;
+  }
+
+  async reach(cluster: string, session: string): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "sessions", session, "open"], {})) as IJob;
+  }
+
+  async stop(cluster: string, session: string): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "sessions", session, "stop"], {})) as IJob;
+  }
+
+  async log(cluster: string, session: string): Promise<string> {
+    const path = ["clusters", cluster, "jobs", session, "output"];
+    const response = await this._send(path, `?stream=stderr&offset=-${LOG}`, {});
+    return response.text();
+  }
+
+  async resources(cluster: string, { newer, nodes }: ILook): Promise<IResources> {
+    const query = `?newer=${newer === true}&nodes=${nodes === true}`;
+    const signal = AbortSignal.timeout(LONGEST);
+    return (await this._json(["clusters", cluster, "resources"], query, { signal })) as IResources;
+  }
+
+  async queue(cluster: string): Promise<IQueue> {
+    const signal = AbortSignal.timeout(LONGEST);
+    return (await this._json(["clusters", cluster, "queue"], "", { signal })) as IQueue;
+  }
+
+  address(path: string): string | null {
+    const base = new URL(this._settings.baseUrl);
+    return path.startsWith(`${base.pathname}jupyter-slurm/`) ? new URL(path, base).href : null;
+  }
+
+  async resubmit(cluster: string, job: string, key: string): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "jobs", job, "resubmit"], { key })) as IJob;
+  }
+
+  reader(cluster: string, job: string, stream: Stream): Read {
+    return async (offset, limit) => {
+      const query = `?stream=${stream}&offset=${offset}&limit=${limit}`;
+      const response = await this._send(["clusters", cluster, "jobs", job, "output"], query, {
+        cache: "no-store",
+      });
+      const data = new Uint8Array(await response.arrayBuffer());
+      return { data, size: Number(response.headers.get("X-Total-Size") ?? data.length) };
+    };
+  }
+
+  follow(
+    cluster: string,
+    job: string,
+    offsets: Readonly<Record<Stream, number>>,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<IServerEvent>> {
+    const query = `?stdout=${offsets.stdout}&stderr=${offsets.stderr}`;
+    return this._stream(["clusters", cluster, "jobs", job, "stream"], query, signal);
+  }
+
+  async text(cluster: string, job: string, what: "script" | "source"): Promise<string> {
+    return (await this._send(["clusters", cluster, "jobs", job, what], "", {})).text();
+  }
+
+  async record(cluster: string, job: string): Promise<IRecord> {
+    return (await this._json(["clusters", cluster, "jobs", job, "record"])) as IRecord;
+  }
+
+  async report(cluster: string, job: string): Promise<IReport> {
+    return (await this._json(["clusters", cluster, "jobs", job, "report"])) as IReport;
+  }
+
+  async usage(cluster: string, job: string): Promise<IUsage> {
+    return (await this._json(["clusters", cluster, "jobs", job, "usage"])) as IUsage;
+  }
+
+  async tasks(cluster: string, job: string): Promise<ITasks> {
+    const path = ["clusters", cluster, "jobs", job, "tasks"];
+    return (await this._json(path, "?parameters=true")) as ITasks;
+  }
+
+  async steps(cluster: string, job: string): Promise<IJob[]> {
+    return (await this._json(["clusters", cluster, "jobs", job, "steps"])) as IJob[];
+  }
+
+  async kernelSpecs(): Promise<IKernelSpec[]> {
+    const told = (await this._json(["kernelspecs"], "", {}, SERVER)) as {
+      kernelspecs: IKernelSpec[];
+    };
+    return told.kernelspecs;
+  }
+
+  async addKernel(request: IKernelRequest): Promise<IKernelSpec> {
+    return (await this._post(["kernelspecs"], request, SERVER)) as IKernelSpec;
+  }
+
+  async removeKernel(name: string): Promise<void> {
+    await this._send(["kernelspecs", name], "", { method: "DELETE" }, SERVER);
+  }
+
+  async kernelPlace(id: string): Promise<IKernelPlace | null> {
+    const told = (await this._json(["kernels", id], "", { cache: "no-store" }, SERVER)) as {
+      place: IKernelPlace | null;
+    };
+    return told.place;
+  }
+
+  async beginMove(request: IMoveRequest): Promise<IMove> {
+    return (await this._post(["moves"], request, SERVER)) as IMove;
+  }
+
+  async moves(): Promise<IMove[]> {
+    const told = (await this._json(["moves"], "", { cache: "no-store" }, SERVER)) as {
+      moves: IMove[];
+    };
+    return told.moves;
+  }
+
+  async move(id: string): Promise<IMove> {
+    return (await this._json(["moves", id], "", { cache: "no-store" }, SERVER)) as IMove;
+  }
+
+  async giveUpMove(id: string): Promise<IMove> {
+    return (await this._json(["moves", id], "", { method: "DELETE" }, SERVER)) as IMove;
+  }
+
+  private async _stream(
+    path: string[],
+    query: string,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<IServerEvent>> {
+    const headers = { Accept: "text/event-stream" };
+    const response = await this._send(path, query, { signal, headers, cache: "no-store" });
+    if (response.body === null) {
+      throw new RequestError({ detail: "The event stream has no content." });
+    }
+    return parseEvents(decoded(response.body));
+  }
+
+  private async _json(
+    path: string[],
+    query = "",
+    init: RequestInit = {},
+    api = API,
+  ): Promise<unknown> {
+    const response = await this._send(path, query, init, api);
+    const date = Date.parse(response.headers.get("Date") ?? "");
+    if (!Number.isNaN(date)) {
+      this._offset = (date - Date.now()) / 1000;
+    }
+    return response.json();
+  }
+
+  private _post(path: string[], content: object, api = API): Promise<unknown> {
+    const headers = { "Content-Type": "application/json" };
+    const init = { method: "POST", body: JSON.stringify(content), headers };
+    return this._json(path, "", init, api);
+  }
+
+  private async _send(
+    path: string[],
+    query: string,
+    init: RequestInit,
+    api = API,
+  ): Promise<Response> {
+    if (path.some((part) => part === "." || part === "..")) {
+      throw new RequestError({ status: 404, title: "There is nothing of this name." }); // it would lead elsewhere
+    }
+    const url = URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent)) + query;
+    const response = await ServerConnection.makeRequest(url, init, this._settings);
+    if (!response.ok) {
+      throw new RequestError(await problemOf(response));
+    }
+    return response;
+  }
+}

@@ -1,0 +1,327 @@
+/** What is known of one job, in words of the person's language. Everything here is text, never markup. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import { formatDuration, formatSize } from "../common/format";
+import { jobName, jobReason } from "../common/labels";
+import { isFinished, stateKind } from "../common/states";
+import type { ISeen } from "./model";
+import type { IJobDetail, IRecord, IReport, IUsage, Stream } from "./types";
+
+/** Something that became of a job. */
+export interface IMoment {
+  readonly what: string;
+  readonly detail: string;
+  /** Seconds since the epoch; null: not known. */
+  readonly time: number | null;
+  /** What it means for the eye. */
+  readonly kind: string;
+}
+
+/** A name, and what there is to say of it. */
+export type Fact = readonly [name: string, value: string];
+
+/** Return what a page about a job is called. */
+export function pageTitle(trans: TranslationBundle, job: IJobDetail | null, asked: string): string {
+  const name = job === null ? "" : jobName(job);
+  const id = job?.id ?? asked;
+  return name === "" ? trans.__("Job %1", id) : trans.__("%1 (job %2)", shortened(name, 30), id);
+}
+
+function shortened(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most)}…` : text;
+}
+
+/** Return what became of a job, the first thing first; a state that was seen on the page stands where it began. */
+export function moments(
+  trans: TranslationBundle,
+  job: IJobDetail,
+  seen: readonly ISeen[],
+): IMoment[] {
+  const found: IMoment[] = [];
+  const add = (time: number | null, what: string, kind: string, detail = ""): void => {
+    found.push({ time, what, kind, detail });
+  };
+  if (job.submit_time !== null) {
+    add(job.submit_time, trans.__("Submitted"), "done");
+  }
+  for (const { state, reason, time } of seen) {
+    const kind = stateKind(state);
+    if (kind === "pending" && state !== "SUBMITTING") {
+      // It is heard of a moment after it was: by then the job may have begun.
+      const begun = job.restarts ? null : job.start_time;
+      add(
+        begun === null ? time : Math.min(time, begun),
+        state === "PENDING" ? trans.__("Waiting") : state,
+        kind,
+        reason,
+      );
+    } else if (!isFinished(state) && !["RUNNING", "SUBMITTING"].includes(state)) {
+      add(time, state, kind);
+    }
+  }
+  if (job.start_time !== null && stateKind(job.state) !== "pending") {
+    const what = job.restarts
+      ? trans._n("Started anew (%1 restart)", "Started anew (%1 restarts)", job.restarts)
+      : trans.__("Started");
+    add(job.start_time, what, "running", job.nodes ? trans.__("on %1", job.nodes) : "");
+  }
+  if (isFinished(job.state)) {
+    add(job.end_time, trans.__("Ended"), stateKind(job.state), ending(trans, job));
+  }
+  const order = ({ time }: IMoment): number => time ?? Number.MAX_SAFE_INTEGER;
+  return found.sort((a, b) => order(a) - order(b));
+}
+
+/** Return how a job ended: in Slurm's word, with the exit code or the signal. */
+export function ending(trans: TranslationBundle, job: IJobDetail): string {
+  const { state, exit_code, signal } = job;
+  if (signal) {
+    return trans.__("%1, by signal %2", state, signal);
+  }
+  return exit_code ? trans.__("%1, exit code %2", state, exit_code) : state;
+}
+
+/** Return when a job that waits starts, as Slurm sees it now; empty where that is not known. */
+export function estimate(trans: TranslationBundle, job: IJobDetail, now: number): string {
+  return stateKind(job.state) === "pending" && job.estimated_start && job.estimated_start > now
+    ? trans.__("Earliest start, as Slurm sees it now: %1.", when(job.estimated_start))
+    : "";
+}
+
+export function when(seconds: number): string {
+  return new Date(seconds * 1000).toLocaleString();
+}
+
+/** What is left of a job's time. */
+export interface ITimeLeft {
+  readonly text: string;
+  /** Of its time, 0 to 1. */
+  readonly used: number;
+  /** What its end means, where little is left: a tenth of it, not more than a quarter of an hour. Else empty. */
+  readonly warning: string;
+}
+
+/** Return what is left of the time of a job that runs; null of any other, and of one without a limit. */
+export function timeLeft(trans: TranslationBundle, job: IJobDetail, now: number): ITimeLeft | null {
+  const { start_time: start, time_limit: limit } = job;
+  if (stateKind(job.state) !== "running" || start === null || !limit) {
+    return null;
+  }
+  const left = start + limit - now;
+  const isNear = left <= Math.min(900, limit / 10);
+  const [time, all] = [formatDuration(left), formatDuration(limit)];
+  return {
+    text: trans.__("%1 of %2 left", time, all),
+    used: Math.min(1, Math.max(0, (now - start) / limit)),
+    warning: isNear ? trans.__("At its limit it is ended, and what it has not saved is lost.") : "",
+  };
+}
+
+/** Return why a job is in its state, and what to do next: a line each. */
+export function reasonLines(trans: TranslationBundle, job: IJobDetail): string[] {
+  const { error } = job;
+  const lines = [...jobReason(trans, job), error?.detail ?? "", error?.hint ?? ""];
+  return [...new Set(lines.filter((line) => line !== ""))];
+}
+
+/** Return what a job asked for and got, as far as the queue tells it. */
+export function jobFacts(trans: TranslationBundle, job: IJobDetail, cluster: string): Fact[] {
+  const count = Object.values(job.tasks ?? {}).reduce((sum, each) => sum + each, 0);
+  const tasks = Object.entries(job.tasks ?? {}).map(([state, each]) => `${each} ${state}`);
+  return present([
+    [trans.__("Cluster"), cluster],
+    [trans.__("Partition"), job.partition],
+    [trans.__("Nodes"), job.nodes],
+    [trans.__("GPUs"), job.gpus],
+    [trans.__("Account"), job.account],
+    [trans.__("QOS"), job.qos],
+    [trans.__("Time limit"), job.time_limit ? formatDuration(job.time_limit) : null],
+    [trans.__("Tasks"), count > 0 ? `${count}: ${tasks.join(", ")}` : null],
+  ]);
+}
+
+/** Return where the files of a job are. */
+export function jobFiles(trans: TranslationBundle, job: IJobDetail): Fact[] {
+  return present([
+    [trans.__("Standard output"), job.stdout],
+    [trans.__("Standard error"), job.stderr === job.stdout ? null : job.stderr],
+    [trans.__("Working directory"), job.work_dir],
+    [trans.__("Script"), job.script_path],
+    [trans.__("Job directory"), job.folder],
+  ]);
+}
+
+function present(facts: readonly (readonly [string, unknown])[]): Fact[] {
+  return facts
+    .filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .map(([name, value]) => [name, String(value)]);
+}
+
+/** Return words as a shell takes them. */
+export function quoted(words: readonly string[]): string {
+  const plain = /^[\w@%+=:,./-]+$/;
+  return words
+    .map((word) => (plain.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`))
+    .join(" ");
+}
+
+/** Return what is recorded of a job beside its text, by the names that Python gives it. */
+export function recordFacts(record: IRecord): Fact[] {
+  return Object.entries(record)
+    .filter(([name]) => name !== "argv") // stands above
+    .map(([name, value]): Fact => [name.replaceAll("_", " "), recorded(name, value)])
+    .filter(([, text]) => text !== "");
+}
+
+function recorded(name: string, value: unknown): string {
+  if (value === null || value === undefined || value === "") {
+    return "";
+  }
+  if (name === "created" && typeof value === "number") {
+    return when(value);
+  }
+  if (Array.isArray(value)) {
+    return ["argv", "options", "args"].includes(name)
+      ? quoted(value.map(String))
+      : value.map((each) => recorded("", each)).join(", ");
+  }
+  if (typeof value === "object") {
+    return Object.entries(value)
+      .map(([key, each]) => [key, recorded("", each)])
+      .filter(([, text]) => text !== "")
+      .map(([key, text]) => `${key ?? ""} ${text ?? ""}`)
+      .join(", ");
+  }
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** Return what a job used of what it had. */
+export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
+  const share = (part: number | null): string =>
+    part === null ? "" : `${Math.round(part * 100)} %`;
+  const { elapsed, time_limit, cpu_time, cpus, memory_peak, memory_asked } = report;
+  const of = (used: string, asked: string, percent: string): string =>
+    [asked === "" ? used : trans.__("%1 of %2", used, asked), percent && `(${percent})`]
+      .filter(Boolean)
+      .join(" ");
+  const sources: Readonly<Record<string, string>> = {
+    sacct: trans.__("accounting (sacct)"),
+    sstat: trans.__("its nodes, so far (sstat)"),
+    runner: trans.__("what runs the cell, at its end"),
+  };
+  return present([
+    [
+      trans.__("Time"),
+      elapsed === null
+        ? null
+        : of(
+            formatDuration(elapsed),
+            time_limit ? formatDuration(time_limit) : "",
+            share(time_limit ? elapsed / time_limit : null),
+          ),
+    ],
+    [
+      trans.__("CPU time"),
+      cpu_time === null
+        ? null
+        : of(
+            formatDuration(cpu_time),
+            cpus && elapsed !== null
+              ? trans._n("%2 on %1 CPU", "%2 on %1 CPUs", cpus, formatDuration(elapsed * cpus))
+              : "",
+            share(report.cpu_efficiency),
+          ),
+    ],
+    [
+      trans.__("Memory at most"),
+      memory_peak === null
+        ? null
+        : of(
+            formatSize(memory_peak),
+            memory_asked ? formatSize(memory_asked) : "",
+            share(report.memory_efficiency),
+          ),
+    ],
+    [trans.__("GPUs asked for"), report.gpus_asked],
+    ...report.gpus.map(({ name, utilization, memory_used, memory_total }): [string, string] => [
+      name,
+      [
+        utilization === null ? "" : trans.__("%1 busy at that moment", share(utilization)),
+        memory_used === null
+          ? ""
+          : of(formatSize(memory_used), memory_total ? formatSize(memory_total) : "", ""),
+      ]
+        .filter((text) => text !== "")
+        .join(", "),
+    ]),
+    [
+      trans.__("Told by"),
+      report.source === null ? null : (sources[report.source] ?? report.source),
+    ],
+  ]);
+}
+
+/** A line over time. */
+export interface IPlot {
+  readonly label: string;
+  /** What it comes to, in words. */
+  readonly text: string;
+  readonly values: readonly (number | null)[];
+  /** The value at the upper edge: what the job has, or more where it used more. */
+  readonly top: number;
+}
+
+/** Return the plots of what was measured: those of GPUs only where there is something to see. */
+export function usagePlots(trans: TranslationBundle, usage: IUsage): IPlot[] {
+  const { points, cpus, memory } = usage;
+  const plot = (
+    label: string,
+    values: readonly (number | null)[],
+    has: number | null,
+    words: (value: number) => string,
+    edge = has ?? 0,
+  ): IPlot[] => {
+    const known = values.filter((value) => value !== null);
+    const [last, most] = [known.at(-1), Math.max(...known)];
+    if (last === undefined) {
+      return [];
+    }
+    const text = has
+      ? trans.__("%1 at last, %2 at most; it has %3", words(last), words(most), words(has))
+      : trans.__("%1 at last, %2 at most", words(last), words(most));
+    return [{ label, values, text, top: Math.max(edge, most) || 1 }];
+  };
+  const percent = (part: number): string => `${Math.round(part * 100)} %`;
+  return [
+    ...plot(
+      trans.__("CPUs"),
+      points.map((point) => point.cpus),
+      cpus,
+      (value) => String(Math.round(value * 10) / 10),
+    ),
+    ...plot(
+      trans.__("Memory"),
+      points.map((point) => point.memory),
+      memory,
+      formatSize,
+    ),
+    ...plot(
+      trans.__("GPUs busy"),
+      points.map(({ gpu }) => gpu),
+      null,
+      percent,
+      1,
+    ),
+    ...plot(
+      trans.__("GPU memory"),
+      points.map(({ gpu_memory }) => gpu_memory),
+      null,
+      formatSize,
+    ),
+  ];
+}
+
+/** Return what a stream is called. */
+export function streamName(trans: TranslationBundle, stream: Stream): string {
+  return stream === "stdout" ? trans.__("Standard output") : trans.__("Standard error");
+}

@@ -1,0 +1,55 @@
+/** What a job asked for, and what it used of that. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import { clusterName } from "../common/labels";
+import { isFinished } from "../common/states";
+import { jobFacts, reportFacts } from "./labels";
+import type { JobPage } from "./model";
+import { Facts, RenewedAnswer, useAsked } from "./on_demand";
+import { Plots } from "./plots";
+import type { IJobDetail } from "./types";
+
+interface IUseProps {
+  readonly page: JobPage;
+  readonly job: IJobDetail;
+  readonly trans: TranslationBundle;
+}
+
+/** The report is asked for when this is opened, when the job ends, and by the button: it costs questions to Slurm. */
+function Report({ page, job, trans }: IUseProps): React.ReactElement {
+  const { api, place } = page;
+  const asked = useAsked(
+    () => api.report(place.cluster, place.job),
+    isFinished(job.state) ? job.state : "",
+  );
+  return (
+    <RenewedAnswer trans={trans} asked={asked} label={trans.__("Ask again")}>
+      {(report) => (
+        <>
+          <Facts facts={reportFacts(trans, report)} />
+          {report.notes.map((note) => (
+            <p key={note} className="jp-Slurm-aside">
+              {note}
+            </p>
+          ))}
+        </>
+      )}
+    </RenewedAnswer>
+  );
+}
+
+export function Use(props: IUseProps): React.ReactElement {
+  const { page, job, trans } = props;
+  const known = page.jobs.clusters.find(({ id }) => id === job.cluster);
+  return (
+    <>
+      <h3>{trans.__("Asked for")}</h3>
+      <Facts facts={jobFacts(trans, job, known ? clusterName(known) : job.cluster)} />
+      <h3>{trans.__("Used")}</h3>
+      <Report {...props} />
+      <h3>{trans.__("As time went by")}</h3>
+      <Plots {...props} />
+    </>
+  );
+}

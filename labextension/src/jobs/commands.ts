@@ -1,0 +1,109 @@
+/** The commands that open and cancel a job, from the menu, the palette or by a key. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { ICommandPalette } from "@jupyterlab/apputils";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
+
+import { cancelJob, CommandIDs } from "../common/commands";
+import { isReached } from "../common/records";
+import { isCancellable } from "../common/states";
+import type { IJob, IJobsModel } from "../common/tokens";
+import type { JobPage } from "../job_page/model";
+import { chooseCluster, chooseJob, typeJob } from "./choose";
+
+type Commands = JupyterFrontEnd["commands"];
+
+/** Show a job; null, or where jobs have no page: all of them. */
+export async function openJob(
+  commands: Commands,
+  job: Pick<IJob, "cluster" | "key" | "id"> | null,
+): Promise<void> {
+  if (job === null || !commands.hasCommand(CommandIDs.openJob)) {
+    await commands.execute(CommandIDs.open);
+  } else {
+    await commands.execute(CommandIDs.openJob, { cluster: job.cluster, job: job.key ?? job.id });
+  }
+}
+
+/** The commands that ask which job is meant. */
+export function addJobCommands(
+  commands: Commands,
+  model: IJobsModel,
+  trans: TranslationBundle,
+): void {
+  const meant = ({ cluster, job }: ReadonlyPartialJSONObject): IJob | undefined =>
+    model.jobs.find(
+      (each) => (each.key === job || each.id === job) && (!cluster || each.cluster === cluster),
+    );
+  commands.addCommand(CommandIDs.openJobById, {
+    label: trans.__("Open Job…"),
+    caption: trans.__("Show a job by its id"),
+    execute: async () => {
+      const id = await typeJob(trans);
+      const known = meant({ job: id });
+      if (id === "" || known) {
+        await (known && openJob(commands, known));
+        return;
+      }
+      // One that is over long since may be known to the accounting of its cluster.
+      const clusters = model.clusters.filter(isReached);
+      const [title, open] = [trans.__("On which cluster is job %1?", id), trans.__("Open")];
+      const cluster = await chooseCluster(trans, title, open, clusters);
+      await (cluster && openJob(commands, { cluster: cluster.id, key: null, id }));
+    },
+  });
+  commands.addCommand(CommandIDs.cancel, {
+    label: trans.__("Cancel Job…"),
+    isEnabled: () => model.jobs.some(({ state }) => isCancellable(state)),
+    execute: async (args) => {
+      const [title, go] = [trans.__("Cancel which job?"), trans.__("Go on")];
+      const job = meant(args) ?? (await chooseJob(trans, title, go, model));
+      await (job && cancelJob(trans, model, job));
+    },
+  });
+}
+
+/** What is done with the page of a job by a command. */
+interface IPageActs {
+  readonly again: (page: JobPage) => Promise<void>;
+  readonly link: (page: JobPage) => void;
+}
+
+/**
+ * The commands for the job whose page is in front.
+ *
+ * @param front - That page; null: there is none.
+ */
+export function addPageCommands(
+  commands: Commands,
+  palette: ICommandPalette | null,
+  trans: TranslationBundle,
+  front: () => JobPage | null,
+  { again, link }: IPageActs,
+): void {
+  const repeatable = (): JobPage | null => {
+    const page = front();
+    return page?.isRepeatable && !page.isResubmitting ? page : null;
+  };
+  commands.addCommand(CommandIDs.resubmit, {
+    label: trans.__("Submit Job Again…"),
+    isEnabled: () => repeatable() !== null,
+    execute: async () => {
+      const page = repeatable();
+      await (page && again(page));
+    },
+  });
+  commands.addCommand(CommandIDs.copyLink, {
+    label: trans.__("Copy Link to Job"),
+    isEnabled: () => front() !== null,
+    execute: () => {
+      const page = front();
+      if (page !== null) {
+        link(page);
+      }
+    },
+  });
+  for (const command of [CommandIDs.resubmit, CommandIDs.copyLink]) {
+    palette?.addItem({ command, category: "Slurm" });
+  }
+}

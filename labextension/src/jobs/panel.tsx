@@ -1,0 +1,217 @@
+/** The panel: how the clusters are reached, the sessions, the jobs. In the side bar, or wide in the main area. */
+import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import type { Message } from "@lumino/messaging";
+import { Panel as PanelWidget } from "@lumino/widgets";
+import * as React from "react";
+
+import { connectionText, silentCluster } from "../common/labels";
+import { isReached } from "../common/records";
+import type { Act, ICluster, IJob } from "../common/tokens";
+import { AllResources } from "../resources/view";
+import type { ISessionsModel, SessionJob } from "../sessions/model";
+import { Sessions } from "../sessions/session_card";
+import { Clusters } from "./clusters";
+import { asCsv } from "./columns";
+import { Table } from "./table";
+import { JobsTable } from "./table_model";
+import { Toolbar } from "./toolbar";
+
+/** What a person can do here. */
+export interface IActs {
+  readonly act: (act: Act, jobs: readonly IJob[]) => void;
+  readonly open: (job: IJob) => void;
+  /** Write a text to the clipboard. */
+  readonly write: (text: string) => void;
+  readonly connect: (cluster: ICluster) => void;
+  readonly disconnect: (cluster: ICluster) => void;
+  /** Open the panel wide, where it is narrow. */
+  readonly widen?: () => void;
+}
+
+/** The sessions above the jobs, and what a person can do with one. */
+export interface IWithSessions {
+  readonly model: ISessionsModel;
+  readonly stop: (job: SessionJob) => void;
+  readonly show: (job: SessionJob) => void;
+}
+
+/** What else the panel shows. */
+export interface IBeside {
+  readonly sessions?: IWithSessions | null;
+}
+
+interface IPanelProps extends IBeside {
+  readonly table: JobsTable;
+  readonly trans: TranslationBundle;
+  readonly acts: IActs;
+}
+
+function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
+  const { model, lines, criteria } = table;
+  const { act, open, write } = acts;
+  const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
+  const nothing = isFiltered ? trans.__("No job is like that.") : trans.__("No jobs.");
+  const copy = (jobs: readonly IJob[]): void => {
+    write(asCsv(jobs));
+  };
+  return (
+    <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
+      <Toolbar {...{ table, trans, acts }} />
+      {lines.length === 0 ? (
+        // While nobody answers, nobody knows: why stands above.
+        <p className="jp-Slurm-empty">{model.connection === "live" ? nothing : ""}</p>
+      ) : (
+        <Table {...{ table, trans }} acts={{ act, open, copy }} />
+      )}
+      {model.older && (
+        <p className="jp-Slurm-aside">
+          <button
+            type="button"
+            className="jp-Slurm-link"
+            onClick={() => {
+              model.showOlder();
+            }}
+          >
+            {trans.__("Show older ones")}
+          </button>
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Panel(props: IPanelProps): React.ReactElement {
+  const { table, sessions, trans, acts } = props;
+  const { model } = table;
+  return (
+    <>
+      <div className="jp-Slurm-title">
+        <h2>
+          {table.isEverybodys ? trans.__("Everybody's Slurm jobs") : trans.__("My Slurm jobs")}
+        </h2>
+        <span>
+          {acts.widen && (
+            <button type="button" className="jp-mod-styled jp-mod-minimal" onClick={acts.widen}>
+              {trans.__("Open wide")}
+            </button>
+          )}
+          <button
+            type="button"
+            className="jp-mod-styled jp-mod-minimal"
+            onClick={() => {
+              model.refresh();
+              table.look();
+            }}
+          >
+            {trans.__("Refresh")}
+          </button>
+        </span>
+      </div>
+      <p
+        className="jp-Slurm-notice"
+        role="status"
+        data-problem={model.problem !== null || silentCluster(model) !== undefined}
+      >
+        {connectionText(trans, model)}
+      </p>
+      <Clusters {...{ model, trans }} connect={acts.connect} disconnect={acts.disconnect} />
+      {sessions && <Sessions {...sessions} trans={trans} />}
+      {sessions?.model.resources && (
+        <AllResources
+          model={sessions.model.resources}
+          clusters={model.clusters.filter(isReached)}
+          trans={trans}
+        />
+      )}
+      <Jobs {...props} />
+    </>
+  );
+}
+
+export class JobsPanel extends ReactWidget {
+  constructor(
+    readonly table: JobsTable,
+    private readonly _trans: TranslationBundle,
+    private readonly _acts: IActs,
+    private readonly _beside: IBeside = {},
+  ) {
+    super();
+    this.addClass("jp-Slurm-panel");
+    this.addClass("jp-Slurm-withTable");
+    this.node.tabIndex = -1;
+  }
+
+  override dispose(): void {
+    this.table.dispose();
+    super.dispose();
+  }
+
+  protected override onAfterShow(msg: Message): void {
+    super.onAfterShow(msg);
+    this.table.model.look();
+    this.table.look();
+    this.update();
+  }
+
+  protected override onAfterHide(msg: Message): void {
+    super.onAfterHide(msg);
+    this.update();
+  }
+
+  /** Whoever comes by a key or a command is in the filter, from which an arrow leads into the table. */
+  protected override onActivateRequest(msg: Message): void {
+    super.onActivateRequest(msg);
+    if (!this.node.contains(document.activeElement)) {
+      this.node.focus();
+    }
+    void this.renderPromise?.then(() => {
+      if (document.activeElement === this.node) {
+        this.node.querySelector<HTMLElement>(".jp-Slurm-filter")?.focus(); // not for who clicked on something else
+      }
+    });
+  }
+
+  /** Nothing as long as nobody sees it: the side bar has its panel from the start. */
+  protected override render(): React.ReactElement {
+    if (!this.isVisible) {
+      return <></>;
+    }
+    const panel = (): React.ReactElement => (
+      <UseSignal signal={this.table.changed}>
+        {() => <Panel table={this.table} trans={this._trans} acts={this._acts} {...this._beside} />}
+      </UseSignal>
+    );
+    const { sessions } = this._beside;
+    return sessions ? (
+      <UseSignal signal={sessions.model.changed}>{panel}</UseSignal>
+    ) : (
+      <>{panel()}</>
+    );
+  }
+}
+
+/** The place of a panel in the side bar, where nothing is made until somebody looks. */
+export class SideBar extends PanelWidget {
+  constructor(private readonly _make: () => JobsPanel) {
+    super();
+    this.addClass("jp-Slurm-side");
+  }
+
+  /** The panel, once it was looked at. */
+  get panels(): readonly JobsPanel[] {
+    return this.widgets.filter((widget) => widget instanceof JobsPanel);
+  }
+
+  /** Bring the keyboard there. Not by activating it: JupyterLab does that, too, when it restores its layout. */
+  enter(): void {
+    this.panels[0]?.activate();
+  }
+
+  protected override onAfterShow(msg: Message): void {
+    super.onAfterShow(msg);
+    if (this.widgets.length === 0) {
+      this.addWidget(this._make());
+    }
+  }
+}

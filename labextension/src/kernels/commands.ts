@@ -1,0 +1,90 @@
+/** What adds kernels on nodes to those that can be chosen for a notebook, and removes them. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import { Notification, showErrorMessage, type ICommandPalette } from "@jupyterlab/apputils";
+import type { KernelSpec } from "@jupyterlab/services";
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import { CommandIDs, confirmed } from "../common/commands";
+import { problemText } from "../common/labels";
+import { toProblem } from "../common/problem";
+import type { ICluster } from "../common/tokens";
+import { chooseKernel } from "../jobs/choose";
+import type { IForm } from "../sessions/form";
+import { isOurs, kernelOf, type IKernelApi } from "./model";
+
+type Commands = JupyterFrontEnd["commands"];
+
+/** JupyterLab's own command that makes a notebook. */
+const NOTEBOOK = "notebook:create-new";
+/** How long it is said that a kernel was added, in milliseconds: its button opens a notebook. */
+const SEEN = 15_000;
+
+/** What these acts take from their surroundings. */
+export interface IKernelActs {
+  readonly api: Pick<IKernelApi, "addKernel" | "kernelSpecs" | "removeKernel">;
+  readonly specs: Pick<KernelSpec.IManager, "refreshSpecs" | "specs" | "specsChanged">;
+  readonly commands: Commands;
+  readonly trans: TranslationBundle;
+}
+
+/** Whether kernels of this name start through us. */
+export function startsHere({ specs }: Pick<KernelSpec.IManager, "specs">, name: string): boolean {
+  return isOurs(specs?.kernelspecs[name]?.metadata);
+}
+
+/** Add what a form asks for to the kernels of the launcher. */
+export async function addKernel(acts: IKernelActs, cluster: ICluster, form: IForm): Promise<void> {
+  const { api, specs, commands, trans } = acts;
+  try {
+    const { name, display_name: shown } = await api.addKernel(kernelOf(cluster, form));
+    await specs.refreshSpecs();
+    const open = {
+      label: trans.__("New notebook"),
+      callback: () => void commands.execute(NOTEBOOK, { kernelName: name }),
+    };
+    const actions = commands.hasCommand(NOTEBOOK) ? [open] : [];
+    const said = trans.__("The kernel “%1” can be chosen for notebooks now.", shown);
+    Notification.success(said, { autoClose: SEEN, actions });
+  } catch (error) {
+    const problem = toProblem(error, "Look whether the launcher has it, then try again.");
+    await showErrorMessage(trans.__("The kernel was not added"), problemText(trans, problem));
+  }
+}
+
+async function removeKernel({ api, specs, trans }: IKernelActs): Promise<void> {
+  try {
+    const known = await api.kernelSpecs();
+    const [title, button] = [trans.__("Which kernel is to be removed?"), trans.__("Go on")];
+    const spec = await chooseKernel(trans, title, button, known);
+    if (spec === null) {
+      return;
+    }
+    const question = trans.__("Remove the kernel “%1”?", spec.display_name);
+    const body = trans.__(
+      "Notebooks that use it ask for another one. Where it runs now, it goes on.",
+    );
+    if (await confirmed(question, body, trans.__("Keep it"), trans.__("Remove"))) {
+      await api.removeKernel(spec.name);
+      await specs.refreshSpecs();
+    }
+  } catch (error) {
+    const problem = toProblem(error, "Look whether the launcher still has it, then try again.");
+    await showErrorMessage(trans.__("The kernel was not removed"), problemText(trans, problem));
+  }
+}
+
+/** The command that removes a kernel, enabled as long as there is one. */
+export function addKernelCommands(acts: IKernelActs, palette: ICommandPalette | null): void {
+  const { commands, specs, trans } = acts;
+  commands.addCommand(CommandIDs.removeKernel, {
+    label: trans.__("Remove a GPU Kernel…"),
+    caption: trans.__("Take a kernel on a cluster out of the launcher"),
+    isEnabled: () =>
+      Object.keys(specs.specs?.kernelspecs ?? {}).some((name) => startsHere(specs, name)),
+    execute: () => removeKernel(acts),
+  });
+  specs.specsChanged.connect(() => {
+    commands.notifyCommandChanged(CommandIDs.removeKernel);
+  });
+  palette?.addItem({ command: CommandIDs.removeKernel, category: "Slurm" });
+}

@@ -1,0 +1,38 @@
+/** The plugin of addresses that lead to a job. */
+import { IRouter, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+
+import { CommandIDs } from "../common/commands";
+import { LINK, linked } from "../job_page/link";
+
+const FOLLOW = "jupyter-slurm:follow-link";
+
+export const linkPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:link",
+  description: "Opens the job that the address of the page names.",
+  autoStart: true,
+  requires: [IRouter],
+  activate: (app: JupyterFrontEnd, router: IRouter): void => {
+    const { commands } = app;
+    const follow = async ({ path, search = "", hash }: IRouter.ILocation): Promise<void> => {
+      const { place, rest } = linked(search);
+      await app.restored; // before that, what opens is closed again
+      router.navigate(path + rest + hash, { skipRouting: true });
+      const command = commands.hasCommand(CommandIDs.openJob)
+        ? CommandIDs.openJob
+        : CommandIDs.select;
+      if (place !== null && commands.hasCommand(command)) {
+        await commands.execute(command, { ...place });
+      }
+    };
+    commands.addCommand(FOLLOW, {
+      execute: () => {
+        void follow(router.current); // what restores the page waits for the end of this
+      },
+    });
+    router.register({
+      command: FOLLOW,
+      pattern: new RegExp(`[?&]${LINK}=`),
+      rank: 30,
+    });
+  },
+};

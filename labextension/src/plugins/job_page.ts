@@ -1,0 +1,174 @@
+/** The plugin of the pages of jobs. */
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
+import {
+  Clipboard,
+  Dialog,
+  ICommandPalette,
+  MainAreaWidget,
+  Notification,
+  showDialog,
+  WidgetTracker,
+} from "@jupyterlab/apputils";
+import { PageConfig } from "@jupyterlab/coreutils";
+import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
+import { fileIcon } from "@jupyterlab/ui-components";
+import { UUID } from "@lumino/coreutils";
+
+import { AgentApi } from "../agent_api";
+import { actOn, CommandIDs, confirmed } from "../common/commands";
+import { cancelBody, cancelTitle } from "../common/labels";
+import { addPage } from "../common/main_area";
+import { DOMAIN, IJobsModel } from "../common/tokens";
+import type { IJobActs } from "../job_page/head";
+import { pageTitle } from "../job_page/labels";
+import { linkTo } from "../job_page/link";
+import { JobPage, jobPlaceOf, type IJobPlace } from "../job_page/model";
+import { JobPanel } from "../job_page/page";
+import { addPageCommands } from "../jobs/commands";
+
+type Page = MainAreaWidget<JobPanel>;
+
+/** Cancel the job of a page after the person said so. */
+async function cancel(trans: TranslationBundle, page: JobPage): Promise<void> {
+  const { job } = page;
+  if (job !== null) {
+    const [title, body] = [cancelTitle(trans, job), cancelBody(trans, job)];
+    if (await confirmed(title, body, trans.__("Keep it"), trans.__("Cancel the job"))) {
+      await page.cancel();
+    }
+  }
+}
+
+/** Submit the job of a page again after the person said so; return the place of the new one. */
+async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobPlace | null> {
+  const result = await showDialog({
+    title: trans.__("Submit job %1 again?", page.job?.id ?? page.place.job),
+    body: trans.__("The same text, with the same options, from the same folder."),
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Submit") })],
+  });
+  const made = result.button.accept ? await page.resubmit() : null;
+  return jobPlaceOf({ cluster: made?.cluster, job: made?.key ?? made?.id });
+}
+
+/** Copy the address of a page, as that of the workspace which everybody has. */
+function copyLink(trans: TranslationBundle, page: JobPage): void {
+  const lab = PageConfig.getUrl({
+    mode: "multiple-document",
+    workspace: PageConfig.defaultWorkspace,
+    treePath: "",
+    toShare: true,
+  });
+  Clipboard.copyToSystem(linkTo(new URL(lab, window.location.href).href, page.lasting));
+  Notification.success(trans.__("The link to this page is copied."), { autoClose: 4_000 });
+}
+
+/** Return a page in a frame of JupyterLab's, which has the name of its job. */
+function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs, name: string): Page {
+  const widget = new MainAreaWidget({ content: new JobPanel(page, trans, acts, name) });
+  widget.toolbar.hide(); // an empty one would be a stripe above the page
+  widget.title.icon = fileIcon;
+  widget.title.closable = true;
+  const title = (): void => {
+    widget.title.label = pageTitle(trans, page.job, page.place.job);
+  };
+  title();
+  page.changed.connect(title);
+  return widget;
+}
+
+/** The key of a job, by which its page is found again, is known only when the agent has told it. */
+function saveWhenKnown(tracker: WidgetTracker<Page>, widget: Page): void {
+  const { page } = widget.content;
+  const save = (): void => {
+    if (page.job !== null) {
+      page.changed.disconnect(save);
+      void tracker.save(widget);
+    }
+  };
+  page.changed.connect(save);
+}
+
+export const jobPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:job",
+  description: "A page for each job: what became of it, its log, what it used, and its script.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator, ILayoutRestorer, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    jobs: IJobsModel,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const api = new AgentApi(app.serviceManager.serverSettings);
+    const tracker = new WidgetTracker<Page>({ namespace: "jupyter-slurm-job" });
+    const again = async (page: JobPage): Promise<void> => {
+      const made = await resubmit(trans, page);
+      if (made !== null) {
+        await app.commands.execute(CommandIDs.openJob, { ...made });
+      }
+    };
+    const create = (place: IJobPlace, name: string): Page => {
+      const { cluster } = place;
+      const open = (job: string): void => {
+        void app.commands.execute(CommandIDs.openJob, { cluster, job });
+      };
+      const acts: IJobActs = {
+        cancel: (page) => void cancel(trans, page),
+        act: (act, job) => void actOn(trans, jobs, act, [job]),
+        resubmit: (page) => void again(page),
+        session: app.commands.hasCommand(CommandIDs.launch)
+          ? ({ key }) =>
+              void app.commands.execute(CommandIDs.launch, { cluster, session: key ?? "" })
+          : null,
+        open,
+        link: (page) => {
+          copyLink(trans, page);
+        },
+      };
+      return framed(trans, new JobPage(api, jobs, place), acts, name);
+    };
+    app.commands.addCommand(CommandIDs.openJob, {
+      label: trans.__("Open the Page of a Slurm Job"),
+      caption: trans.__("Its state, log, resources and script"),
+      execute: async (args) => {
+        const place = jobPlaceOf(args);
+        if (place === null) {
+          return;
+        }
+        const name = typeof args["page"] === "string" ? args["page"] : UUID.uuid4();
+        const widget =
+          tracker.find(({ content }) => content.page.isAt(place)) ?? create(place, name);
+        if (!tracker.has(widget)) {
+          await tracker.add(widget);
+          saveWhenKnown(tracker, widget);
+          addPage(app, widget);
+        }
+        app.shell.activateById(widget.id);
+      },
+    });
+    const front = (): JobPage | null => {
+      const widget = tracker.currentWidget;
+      return widget?.isVisible ? widget.content.page : null;
+    };
+    addPageCommands(app.commands, palette, trans, front, {
+      again,
+      link: (page) => {
+        copyLink(trans, page);
+      },
+    });
+    if (restorer !== null) {
+      void restorer.restore(tracker, {
+        command: CommandIDs.openJob,
+        args: ({ content }) => ({ ...content.page.lasting, page: content.name }),
+        name: ({ content }) => content.name,
+      });
+    }
+  },
+};

@@ -1,0 +1,21 @@
+/** The plugin of the model of jobs. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+
+import { AgentApi } from "../agent_api";
+import { IJobsModel } from "../common/tokens";
+import { JobsModel } from "../jobs/model";
+
+export const modelPlugin: JupyterFrontEndPlugin<IJobsModel> = {
+  id: "jupyter-slurm:model",
+  description: "Keeps the person's Slurm jobs up to date while the tab is visible.",
+  provides: IJobsModel,
+  autoStart: true,
+  activate: (app: JupyterFrontEnd): IJobsModel => {
+    const api = new AgentApi(app.serviceManager.serverSettings);
+    const model = new JobsModel({ api, visible: !document.hidden });
+    document.addEventListener("visibilitychange", () => {
+      model.setVisible(!document.hidden);
+    });
+    return model;
+  },
+};

@@ -1,0 +1,205 @@
+/** The plugin of the panel: in the side bar, and wide in the main area. */
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
+import { Clipboard, ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
+import { ILauncher } from "@jupyterlab/launcher";
+import { IStateDB } from "@jupyterlab/statedb";
+import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
+import { listIcon } from "@jupyterlab/ui-components";
+
+import { AgentApi } from "../agent_api";
+import { actOn, CommandIDs, disconnect } from "../common/commands";
+import { addPage, hasRoom } from "../common/main_area";
+import { referenceOf } from "../common/records";
+import { DOMAIN, IJobsModel } from "../common/tokens";
+import { Everybody } from "../jobs/all_jobs";
+import type { ColumnId } from "../jobs/columns";
+import { JobsPanel, SideBar, type IActs } from "../jobs/panel";
+import { addActing } from "../jobs/selection_commands";
+import { JobsTable, type ITableMemory } from "../jobs/table_model";
+import { stopSession } from "../sessions/commands";
+import { ISessionsModel, type SessionJob } from "../sessions/model";
+
+const SIDE = "jupyter-slurm-side-bar";
+const MAIN = "jupyter-slurm-panel";
+/** The columns at first where there is no room for all: of a bar as it is at first, two are seen. */
+const NARROW: readonly ColumnId[] = ["name", "state", "time", "id"];
+/** In the side bar below the file browser and what runs. */
+const RANK = 300;
+
+type Wide = MainAreaWidget<JobsPanel>;
+
+/** Remember in the state database of JupyterLab how a table looks. */
+function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
+  return (
+    state && {
+      load: () => state.fetch(`${place}:table`),
+      save: ({ columns, sort, kinds }) =>
+        state.save(`${place}:table`, {
+          columns: [...columns],
+          kinds: [...kinds],
+          sort: sort && { ...sort },
+        }),
+    }
+  );
+}
+
+/** What a person can do in either of the panels. */
+function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsModel): IActs {
+  return {
+    act: (act, jobs) => void actOn(trans, model, act, jobs),
+    open: (job) => {
+      if (!job.isForeign && app.commands.hasCommand(CommandIDs.openJob)) {
+        const args = { cluster: job.cluster, job: referenceOf(job) };
+        void app.commands.execute(CommandIDs.openJob, args);
+      }
+    },
+    write: (text) => {
+      Clipboard.copyToSystem(text);
+    },
+    connect: (cluster) => void model.connect(cluster),
+    disconnect: (cluster) => void disconnect(trans, model, cluster),
+  };
+}
+
+/**
+ * The commands that show the panels, and that ask for all jobs anew.
+ *
+ * @param open - Shows the wide one.
+ * @param side - The other one.
+ */
+function addCommands(
+  { commands, shell }: JupyterFrontEnd,
+  model: IJobsModel,
+  trans: TranslationBundle,
+  open: () => Promise<Wide>,
+  side: SideBar,
+): void {
+  commands.addCommand(CommandIDs.open, {
+    // The palette shows the category, "Slurm", before it; a card of the launcher has room for two words.
+    label: ({ isPalette, isCard }) =>
+      isCard
+        ? trans.__("Slurm Jobs")
+        : isPalette
+          ? trans.__("Show Jobs")
+          : trans.__("Show Slurm Jobs"),
+    icon: ({ isPalette }) => (isPalette ? undefined : listIcon),
+    caption: trans.__("Open the table of one's own Slurm jobs"),
+    execute: async () => {
+      await open();
+    },
+  });
+  commands.addCommand(CommandIDs.side, {
+    label: ({ isPalette }) =>
+      isPalette
+        ? trans.__("Show Jobs in the Side Bar")
+        : trans.__("Show Slurm Jobs in the Side Bar"),
+    execute: () => {
+      shell.activateById(SIDE);
+      side.enter();
+    },
+  });
+  commands.addCommand(CommandIDs.select, {
+    label: trans.__("Select a Slurm Job"),
+    execute: async ({ cluster, job }) => {
+      const { table } = (await open()).content;
+      if (typeof cluster === "string" && typeof job === "string") {
+        table.find(cluster, job);
+      }
+    },
+  });
+  commands.addCommand(CommandIDs.refresh, {
+    label: ({ isPalette }) =>
+      isPalette ? trans.__("Refresh Jobs") : trans.__("Refresh Slurm Jobs"),
+    execute: () => {
+      model.refresh();
+    },
+  });
+}
+
+export const panelPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:panel",
+  description: "The person's Slurm jobs in the side bar and as a page, and the commands for that.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher, ISessionsModel, IStateDB],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IJobsModel,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null,
+    launcher: ILauncher | null,
+    sessions: ISessionsModel | null,
+    state: IStateDB | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const acts = actsOf(app, trans, model);
+    const beside = {
+      sessions: sessions && {
+        model: sessions,
+        stop: (job: SessionJob) => void stopSession(trans, sessions, job),
+        show: ({ cluster, key }: SessionJob) =>
+          void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
+      },
+    };
+    const everybody = new Everybody(new AgentApi(app.serviceManager.serverSettings));
+    const tableOf = (place: string, columns?: readonly ColumnId[]): JobsTable =>
+      new JobsTable(model, columns, memoryOf(state, place), everybody);
+    const tracker = new WidgetTracker<Wide>({ namespace: "jupyter-slurm" });
+    const create = (): Wide => {
+      const table = tableOf(MAIN, hasRoom(app) ? undefined : NARROW);
+      const content = new JobsPanel(table, trans, acts, beside);
+      const widget = new MainAreaWidget({ content });
+      widget.id = MAIN;
+      widget.toolbar.hide(); // an empty one would be a stripe above the table
+      widget.title.label = trans.__("Slurm jobs");
+      widget.title.icon = listIcon;
+      widget.title.closable = true;
+      return widget;
+    };
+    const open = async (): Promise<Wide> => {
+      const widget = tracker.currentWidget ?? create();
+      if (!tracker.has(widget)) {
+        await tracker.add(widget);
+        addPage(app, widget);
+      }
+      app.shell.activateById(widget.id);
+      return widget;
+    };
+    const side = new SideBar(() => {
+      return new JobsPanel(
+        tableOf(SIDE, NARROW),
+        trans,
+        { ...acts, widen: () => void open() },
+        beside,
+      );
+    });
+    side.id = SIDE;
+    side.title.icon = listIcon;
+    side.title.caption = trans.__("Slurm jobs");
+    app.shell.add(side, "left", { rank: RANK });
+
+    addCommands(app, model, trans, open, side);
+    addActing(app.commands, palette, model, trans, () => {
+      const wide = tracker.currentWidget?.content;
+      return wide ? [wide, ...side.panels] : side.panels;
+    });
+    for (const command of [CommandIDs.open, CommandIDs.side, CommandIDs.refresh]) {
+      palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
+    }
+    launcher?.add({
+      command: CommandIDs.open,
+      category: "Slurm",
+      rank: 100,
+      args: { isCard: true },
+    });
+    if (restorer !== null) {
+      restorer.add(side, SIDE);
+      void restorer.restore(tracker, { command: CommandIDs.open, name: () => "jobs" });
+    }
+  },
+};

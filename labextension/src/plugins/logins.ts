@@ -1,0 +1,20 @@
+/** The plugin of the dialogs of log-ins. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+
+import { DOMAIN, IJobsModel } from "../common/tokens";
+import { PromptDialogs } from "../logins/dialogs";
+import { Leftovers } from "../logins/leftovers";
+
+export const promptsPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:prompts",
+  description: "Dialogs for what hosts ask during a log-in, whoever began it.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator],
+  activate: (app: JupyterFrontEnd, model: IJobsModel, translator: ITranslator | null): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    void app.restored.then(() => new PromptDialogs(model, trans)); // before that a dialog is under the splash screen
+    new Leftovers(model);
+  },
+};

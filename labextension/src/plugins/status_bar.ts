@@ -1,0 +1,26 @@
+/** The plugin of the status bar's item. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { IStatusBar } from "@jupyterlab/statusbar";
+import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+
+import { CommandIDs } from "../common/commands";
+import { DOMAIN, IJobsModel } from "../common/tokens";
+import { StatusItem } from "../jobs/status";
+
+export const statusPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:status",
+  description: "How many Slurm jobs run and wait, in the status bar.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [IStatusBar, ITranslator], // Notebook 7 has no status bar
+  activate: (
+    app: JupyterFrontEnd,
+    model: IJobsModel,
+    statusBar: IStatusBar | null,
+    translator: ITranslator | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const item = new StatusItem(model, trans, () => void app.commands.execute(CommandIDs.open));
+    statusBar?.registerStatusItem("jupyter-slurm:status", { item, align: "left", rank: 50 });
+  },
+};

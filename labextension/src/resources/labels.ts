@@ -1,0 +1,191 @@
+/** What is free and what the limits are, in words of the person's language. Everything here is text, never markup. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import { formatDuration } from "../common/format";
+import { problemText } from "../common/labels";
+import type { IForm } from "../sessions/form";
+import {
+  costOf,
+  partitionOf,
+  type IGpus,
+  type IKnown,
+  type ILimit,
+  type INode,
+  type IPartition,
+  type IResources,
+} from "./model";
+
+/** Return what GPUs are free, by type: "6 of 8 a100, 0 of 2 h100"; empty where there are none. */
+export function freeText(trans: TranslationBundle, gpus: readonly IGpus[]): string {
+  return gpus
+    .map(({ type, free, total }) => trans.__("%1 of %2 %3", free, total, type || trans.__("GPUs")))
+    .join(", ");
+}
+
+/** Return the time limit of a partition. */
+export function limitText(trans: TranslationBundle, seconds: number | null): string {
+  return seconds === null
+    ? trans.__("no time limit")
+    : trans.__("at most %1", formatDuration(seconds));
+}
+
+/** Return what there is to say about a partition where it is chosen. */
+export function partitionText(trans: TranslationBundle, partition: IPartition): string {
+  const free = freeText(trans, partition.gpus);
+  return [
+    partition.is_default ? trans.__("default") : "",
+    partition.state === "UP" ? "" : partition.state,
+    free === "" ? trans.__("no GPUs") : trans.__("%1 free", free),
+    limitText(trans, partition.time_limit),
+  ]
+    .filter((word) => word !== "")
+    .join(", ");
+}
+
+/** Return what there is to say about a type of GPU where it is chosen. */
+export function typeText(trans: TranslationBundle, { free, total }: IGpus): string {
+  return trans.__("%1 of %2 free", free, total);
+}
+
+/** Return that a form asks for more GPUs than are free; undefined where it does not. */
+export function waitText(
+  trans: TranslationBundle,
+  resources: IResources | null,
+  form: IForm,
+): string | undefined {
+  const all = partitionOf(resources, form.partition)?.gpus ?? [];
+  const meant = all.filter(({ type }) => form.gpuType === "" || form.gpuType === type);
+  const free = meant.reduce((sum, one) => sum + one.free, 0);
+  const isMore = Number(form.gpus.trim()) > free && meant.length > 0;
+  return isMore ? trans._n("%1 is free now.", "%1 are free now.", free) : undefined;
+}
+
+/** Return the limits of what was chosen, with what counts towards them; undefined where there are none. */
+export function limitsText(
+  trans: TranslationBundle,
+  resources: IResources | null,
+  scopes: readonly string[],
+  name: string,
+): string | undefined {
+  const meant = (resources?.limits ?? []).filter(
+    (limit) => limit.name === name && scopes.includes(limit.scope),
+  );
+  const said = meant.map((limit) => `${limitName(trans, limit)}, ${limitAmount(trans, limit)}`);
+  return said.length === 0 ? undefined : `${said.join("; ")}.`;
+}
+
+/** Return what a form costs where the profile of the cluster knows it; else an empty text. */
+export function costText(
+  trans: TranslationBundle,
+  resources: IResources | null,
+  form: IForm,
+): string {
+  const cost = costOf(resources, form);
+  return cost === null || !resources?.cost
+    ? ""
+    : trans.__(
+        "Cost, if it runs to its time limit: %1 %2.",
+        cost.toLocaleString(undefined, { maximumFractionDigits: 2 }),
+        resources.cost.unit,
+      );
+}
+
+/** Return how the nodes of a partition stand: "3 idle, 1 drain". */
+export function nodesText({ nodes }: IPartition): string {
+  return Object.entries(nodes)
+    .sort(([, one], [, other]) => other - one)
+    .map(([state, count]) => `${count} ${state.toLowerCase()}`)
+    .join(", ");
+}
+
+/** Return the state of a node in Slurm's words. */
+export function nodeState({ state, flags }: INode): string {
+  return [state, ...flags].join("+").toLowerCase();
+}
+
+/** Return when that was so, or why it is not known. */
+export function ageText(trans: TranslationBundle, known: IKnown): string {
+  const { resources, problem, isAsking } = known;
+  if (problem !== null) {
+    return problemText(trans, problem);
+  }
+  if (resources === null) {
+    return isAsking ? trans.__("Slurm is asked what is free…") : "";
+  }
+  const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString();
+  const asked = trans.__("As of %1.", clock(resources.asked_at));
+  return resources.unknown_since === null
+    ? asked
+    : `${asked} ${trans.__("Nothing newer is known since %1.", clock(resources.unknown_since))} ${resources.said}`;
+}
+
+/** Return an amount of a resource as a person reads it. */
+export function amountText(resource: string, count: number): string {
+  return resource === "mem" ? memoryText(count / 2 ** 20) : String(count);
+}
+
+/** Return an amount of memory; it is in MiB. */
+export function memoryText(mebibytes: number): string {
+  const [amount, unit] =
+    mebibytes < 1024
+      ? [mebibytes, "MiB"]
+      : mebibytes < 2 ** 20
+        ? [mebibytes / 2 ** 10, "GiB"]
+        : [mebibytes / 2 ** 20, "TiB"];
+  return `${Math.round(amount * 10) / 10} ${unit}`;
+}
+
+/** Return what a resource is called. */
+function resourceText(trans: TranslationBundle, resource: string): string {
+  const known: Record<string, string> = {
+    cpu: trans.__("CPUs"),
+    mem: trans.__("memory"),
+    node: trans.__("nodes"),
+    "gres/gpu": trans.__("GPUs"),
+  };
+  return known[resource] ?? resource.replace(/^gres\/gpu:/, "");
+}
+
+/** Return whose limit it is, and of what. */
+export function limitName(trans: TranslationBundle, limit: ILimit): string {
+  const { scope, name, kind, resource, partition } = limit;
+  const whose: Record<string, string> = {
+    user: trans.__("You, account %1", name),
+    account: trans.__("Account %1", name),
+    qos: trans.__("QOS %1", name),
+    "qos-user": trans.__("You, QOS %1", name),
+  };
+  const of: Record<string, string> = {
+    "in-use": resourceText(trans, resource),
+    job: trans.__("%1 of a job", resourceText(trans, resource)),
+    minutes: trans.__("minutes of %1", resourceText(trans, resource)),
+    jobs: trans.__("running jobs"),
+    submitted: trans.__("jobs"),
+  };
+  const where = partition === "" ? "" : ` (${partition})`;
+  return `${whose[scope] ?? name}${where}: ${of[kind] ?? `${resource} ${kind}`.trim()}`;
+}
+
+/** Return what counts towards a limit, and the limit. */
+export function limitAmount(trans: TranslationBundle, limit: ILimit): string {
+  const most = amountText(limit.resource, limit.most);
+  return limit.used === null
+    ? trans.__("at most %1", most)
+    : trans.__("%1 of %2", amountText(limit.resource, limit.used), most);
+}
+
+/** Return what one's own running jobs have. */
+export function useText(
+  trans: TranslationBundle,
+  use: Readonly<Record<string, number>> | null,
+): string {
+  if (use === null) {
+    return "";
+  }
+  const shown = Object.entries(use).filter(([name]) => /^(cpu|mem|gres\/.*)$/.test(name));
+  const words = shown.map(
+    ([name, count]) => `${resourceText(trans, name)} ${amountText(name, count)}`,
+  );
+  const jobs = trans._n("%1 job runs", "%1 jobs run", use["jobs"] ?? 0);
+  return [jobs, ...words].join(", ");
+}

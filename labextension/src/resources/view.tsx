@@ -1,0 +1,257 @@
+/** What is free on a cluster: GPUs by type as bars, partitions, nodes, one's own limits and use. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import { UseSignal } from "@jupyterlab/ui-components";
+import * as React from "react";
+
+import { clusterName } from "../common/labels";
+import type { ICluster } from "../common/tokens";
+import {
+  ageText,
+  amountText,
+  freeText,
+  limitAmount,
+  limitName,
+  limitText,
+  memoryText,
+  nodesText,
+  nodeState,
+  useText,
+} from "./labels";
+import type { IGpus, IKnown, INode, IResources, IResourcesModel } from "./model";
+
+/** More nodes than this nobody reads. */
+const NODES = 200;
+
+interface IShown {
+  readonly trans: TranslationBundle;
+  readonly resources: IResources;
+}
+
+/** GPUs of a type: what jobs have, what is free, and what neither is, on nodes that take no job. */
+function Bar({ trans, gpus }: { trans: TranslationBundle; gpus: IGpus }): React.ReactElement {
+  const { type, total, used, free } = gpus;
+  const share = (count: number): React.CSSProperties => ({ width: `${(100 * count) / total}%` });
+  const name = type || trans.__("without a type");
+  return (
+    <li data-gpu={type}>
+      <span className="jp-Slurm-name">{name}</span>
+      <span className="jp-Slurm-bar" aria-hidden="true">
+        <span data-part="used" style={share(used)} />
+        <span data-part="free" style={share(free)} />
+      </span>
+      <span>{trans.__("%1 of %2 free", free, total)}</span>
+    </li>
+  );
+}
+
+function Partitions({ trans, resources }: IShown): React.ReactElement {
+  const heads = [
+    trans.__("Partition"),
+    trans.__("GPUs free"),
+    trans.__("CPUs free"),
+    trans.__("Nodes"),
+    trans.__("Time limit"),
+  ];
+  return (
+    <Table label={trans.__("Partitions")} heads={heads}>
+      {resources.partitions.map((one) => (
+        <tr key={one.name}>
+          <td>
+            {one.name}
+            {one.is_default && <span className="jp-Slurm-aside"> {trans.__("default")}</span>}
+            {one.state !== "UP" && <span className="jp-Slurm-problem"> {one.state}</span>}
+          </td>
+          <td>{freeText(trans, one.gpus)}</td>
+          <td>{trans.__("%1 of %2", one.cpus_free, one.cpus)}</td>
+          <td>{nodesText(one)}</td>
+          <td>{limitText(trans, one.time_limit)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function NodeRow({ trans, node }: { trans: TranslationBundle; node: INode }): React.ReactElement {
+  const gpus = node.gpus.map(({ type, total, used }) =>
+    trans.__("%1 of %2 %3", used, total, type || trans.__("GPUs")),
+  );
+  return (
+    <tr data-up={node.is_up}>
+      <td>{node.name}</td>
+      <td>
+        {nodeState(node)}
+        {node.reason !== "" && <div className="jp-Slurm-aside">{node.reason}</div>}
+      </td>
+      <td>{gpus.join(", ")}</td>
+      <td>{trans.__("%1 of %2", node.cpus_used, node.cpus)}</td>
+      <td>{trans.__("%1 of %2", memoryText(node.memory_used), memoryText(node.memory))}</td>
+      <td>{node.load === null ? "" : node.load.toFixed(1)}</td>
+    </tr>
+  );
+}
+
+function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
+  const heads = [
+    trans.__("Node"),
+    trans.__("State"),
+    trans.__("GPUs allocated"),
+    trans.__("CPUs allocated"),
+    trans.__("Memory allocated"),
+    trans.__("Load"),
+  ];
+  return (
+    <details>
+      <summary>{trans._n("%1 node", "%1 nodes", nodes.length)}</summary>
+      <Table label={trans.__("Nodes")} heads={heads}>
+        {nodes.slice(0, NODES).map((node) => (
+          <NodeRow key={node.name} {...{ trans, node }} />
+        ))}
+      </Table>
+      {nodes.length > NODES && (
+        <p className="jp-Slurm-aside">{trans.__("All of them: jupyter slurm resources --nodes")}</p>
+      )}
+    </details>
+  );
+}
+
+function Own({ trans, resources: { use, limits } }: IShown): React.ReactElement {
+  return (
+    <>
+      {use !== null && (
+        <p>
+          {trans.__("Mine:")} {useText(trans, use)}
+        </p>
+      )}
+      {limits !== null && limits.length > 0 && (
+        <Table label={trans.__("Limits")} heads={[trans.__("Limit"), trans.__("Used")]}>
+          {limits.map((limit) => (
+            <tr
+              key={`${limit.scope} ${limit.name} ${limit.partition} ${limit.kind} ${limit.resource}`}
+              data-full={limit.used !== null && limit.used >= limit.most}
+              title={amountText(limit.resource, limit.most)}
+            >
+              <td>{limitName(trans, limit)}</td>
+              <td>{limitAmount(trans, limit)}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+    </>
+  );
+}
+
+function Table(props: {
+  readonly label: string;
+  readonly heads: readonly string[];
+  readonly children: React.ReactNode;
+}): React.ReactElement {
+  return (
+    <table aria-label={props.label}>
+      <thead>
+        <tr>
+          {props.heads.map((head) => (
+            <th key={head} scope="col">
+              {head}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>{props.children}</tbody>
+    </table>
+  );
+}
+
+/** How old that is, and a button that asks anew. */
+export function Age(props: {
+  readonly model: IResourcesModel;
+  readonly trans: TranslationBundle;
+  readonly known: IKnown;
+  readonly cluster: string;
+}): React.ReactElement {
+  const { model, trans, known, cluster } = props;
+  return (
+    <p className="jp-Slurm-age jp-Slurm-aside">
+      <span aria-live="polite" data-problem={known.problem !== null}>
+        {ageText(trans, known)}
+      </span>{" "}
+      <button
+        type="button"
+        className="jp-Slurm-link"
+        aria-disabled={known.isAsking}
+        onClick={() => void model.look(cluster, { newer: true })}
+      >
+        {trans.__("Look again")}
+      </button>
+    </p>
+  );
+}
+
+interface IProps {
+  readonly model: IResourcesModel;
+  readonly trans: TranslationBundle;
+  readonly cluster: ICluster;
+}
+
+/** What is free on one cluster: asked for when it is shown, and by its button. */
+function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement {
+  const { id } = cluster;
+  React.useEffect(() => {
+    void model.look(id, { nodes: true });
+  }, [model, id]);
+  return (
+    <UseSignal signal={model.changed}>
+      {() => {
+        const known = model.known(id);
+        const { resources } = known;
+        return (
+          <div className="jp-Slurm-resources">
+            <Age {...{ model, trans, known }} cluster={id} />
+            {resources !== null && (
+              <>
+                <ul aria-label={trans.__("GPUs")}>
+                  {resources.gpus.map((gpus) => (
+                    <Bar key={gpus.type} {...{ trans, gpus }} />
+                  ))}
+                </ul>
+                <Own {...{ trans, resources }} />
+                <Partitions {...{ trans, resources }} />
+                <Nodes {...{ trans, resources }} />
+              </>
+            )}
+          </div>
+        );
+      }}
+    </UseSignal>
+  );
+}
+
+/** What is free on each cluster, folded: nothing is asked before somebody opens one. */
+export function AllResources(props: {
+  readonly model: IResourcesModel;
+  readonly trans: TranslationBundle;
+  readonly clusters: readonly ICluster[];
+}): React.ReactElement {
+  const { model, trans, clusters } = props;
+  const [open, setOpen] = React.useState<readonly string[]>([]);
+  const fold = (id: string, isOpen: boolean): void => {
+    setOpen(isOpen ? [...open.filter((each) => each !== id), id] : open.filter((x) => x !== id));
+  };
+  return (
+    <>
+      {clusters.map((cluster) => (
+        <details
+          key={cluster.id}
+          className="jp-Slurm-free"
+          onToggle={(event) => {
+            if (event.target === event.currentTarget) {
+              fold(cluster.id, event.currentTarget.open); // not that of the nodes within
+            }
+          }}
+        >
+          <summary>{trans.__("What is free on %1", clusterName(cluster))}</summary>
+          {open.includes(cluster.id) && <ClusterResources {...{ model, trans, cluster }} />}
+        </details>
+      ))}
+    </>
+  );
+}

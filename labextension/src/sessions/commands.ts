@@ -1,0 +1,151 @@
+/** The launcher's cards and the palette's commands that open the form of a session, and what asks before one is stopped. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import { MainAreaWidget, type ICommandPalette } from "@jupyterlab/apputils";
+import type { ILauncher } from "@jupyterlab/launcher";
+import type { IStateDB } from "@jupyterlab/statedb";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import { LabIcon } from "@jupyterlab/ui-components";
+import type { IDisposable } from "@lumino/disposable";
+
+import { CommandIDs, confirmed } from "../common/commands";
+import { clusterName, jobName } from "../common/labels";
+import type { ICluster, IJobsModel } from "../common/tokens";
+import { chooseCluster } from "../jobs/choose";
+import { stopBody, stopTitle } from "./labels";
+import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./launcher";
+import type { IMemory, ISessionsModel, SessionJob } from "./model";
+
+const PINS = [7, 11, 15].flatMap((at) => [
+  `M${at} 1h2v3h-2z`,
+  `M${at} 20h2v3h-2z`,
+  `M1 ${at}h3v2h-3z`,
+  `M20 ${at}h3v2h-3z`,
+]);
+
+/** A processor, as a GPU may look. */
+export const gpuIcon = new LabIcon({
+  name: "jupyter-slurm:gpu",
+  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
+    <path class="jp-icon3 jp-icon-selectable" fill="#616161" fill-rule="evenodd"
+      d="M5 5h14v14h-14z M8 8v8h8v-8z M10 10h4v4h-4z ${PINS.join(" ")}"/></svg>`,
+});
+
+/** Remember in the state database of JupyterLab; without one, as long as the page is there. */
+export function memoryIn(state: IStateDB | null): IMemory {
+  const here = new Map<string, unknown>();
+  const name = (cluster: string): string => `jupyter-slurm-last-launch:${cluster}`;
+  return {
+    load: async (cluster) =>
+      here.get(cluster) ?? (state === null ? null : await state.fetch(name(cluster))),
+    save: async (cluster, form) => {
+      here.set(cluster, form);
+      await state?.save(name(cluster), { ...form });
+    },
+  };
+}
+
+/** Stop a session after the person said so. */
+export async function stopSession(
+  trans: TranslationBundle,
+  model: ISessionsModel,
+  job: SessionJob,
+): Promise<void> {
+  const [title, body] = [stopTitle(trans, job), stopBody(trans, job)];
+  if (await confirmed(title, body, trans.__("Keep it"), trans.__("Stop the session"))) {
+    await model.stop(job);
+  }
+}
+
+/**
+ * Return the page of a session: the form, or one that is there already, whose name it then has.
+ *
+ * @param changed - Is told when it shows another session.
+ */
+export function launchPage(
+  model: ISessionsModel,
+  trans: TranslationBundle,
+  acts: ILaunchActs,
+  place: IPlace,
+  changed: (page: MainAreaWidget<LaunchPanel>) => void,
+): MainAreaWidget<LaunchPanel> {
+  const content = new LaunchPanel(model, trans, acts, place);
+  const page = new MainAreaWidget({ content });
+  page.toolbar.hide(); // an empty one would be a stripe above the form
+  page.title.icon = gpuIcon;
+  page.title.closable = true;
+  const title = (): void => {
+    const { cluster, session } = content.place;
+    const job = session === null ? null : model.find(cluster, session);
+    page.title.label = job === null ? trans.__("GPU notebook") : jobName(job);
+  };
+  title();
+  model.changed.connect(title);
+  page.disposed.connect(() => model.changed.disconnect(title));
+  content.chosen.connect(() => {
+    title();
+    changed(page);
+  });
+  return page;
+}
+
+/** The command that opens the form, with a card and an entry of the palette for each cluster, also for those that come later. */
+export function addLaunching(
+  commands: JupyterFrontEnd["commands"],
+  palette: ICommandPalette | null,
+  launcher: ILauncher | null,
+  model: IJobsModel,
+  trans: TranslationBundle,
+  open: (place: IPlace) => Promise<void>,
+): void {
+  const name = (id: string): string => {
+    const cluster = model.clusters.find((each) => each.id === id);
+    return cluster ? clusterName(cluster) : id;
+  };
+  const choose = async (): Promise<string> => {
+    const [title, button] = [trans.__("A GPU notebook on which cluster?"), trans.__("Go on")];
+    return (await chooseCluster(trans, title, button, model.clusters))?.id ?? "";
+  };
+  commands.addCommand(CommandIDs.launch, {
+    label: (args) => {
+      const { cluster } = placeOf(args);
+      if (cluster === "") {
+        return trans.__("New GPU Notebook…");
+      }
+      return args["isPalette"]
+        ? trans.__("New GPU Notebook on %1", name(cluster))
+        : trans.__("GPU notebook on %1", name(cluster));
+    },
+    caption: trans.__("Start a Jupyter on a node of the cluster"),
+    icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
+    isEnabled: () => model.clusters.length > 0,
+    execute: async (args) => {
+      const place = placeOf(args);
+      const cluster = place.cluster || (await choose());
+      if (cluster !== "") {
+        await open({ ...place, cluster });
+      }
+    },
+  });
+  const listed = new Map<string, { title: string; items: IDisposable[] }>();
+  const list = (cluster: ICluster, rank: number): void => {
+    const { id: command, title } = { id: CommandIDs.launch, title: clusterName(cluster) };
+    const known = listed.get(cluster.id);
+    if (known?.title === title) {
+      return;
+    }
+    known?.items.forEach((item) => {
+      item.dispose(); // its name was not known before the controller had answered
+    });
+    const args = { cluster: cluster.id };
+    const items = [
+      launcher?.add({ command, category: "Slurm", rank, args }),
+      palette?.addItem({ command, category: "Slurm", args: { ...args, isPalette: true } }),
+    ];
+    listed.set(cluster.id, { title, items: items.filter((item) => item !== undefined) });
+  };
+  const listAll = (): void => {
+    model.clusters.forEach(list);
+  };
+  listAll(); // translations may have come later than the clusters
+  model.changed.connect(listAll);
+}

@@ -1,0 +1,154 @@
+/** What is known of a session, in words of the person's language. Everything here is text, never markup. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import { formatDuration } from "../common/format";
+import { jobName } from "../common/labels";
+import { stateKind } from "../common/states";
+import { isOver, type SessionJob } from "./model";
+
+/** One step of a session: what it is called, when it was, and how long after the one before. */
+export interface IStep {
+  readonly state: string;
+  readonly label: string;
+  /** Seconds since the epoch; null: not yet. */
+  readonly time: number | null;
+  readonly took: string;
+}
+
+const WAY = ["submitted", "pending", "starting", "ready"] as const;
+
+/** Return how far a session is, in a word or two; one that is over in Slurm's word, which tells how. */
+export function sessionState(trans: TranslationBundle, job: SessionJob): string {
+  switch (job.session.state) {
+    case "submitted":
+      return trans.__("being submitted");
+    case "pending":
+      return trans.__("waiting for a node");
+    case "starting":
+      return trans.__("starting");
+    case "ready":
+      return trans.__("ready");
+    case "reconnecting":
+      return trans.__("link lost, connecting again");
+    case "unreachable":
+      return trans.__("ready, but not reached from here");
+    case "ending":
+      return trans.__("ending");
+    case "ended":
+      return job.state === "CANCELLED" ? trans.__("stopped") : trans.__("ended (%1)", job.state);
+    default:
+      return job.session.state;
+  }
+}
+
+/** Return what a state means for the eye. */
+export function sessionKind(job: SessionJob): string {
+  switch (job.session.state) {
+    case "ready":
+      return "running";
+    case "unreachable":
+      return "failed";
+    case "ended":
+      return job.state === "CANCELLED" ? "done" : stateKind(job.state);
+    default:
+      return "pending";
+  }
+}
+
+function stepName(trans: TranslationBundle, state: string): string {
+  const names: Readonly<Record<string, string>> = {
+    submitted: trans.__("Submitted"),
+    pending: trans.__("In the queue"),
+    starting: trans.__("Started"),
+    ready: trans.__("Ready"),
+    ended: trans.__("Ended"),
+  };
+  return names[state] ?? state;
+}
+
+/** Return the steps of a session, those that are still to come at the end. */
+export function sessionSteps(trans: TranslationBundle, job: SessionJob): IStep[] {
+  const reached = new Map(job.session.steps.map(({ state, time }) => [state, time]));
+  const way = isOver(job) ? [...WAY.filter((state) => reached.has(state)), "ended"] : WAY;
+  let before: number | null = null;
+  return way.map((state) => {
+    const time = reached.get(state) ?? null;
+    const took = time !== null && before !== null ? formatDuration(time - before) : "";
+    before = time ?? before;
+    return { state, label: stepName(trans, state), time, took };
+  });
+}
+
+/** Return why a session is where it is, and what comes next: a line each. */
+export function sessionReason(trans: TranslationBundle, job: SessionJob, now: number): string[] {
+  const { session, error } = job;
+  const lines: string[] = [];
+  if (session.state === "pending") {
+    lines.push(job.reason_text || job.reason, job.next_step);
+    if (job.estimated_start && job.estimated_start > now) {
+      const start = new Date(job.estimated_start * 1000).toLocaleString();
+      lines.push(trans.__("Earliest start, as Slurm sees it now: %1.", start));
+    }
+  } else if (isOver(job) && error) {
+    lines.push(error.detail ?? error.title ?? "", error.hint ?? "");
+  } else if (isOver(job) && job.state !== "CANCELLED") {
+    lines.push(job.reason_text || job.reason, job.next_step);
+  }
+  lines.push(session.message);
+  if (session.ends) {
+    const left = formatDuration(session.ends - now);
+    lines.unshift(
+      session.resume
+        ? trans.__("In %1 it begins anew, and what its kernels have in memory is lost.", left)
+        : trans.__("It ends in %1, with all that runs in it.", left),
+    );
+  }
+  if (!job.known && job.unknown_since !== null) {
+    const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
+    lines.unshift(trans.__("Not known since %1.", since));
+  }
+  return lines.filter((line) => line && line !== "None");
+}
+
+/** Return what a session has and for how long: node, GPUs, Jupyter, and what ends it. */
+export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: number): string[] {
+  const facts: string[] = [];
+  if (job.nodes) {
+    facts.push(trans.__("on %1", job.nodes));
+  }
+  if (job.gpus) {
+    facts.push(trans._n("%1 GPU", "%1 GPUs", job.gpus));
+  }
+  if (job.session.server) {
+    facts.push(job.session.server);
+  }
+  if (isOver(job)) {
+    return facts;
+  }
+  if (job.time_limit && job.start_time !== null) {
+    const left = formatDuration(job.start_time + job.time_limit - now);
+    facts.push(trans.__("%1 left", left));
+  }
+  facts.push(trans.__("ends when nobody has used it for %1", formatDuration(job.session.idle)));
+  return facts;
+}
+
+/** Return the question before a session is stopped. */
+export function stopTitle(trans: TranslationBundle, job: SessionJob): string {
+  return trans.__("Stop session %1?", jobName(job));
+}
+
+/** Return what it means to stop a session. */
+export function stopBody(trans: TranslationBundle, job: SessionJob): string {
+  return job.session.state === "pending" || job.session.state === "submitted"
+    ? trans.__("It is taken out of the queue.")
+    : trans.__("Its kernels end with it; what is not saved is lost. Its GPUs are free again.");
+}
+
+/** Return a log as plain text: without the colours and other signs of a terminal. */
+export function plainText(text: string): string {
+  // eslint-disable-next-line no-control-regex
+  const signs = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
+  // eslint-disable-next-line no-control-regex
+  return text.replace(signs, "").replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, "");
+}

@@ -1,0 +1,238 @@
+/** A session on a card of its own, and the list of those that are not over. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import { jobName, problemText } from "../common/labels";
+import { useTick } from "../common/tick";
+import {
+  plainText,
+  sessionFacts,
+  sessionKind,
+  sessionReason,
+  sessionState,
+  sessionSteps,
+} from "./labels";
+import { isOpen, isOver, type ISessionsModel, type SessionJob } from "./model";
+
+interface ISessionProps {
+  readonly model: ISessionsModel;
+  readonly trans: TranslationBundle;
+  readonly job: SessionJob;
+  readonly stop: (job: SessionJob) => void;
+}
+
+/** What can be done with a session now: open it in a tab of its own, connect to it, stop it. */
+function Actions({ model, trans, job, stop }: ISessionProps): React.ReactElement {
+  const name = jobName(job);
+  const address = model.address(job);
+  const isStopping = model.isStopping(job);
+  return (
+    <>
+      {isOpen(job) && address !== null && (
+        <a
+          className="jp-Slurm-open"
+          href={address}
+          target="_blank"
+          rel="noopener"
+          aria-label={trans.__("Open session %1 in a new tab", name)}
+        >
+          {trans.__("Open")}
+        </a>
+      )}
+      {job.session.state === "unreachable" && (
+        <button
+          type="button"
+          className="jp-mod-styled"
+          aria-label={trans.__("Connect to session %1", name)}
+          onClick={() => void model.reach(job)}
+        >
+          {trans.__("Connect")}
+        </button>
+      )}
+      {!isOver(job) && (
+        <button
+          type="button"
+          className="jp-mod-styled jp-mod-minimal"
+          disabled={isStopping}
+          aria-label={trans.__("Stop session %1", name)}
+          onClick={() => {
+            stop(job);
+          }}
+        >
+          {isStopping ? trans.__("Stopping…") : trans.__("Stop")}
+        </button>
+      )}
+    </>
+  );
+}
+
+/** What its Jupyter said last; of one that failed without being asked for. */
+function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactElement {
+  const hasFailed = isOver(job) && !["CANCELLED", "COMPLETED"].includes(job.state);
+  const [asked, setAsked] = React.useState<boolean | null>(null);
+  const [text, setText] = React.useState<string | null>(null);
+  const end = React.useRef<HTMLPreElement>(null);
+  const wanted = asked ?? hasFailed;
+  const { state, message } = job.session;
+  React.useEffect(() => {
+    let isCurrent = true;
+    const take = (told: string): void => {
+      if (isCurrent) {
+        setText(told);
+      }
+    };
+    if (wanted) {
+      model
+        .log(job)
+        .then(plainText, (error: unknown) => (error instanceof Error ? error.message : ""))
+        .then(take, () => undefined);
+    }
+    return () => {
+      isCurrent = false;
+    };
+  }, [wanted, model, job.key, state, message]);
+  React.useEffect(() => {
+    if (end.current !== null) {
+      end.current.scrollTop = end.current.scrollHeight;
+    }
+  }, [text]);
+  return (
+    <>
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        aria-expanded={wanted}
+        onClick={() => {
+          setAsked(!wanted);
+        }}
+      >
+        {trans.__("Log")}
+      </button>
+      {wanted && (
+        <pre ref={end} className="jp-Slurm-log" tabIndex={0} aria-label={trans.__("Log")}>
+          {text === "" ? trans.__("Nothing yet.") : text}
+        </pre>
+      )}
+    </>
+  );
+}
+
+/** A session from its submission to its end. */
+export function SessionCard(
+  props: ISessionProps & { readonly again: () => void },
+): React.ReactElement {
+  const { model, trans, job, again } = props;
+  useTick();
+  const problem = model.problem(job);
+  const address = model.address(job);
+  const node = React.useRef<HTMLElement>(null);
+  React.useEffect(() => {
+    if (document.activeElement === document.body) {
+      node.current?.focus(); // the form that had the focus has gone
+    }
+  }, []);
+  return (
+    <section
+      ref={node}
+      tabIndex={-1}
+      className="jp-Slurm-session"
+      data-session={job.session.state}
+      aria-label={jobName(job)}
+    >
+      <h2>{jobName(job)}</h2>
+      <p data-kind={sessionKind(job)} aria-live="polite">
+        <span className="jp-Slurm-badge">{sessionState(trans, job)}</span>{" "}
+        <span className="jp-Slurm-aside">
+          {[job.id ? trans.__("job %1", job.id) : "", ...sessionFacts(trans, job, model.jobs.now)]
+            .filter((fact) => fact !== "")
+            .join(" · ")}
+        </span>
+      </p>
+      {sessionReason(trans, job, model.jobs.now).map((line, index) => (
+        <p key={line} className={index > 0 ? "jp-Slurm-aside" : "jp-Slurm-why"}>
+          {line}
+        </p>
+      ))}
+      {(job.warnings ?? []).map((warning) => (
+        <p key={warning} className="jp-Slurm-doubt">
+          {warning}
+        </p>
+      ))}
+      <ol className="jp-Slurm-steps">
+        {sessionSteps(trans, job).map(({ state, label, time, took }) => (
+          <li key={state} data-reached={time !== null}>
+            <span>{label}</span>
+            <span className="jp-Slurm-aside">
+              {time === null ? "" : new Date(time * 1000).toLocaleTimeString()}
+              {took === "" ? "" : ` (${trans.__("after %1", took)})`}
+            </span>
+          </li>
+        ))}
+      </ol>
+      {isOpen(job) && address === null && (
+        <p>
+          {trans.__(
+            "It was launched elsewhere: `jupyter slurm open %1` in a terminal opens it.",
+            jobName(job),
+          )}
+        </p>
+      )}
+      {problem !== null && (
+        <p role="alert" className="jp-Slurm-problem">
+          {problemText(trans, problem)}
+        </p>
+      )}
+      <div className="jp-Slurm-actions">
+        <Actions {...props} />
+        {isOver(job) && (
+          <button type="button" className="jp-mod-styled jp-mod-accept" onClick={again}>
+            {trans.__("Launch another")}
+          </button>
+        )}
+        <Log {...{ model, trans, job }} />
+      </div>
+    </section>
+  );
+}
+
+interface ISessionsProps {
+  readonly model: ISessionsModel;
+  readonly trans: TranslationBundle;
+  readonly stop: (job: SessionJob) => void;
+  readonly show: (job: SessionJob) => void;
+}
+
+/** Nothing where no session goes on. */
+export function Sessions(props: ISessionsProps): React.ReactElement | null {
+  const { model, trans, stop, show } = props;
+  const { going } = model;
+  return going.length === 0 ? null : (
+    <ul className="jp-Slurm-sessions" aria-label={trans.__("Sessions")}>
+      {going.map((job) => (
+        <li key={job.key} data-kind={sessionKind(job)} data-session={job.session.state}>
+          <span className="jp-Slurm-badge">
+            <button
+              type="button"
+              className="jp-Slurm-link"
+              aria-label={trans.__("Show session %1", jobName(job))}
+              onClick={() => {
+                show(job);
+              }}
+            >
+              {jobName(job)}
+            </button>
+          </span>
+          <span className="jp-Slurm-connection">
+            {[sessionState(trans, job), job.nodes ?? ""].filter((fact) => fact !== "").join(" · ")}
+            {model.problem(job) !== null && (
+              <div role="alert" className="jp-Slurm-problem">
+                {problemText(trans, model.problem(job) ?? {})}
+              </div>
+            )}
+          </span>
+          <Actions {...{ model, trans, job, stop }} />
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,114 @@
+/** A template as it is opened: its form, filled. */
+import { ABCWidgetFactory, DocumentWidget, type DocumentRegistry } from "@jupyterlab/docregistry";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
+import * as React from "react";
+
+import { clusterName } from "../common/labels";
+import type { ICluster } from "../common/tokens";
+import { LaunchPage, type ILaunchActs } from "./launcher";
+import type { ISessionsModel } from "./model";
+import { clusterOf, readTemplate } from "./templates";
+
+/** What a template needs of its surroundings. */
+export interface ITemplateSurroundings {
+  readonly model: ISessionsModel;
+  readonly trans: TranslationBundle;
+  readonly acts: ILaunchActs;
+  /** Show what was launched. */
+  readonly show: (cluster: string, session: string) => void;
+}
+
+function Template(props: ITemplateSurroundings & { readonly text: string }): React.ReactElement {
+  const { model, trans, acts, show, text } = props;
+  const template = React.useMemo(() => readTemplate(text), [text]);
+  const [chosen, choose] = React.useState<ICluster | null>(null);
+  if (template === null) {
+    return (
+      <p role="alert" className="jp-Slurm-problem">
+        {trans.__("This file is no template of a session, or of a later version.")}
+      </p>
+    );
+  }
+  const { clusters } = model.jobs;
+  const cluster = chosen ?? clusterOf(template, clusters);
+  if (cluster !== undefined) {
+    const launched = (session: string | null): void => {
+      if (session !== null) {
+        show(cluster.id, session);
+      }
+    };
+    return (
+      <LaunchPage
+        {...{ model, trans, acts }}
+        cluster={cluster.id}
+        session={null}
+        choose={launched}
+        template={template.form}
+      />
+    );
+  }
+  return (
+    <>
+      <p>{trans.__("This template was made for %1. Where is it to run?", template.cluster)}</p>
+      <div className="jp-Slurm-actions">
+        {clusters.map((one) => (
+          <button
+            key={one.id}
+            type="button"
+            className="jp-mod-styled"
+            onClick={() => {
+              choose(one);
+            }}
+          >
+            {clusterName(one)}
+          </button>
+        ))}
+      </div>
+    </>
+  );
+}
+
+/** The content of the page of a file. */
+export class TemplatePanel extends ReactWidget {
+  constructor(
+    private readonly _context: DocumentRegistry.Context,
+    private readonly _around: ITemplateSurroundings,
+  ) {
+    super();
+    this.addClass("jp-Slurm-panel");
+    this.addClass("jp-Slurm-launch");
+    void _context.ready.then(() => {
+      this.update();
+      _context.model.contentChanged.connect(() => {
+        this.update();
+      });
+    });
+  }
+
+  protected override render(): React.ReactElement | null {
+    const { _around: around, _context: context } = this;
+    return context.isReady ? (
+      <UseSignal signal={around.model.changed}>
+        {() => <Template {...around} text={context.model.toString()} />}
+      </UseSignal>
+    ) : null;
+  }
+}
+
+/** Makes the page of a file. */
+export class TemplateFactory extends ABCWidgetFactory<DocumentWidget<TemplatePanel>> {
+  constructor(
+    options: DocumentRegistry.IWidgetFactoryOptions<DocumentWidget<TemplatePanel>>,
+    private readonly _around: (context: DocumentRegistry.Context) => ITemplateSurroundings,
+  ) {
+    super(options);
+  }
+
+  protected createNewWidget(context: DocumentRegistry.Context): DocumentWidget<TemplatePanel> {
+    const content = new TemplatePanel(context, this._around(context));
+    const page = new DocumentWidget({ content, context });
+    page.toolbar.hide(); // an empty one would be a stripe above the form
+    return page;
+  }
+}

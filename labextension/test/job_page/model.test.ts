@@ -1,0 +1,176 @@
+import { describe, expect, it, vi } from "vitest";
+
+import { RequestError } from "../../src/common/problem";
+import { moments, pageTitle, quoted, reasonLines, timeLeft } from "../../src/job_page/labels";
+import { linked, linkTo } from "../../src/job_page/link";
+import { jobPlaceOf } from "../../src/job_page/model";
+import { FAILED, here, JOB, KEY, trans } from "./fixtures";
+
+const output = (offset: number, text: string): object => ({
+  stream: "stdout",
+  offset,
+  size: offset + text.length,
+  data: btoa(text),
+});
+
+describe("the page of a job", () => {
+  it("follows by one stream from where the log was read to, and lets go of it when nobody looks", async () => {
+    const { page, api, files, hear, streams } = here();
+    files.stdout = "one\n";
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(1);
+    });
+    expect(api.follow.mock.calls[0]?.[2]).toEqual({ stdout: 4, stderr: 0 });
+    hear("output", output(4, "two\n"));
+    await vi.waitFor(() => {
+      expect(page.logs.stdout.lines.map(({ text }) => text)).toEqual(["one", "two"]);
+    });
+    page.setVisible(false);
+    expect(streams[0]?.aborted).toBe(true);
+    files.stdout = "one\ntwo\nthree\n";
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(2);
+    });
+    expect(page.logs.stdout.lines.map(({ text }) => text)).toEqual(["one", "two", "three"]);
+    page.dispose();
+    expect(streams[1]?.aborted).toBe(true);
+  });
+
+  it("has no stream for what is over, and one again when it is requeued", async () => {
+    const { page, api, streams, tell } = here(FAILED);
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(page.job?.state).toBe("FAILED");
+    });
+    tell(FAILED);
+    expect(streams).toHaveLength(0);
+    api.job.mockResolvedValue({ ...JOB, state: "PENDING" });
+    tell({ ...JOB, state: "PENDING" });
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(1);
+    });
+    page.dispose();
+  });
+
+  it("takes in what becomes of the job, and ends with it", async () => {
+    const { page, api, hear, streams } = here({ ...JOB, state: "PENDING", reason_text: "Wait." });
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(1);
+    });
+    hear("job", JOB);
+    hear("job", FAILED);
+    api.job.mockResolvedValue(FAILED);
+    hear("end", {});
+    await vi.waitFor(() => {
+      expect(page.seen.map(({ state }) => state)).toEqual(["PENDING", "RUNNING", "FAILED"]);
+    });
+    expect(moments(trans, page.job!, page.seen).map(({ what }) => what)).toEqual([
+      "Submitted",
+      "Waiting",
+      "Started",
+      "Ended",
+    ]);
+    await vi.waitFor(() => {
+      expect(api.job).toHaveBeenCalledTimes(2);
+    });
+    expect(streams).toHaveLength(1);
+    page.dispose();
+  });
+
+  it("says what goes wrong, and tries again; not where there is no such job", async () => {
+    const { page, api } = here();
+    api.job.mockRejectedValueOnce(new TypeError("network"));
+    api.job.mockRejectedValue(new RequestError({ status: 404, detail: "there is no job 12" }));
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(page.problem?.detail).toBe("there is no job 12");
+    });
+    expect(api.job).toHaveBeenCalledTimes(2);
+    page.dispose();
+  });
+
+  it("submits again under the same key until there is an answer", async () => {
+    const { page, api } = here();
+    api.resubmit.mockRejectedValueOnce(new TypeError("network"));
+    expect(await page.resubmit()).toBeNull();
+    expect(page.actProblem?.hint).toContain("one job, not two");
+    expect(await page.resubmit()).toMatchObject({ id: "13" });
+    expect(await page.resubmit()).not.toBeNull();
+    const keys = api.resubmit.mock.calls.map(([, , key]) => String(key));
+    expect(keys[1]).toBe(keys[0]);
+    expect(keys[2]).not.toBe(keys[0]);
+    page.dispose();
+  });
+
+  it("is found by key and id; a task by its own id only", async () => {
+    const { page } = here();
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(page.job).not.toBeNull();
+    });
+    expect(page.isAt({ cluster: "local", job: KEY })).toBe(true);
+    expect(page.isAt({ cluster: "local", job: "13" })).toBe(false);
+    expect(page.lasting).toEqual({ cluster: "local", job: KEY });
+    const made = here({ ...JOB, id: "12_3" }, "12_3");
+    const task = made.page;
+    task.setVisible(true);
+    await vi.waitFor(() => {
+      expect(task.job).not.toBeNull();
+    });
+    expect(task.isAt({ cluster: "local", job: KEY })).toBe(false);
+    expect(task.lasting.job).toBe("12_3");
+    await task.cancel();
+    expect(made.api.cancel).toHaveBeenCalledWith("local", "12_3");
+    page.dispose();
+    task.dispose();
+  });
+
+  it("has an address that leads to it, beside what else stands there", () => {
+    const place = { cluster: "local", job: "12_3" };
+    const { search } = new URL(linkTo("http://localhost:8888/lab?reset=", place));
+    expect(linked(search)).toEqual({ place, rest: "?reset=" });
+    for (const none of ["", "?slurm-job=", "?slurm-job=local", "?slurm-job=/12"]) {
+      expect(linked(none).place).toBeNull();
+    }
+  });
+
+  it("takes only what names a job", () => {
+    expect(jobPlaceOf({ cluster: "local", job: 12 })).toEqual({ cluster: "local", job: "12" });
+    expect(jobPlaceOf({ cluster: "local" })).toBeNull();
+    expect(jobPlaceOf({ cluster: "", job: "1" })).toBeNull();
+  });
+});
+
+describe("words about a job", () => {
+  it("warn when its time is nearly over", () => {
+    expect(timeLeft(trans, JOB, 260)).toMatchObject({
+      warning: "",
+      text: "58:20 of 1:00:00 left",
+    });
+    expect(timeLeft(trans, JOB, 160 + 3300)?.warning).toMatch("it is ended");
+    expect(timeLeft(trans, { ...JOB, time_limit: null }, 260)).toBeNull();
+    expect(timeLeft(trans, FAILED, 260)).toBeNull();
+  });
+
+  it("tell how it ended and what to do, once", () => {
+    const job = { ...FAILED, reason_text: "It ran out of memory.", next_step: "Ask for more." };
+    const error = { detail: "It ran out of memory.", hint: "Ask for more." };
+    expect(reasonLines(trans, { ...job, error })).toEqual([error.detail, error.hint]);
+    expect(moments(trans, FAILED, []).at(-1)).toMatchObject({ detail: "FAILED, exit code 3" });
+    const killed = { ...FAILED, exit_code: null, signal: 9 };
+    expect(moments(trans, killed, []).at(-1)?.detail).toBe("FAILED, by signal 9");
+  });
+
+  it("quote what a shell would take apart, and shorten names", () => {
+    expect(quoted(["sbatch", "-J", "it's", "", "--time=1"])).toBe(
+      `sbatch -J 'it'"'"'s' '' --time=1`,
+    );
+    expect(pageTitle(trans, null, "12")).toBe("Job 12");
+    expect(pageTitle(trans, { ...JOB, name: "n".repeat(40) }, "12")).toBe(
+      `${"n".repeat(30)}… (job 12)`,
+    );
+  });
+});

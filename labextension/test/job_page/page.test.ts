@@ -1,0 +1,181 @@
+import { Widget } from "@lumino/widgets";
+import { afterEach, describe, expect, it, vi } from "vitest";
+
+import { JobPanel } from "../../src/job_page/page";
+import { FAILED, here, HOSTILE, JOB, trans, type IHere } from "./fixtures";
+
+describe("what the page shows", () => {
+  const acts = {
+    cancel: vi.fn(),
+    act: vi.fn(),
+    resubmit: vi.fn(),
+    session: null,
+    open: vi.fn(),
+    link: vi.fn(),
+  };
+  let panel: JobPanel | undefined;
+
+  async function show(made: IHere): Promise<HTMLElement> {
+    panel = new JobPanel(made.page, trans, acts, "page");
+    Widget.attach(panel, document.body);
+    made.page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(panel?.node.querySelector("[role=tablist]")).not.toBeNull();
+    });
+    return panel.node;
+  }
+
+  const tab = (node: HTMLElement, name: string): void => {
+    [...node.querySelectorAll<HTMLElement>("[role=tab]")]
+      .find(({ textContent }) => textContent === name)
+      ?.click();
+  };
+
+  afterEach(() => {
+    panel?.dispose();
+  });
+
+  it("takes text from outside as text, in the log too", async () => {
+    const made = here(FAILED);
+    made.files.stderr = `\u001b[31m${HOSTILE}\u001b[0m\n`;
+    const node = await show(made);
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-line")?.textContent).toBe(HOSTILE);
+    });
+    expect(node.querySelector("h2")?.textContent).toBe(HOSTILE);
+    expect(node.querySelector(".jp-Slurm-line span")?.className).toBe("jp-Slurm-ansi-red");
+    tab(node, "Script");
+    await vi.waitFor(() => {
+      expect(node.querySelector("pre")?.textContent).toBe(`script ${HOSTILE}`);
+    });
+    expect(node.querySelector("img, b")).toBeNull();
+  });
+
+  it("has no stream while its tab is hidden, nor while another page is above it", async () => {
+    const { page, streams } = here();
+    panel = new JobPanel(page, trans, acts, "page");
+    Widget.attach(panel, document.body);
+    const open = async (count: number): Promise<void> => {
+      await vi.waitFor(() => {
+        expect([streams.length, streams.at(-1)?.aborted]).toEqual([count, false]);
+      });
+    };
+    const hidden = vi.spyOn(document, "hidden", "get");
+    try {
+      await open(1);
+      for (const isHidden of [true, false]) {
+        hidden.mockReturnValue(isHidden);
+        document.dispatchEvent(new Event("visibilitychange"));
+        expect(streams[0]?.aborted).toBe(true);
+      }
+      await open(2);
+      panel.hide();
+      expect(streams[1]?.aborted).toBe(true);
+      panel.show();
+      await open(3);
+    } finally {
+      hidden.mockRestore();
+    }
+  });
+
+  it("finds a line, and goes on from one to the next", async () => {
+    const made = here();
+    made.files.stdout = `${"error ".repeat(300)}\nError one\nfine\nERROR two\n`;
+    const node = await show(made);
+    const box = node.querySelector<HTMLInputElement>("input[type=search]")!;
+    await vi.waitFor(() => {
+      expect(node.querySelectorAll(".jp-Slurm-line")).toHaveLength(4);
+    });
+    // As a browser does it: React does not notice what a script sets.
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value")?.set?.call(box, "error");
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+    const found = (): string | undefined =>
+      node.querySelector("[data-found]")?.textContent ?? undefined;
+    await vi.waitFor(() => {
+      expect(found()).toBe("ERROR two");
+    });
+    const marks = [...node.querySelectorAll("mark")].map(({ textContent }) => textContent);
+    expect(marks.slice(-2)).toEqual(["Error", "ERROR"]);
+    expect(marks.length).toBeLessThan(200); // of a line that is full of it, no more than can be drawn
+    expect(node.querySelector(".jp-Slurm-line")?.textContent).toHaveLength(1800);
+    const enter = (shiftKey: boolean): void => {
+      box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, shiftKey }));
+    };
+    enter(false);
+    await vi.waitFor(() => {
+      expect(found()).toBe("Error one");
+    });
+    enter(false);
+    await vi.waitFor(() => {
+      expect(found()).toMatch(/^error error/);
+    });
+    enter(false);
+    await vi.waitFor(() => {
+      expect(node.querySelector("[role=search]")?.textContent).toContain("Not found above.");
+    });
+    enter(true);
+    await vi.waitFor(() => {
+      expect(found()).toBe("Error one");
+    });
+  });
+
+  it("shows the tasks of an array, and opens one", async () => {
+    const made = here({ ...JOB, array: "3-4", stdout: null, stderr: null });
+    const node = await show(made);
+    await vi.waitFor(() => {
+      expect(node.querySelectorAll("tbody tr")).toHaveLength(2);
+    });
+    expect(node.querySelectorAll("tbody tr")[1]?.textContent).toContain(HOSTILE);
+    node.querySelectorAll<HTMLElement>("tbody button")[1]?.click();
+    expect(acts.open).toHaveBeenCalledWith("12_4");
+  });
+
+  it("asks what was used only where somebody looks, and says why nothing is told", async () => {
+    const made = here();
+    const node = await show(made);
+    expect(made.api.report).not.toHaveBeenCalled();
+    tab(node, "Resources");
+    await vi.waitFor(() => {
+      expect(node.querySelector("[role=tabpanel]")?.textContent).toContain("Nothing was used yet.");
+    });
+    expect(made.api.report).toHaveBeenCalledOnce();
+    const plots = [...node.querySelectorAll("svg")].map((plot) => [
+      plot.getAttribute("aria-label"),
+      plot.querySelector("path")?.getAttribute("d"),
+    ]);
+    expect(plots).toEqual([
+      ["CPUs: 4 at last, 4 at most; it has 4", "M0.0 45.0L300.0 0.0"],
+      ["Memory: 512.0 MiB at last, 512.0 MiB at most; it has 1.0 GiB", "M0.0 59.9L300.0 30.0"],
+      ["GPUs busy: 50 % at last, 50 % at most", "M300.0 30.0"],
+      ["GPU memory: 1.0 GiB at last, 1.0 GiB at most", "M300.0 0.0"],
+    ]);
+    expect(node.querySelector("[role=tabpanel]")?.textContent).toContain(HOSTILE);
+    expect(node.querySelector("img, b")).toBeNull();
+  });
+
+  it("offers again what was submitted here, and to cancel what goes on", async () => {
+    const buttons = (node: HTMLElement): string[] =>
+      [...node.querySelectorAll(".jp-Slurm-jobActs button")].map(({ textContent }) => textContent);
+    const node = await show(here());
+    expect(buttons(node)).toEqual([
+      "Submit again",
+      "Requeue",
+      "Time limit…",
+      "Cancel",
+      "Refresh",
+      "Copy link",
+    ]);
+    node.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
+    expect(acts.act).toHaveBeenCalledWith("requeue", JOB);
+    panel?.dispose();
+    const other = await show(here({ ...FAILED, key: null, kind: null }));
+    expect(buttons(other)).toEqual(["Refresh", "Copy link"]);
+    [...other.querySelectorAll<HTMLElement>("[role=tab]")].at(-1)?.click();
+    await vi.waitFor(() => {
+      expect(other.textContent).toContain("It was submitted in another way: nothing is recorded");
+    });
+    expect(other.querySelector(".jp-Slurm-problem")).toBeNull(); // which is no failure
+    other.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
+    expect(acts.link).toHaveBeenCalledOnce();
+  });
+});

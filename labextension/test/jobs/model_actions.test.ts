@@ -1,0 +1,117 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+
+import { RequestError } from "../../src/common/problem";
+import type { JobsModel } from "../../src/jobs/model";
+import { Agent, CLUSTER, Desk, job } from "./fixtures";
+
+describe("what the model does with jobs", () => {
+  let desk: Desk;
+  let model: JobsModel;
+
+  beforeEach(() => {
+    desk = new Desk();
+  });
+  afterEach(() => {
+    desk.dispose();
+  });
+
+  it("cancels, and tells a refusal", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    model = desk.start(agent);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    const [running] = model.jobs;
+    agent.failure = new RequestError({ detail: "Access denied." });
+    const refused = model.cancel(running!);
+    expect(model.isCancelling(running!)).toBe(true);
+    await refused;
+    expect(model.isCancelling(running!)).toBe(false);
+    expect(model.problem?.detail).toBe("Access denied.");
+    agent.failure = null;
+    await model.cancel(running!);
+    expect([model.jobs[0]?.state, model.problem]).toEqual(["COMPLETING", null]);
+    agent.send("job", job("1", "CANCELLED"));
+    await vi.waitFor(() => {
+      expect([model.jobs[0]?.state, model.running]).toEqual(["CANCELLED", 0]);
+    });
+  });
+
+  it("takes a job for being cancelled until it is seen in another state", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    agent.cancelled = "RUNNING";
+    model = desk.start(agent);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    await model.cancel(model.jobs[0]!);
+    expect(model.isCancelling(model.jobs[0]!)).toBe(true);
+    agent.send("job", job("1", "PENDING")); // put back into the queue by somebody else
+    await vi.waitFor(() => {
+      expect(model.pending).toBe(1);
+    });
+    expect(model.isCancelling(model.jobs[0]!)).toBe(false);
+  });
+
+  it("says of a job what is not known when nobody answers the request to cancel it", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    model = desk.start(agent);
+    await vi.waitFor(() => {
+      expect(model.running).toBe(1);
+    });
+    agent.failure = new TypeError("Failed to fetch");
+    await model.cancel(model.jobs[0]!);
+    expect(model.problem?.hint).toBe("Whether the job was cancelled is not known: look again.");
+  });
+
+  it("does the same with many jobs in few requests, and tells which were refused", async () => {
+    const agent = new Agent();
+    agent.known = [CLUSTER, { ...CLUSTER, id: "near" }];
+    agent.table = [
+      ...Array.from({ length: 60 }, (_, id) => job(String(id + 1), "RUNNING")),
+      job("99", "RUNNING", { cluster: "near" }),
+    ];
+    agent.refused = ["7", "9"];
+    model = await desk.live(agent);
+    const asked = model.act("cancel", model.jobs);
+    expect(model.jobs.map((each) => model.acting(each))).toEqual(Array(61).fill("cancel"));
+    await asked;
+    const requests = agent.asked.filter((each) => each.startsWith("cancel "));
+    expect(requests.map((each) => each.split(",").length)).toEqual([1, 50, 10]);
+    expect(model.failures.map((each) => [each.job.id, each.problem.detail])).toEqual([
+      ["9", "not 9"],
+      ["7", "not 7"],
+    ]);
+    expect(model.problem).toBeNull();
+    expect(model.jobs.filter(({ state }) => state === "COMPLETING")).toHaveLength(59);
+    model.dismiss();
+    expect(model.failures).toEqual([]);
+    const [task] = await model.parts(job("12", "RUNNING", { tasks: { RUNNING: 1 } }));
+    expect([task?.id, task?.state, task?.key, task?.nodes]).toEqual([
+      "12_3",
+      "RUNNING",
+      null,
+      "n1",
+    ]);
+    await model.act("cancel", [task!]); // its answer is no job of the table
+    expect(model.jobs).toHaveLength(61);
+    expect((await model.parts(job("5", "RUNNING", { kind: "allocation" })))[0]?.id).toBe("5.0");
+  });
+
+  it("forgets a hold with its answer: the state stays the same", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "PENDING")];
+    agent.cancelled = "PENDING";
+    model = await desk.live(agent);
+    const asked = model.act("hold", model.jobs);
+    expect(model.acting(model.jobs[0]!)).toBe("hold");
+    await asked;
+    expect(model.acting(model.jobs[0]!)).toBeNull();
+    await model.act("limit", model.jobs, "4:00:00");
+    expect(agent.asked.at(-1)).toBe("limit 1 on local 4:00:00");
+    expect(model.acting(model.jobs[0]!)).toBeNull();
+  });
+});

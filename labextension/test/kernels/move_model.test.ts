@@ -1,0 +1,282 @@
+import type { ICommandPalette } from "@jupyterlab/apputils";
+import { Notification } from "@jupyterlab/apputils";
+import { nullTranslator } from "@jupyterlab/translation";
+import { CommandRegistry } from "@lumino/commands";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+
+import { CommandIDs } from "../../src/common/commands";
+import { RequestError } from "../../src/common/problem";
+import type { IKernelPlace, IKernelSpec } from "../../src/kernels/model";
+import {
+  addMoveCommands,
+  followUps,
+  tellMoves,
+  type IMoveActs,
+} from "../../src/kernels/move_commands";
+import { namesOf, type IMove } from "../../src/kernels/move_model";
+import { session } from "../sessions/fixtures";
+import { Mover, Notebook } from "./move_fixtures";
+
+const trans = nullTranslator.load("jupyter_slurm");
+const HOSTILE = '<img src=x onerror="document.title=1">';
+const OURS = { kernel_provisioner: { provisioner_name: "jupyter-slurm" } };
+
+let mover: Mover;
+
+beforeEach(() => {
+  mover = new Mover();
+});
+afterEach(() => {
+  mover.dispose();
+  Notification.dismiss();
+});
+
+describe("the notebooks that move", () => {
+  it("are followed until they are there, and a late answer changes nothing then", async () => {
+    const told: string[] = [];
+    mover.model.told.connect((_, { state, text }) => told.push(`${state}: ${text}`));
+    await mover.model.begin({ notebook: "a.ipynb", kernel: "slurm-b", in: ["x"] });
+    const move = mover.model.of("a.ipynb")!;
+    expect([move.kernel, mover.model.of("b.ipynb")]).toEqual(["slurm-b", null]);
+    mover.become(move); // which is no news
+    const late = vi.spyOn(mover, "move").mockResolvedValueOnce({ ...move, text: "Earlier." });
+    mover.become({ ...move, state: "moving", text: "It is there." });
+    await mover.model.giveUp(move);
+    expect(mover.model.of("a.ipynb")).toBeNull();
+    await vi.waitFor(() => {
+      expect(late).toHaveBeenCalled();
+    });
+    expect(mover.model.of("a.ipynb")).toBeNull();
+    expect(told).toEqual(["waiting: Pending.", "cancelled: Given up."]);
+  });
+
+  it("are found where somebody else has begun them, and not asked for at once again", async () => {
+    const listed = vi.spyOn(mover, "moves");
+    const done = mover.going("old.ipynb", { state: "done" });
+    const move = mover.going("a.ipynb");
+    await mover.model.look();
+    await mover.model.look();
+    expect(listed).toHaveBeenCalledTimes(1);
+    expect([mover.model.of("a.ipynb"), mover.model.of(done.notebook)]).toEqual([move, null]);
+    mover.failure = new TypeError("Failed to fetch"); // which says nothing of the move
+    mover.tick();
+    await vi.waitFor(() => {
+      expect(mover.model.of("a.ipynb")).not.toBeNull();
+    });
+    mover.later();
+    await mover.model.look();
+    mover.failure = null;
+    const ended: IMove[] = [];
+    mover.model.told.connect((_, each) => ended.push(each));
+    mover.forget(move); // the server has begun anew
+    await vi.waitFor(() => {
+      mover.tick();
+      expect(ended.map(({ state }) => state)).toEqual(["failed"]);
+    });
+    expect(ended[0]?.text).toBe("There is no such move.");
+  });
+
+  it("take the variables that were named, each once", () => {
+    expect(namesOf(" x, modelo_ç,x  y,")).toEqual(["x", "modelo_ç", "y"]);
+    expect(namesOf("  ")).toEqual([]);
+  });
+});
+
+describe("the commands that move a notebook", () => {
+  let notebook: Notebook;
+  let commands: CommandRegistry;
+  let kernels: IKernelSpec[];
+  const kernelPlace = vi.fn<(id: string) => Promise<IKernelPlace | null>>();
+  const refreshRunning = vi.fn(() => Promise.resolve());
+  const refreshSpecs = vi.fn(() => Promise.resolve());
+  const launch = vi.fn();
+
+  beforeEach(() => {
+    notebook = new Notebook();
+    notebook.choose("1", "python3");
+    commands = new CommandRegistry();
+    commands.addCommand(CommandIDs.launch, { execute: launch });
+    kernels = [
+      { name: "slurm-a", display_name: HOSTILE },
+      { name: "slurm-b", display_name: "B" },
+    ];
+    kernelPlace.mockReset();
+    refreshRunning.mockClear();
+    refreshSpecs.mockClear();
+    const known = { python3: {}, "slurm-a": { metadata: OURS, display_name: HOSTILE } };
+    const acts = {
+      api: { kernelPlace, kernelSpecs: () => Promise.resolve(kernels) },
+      moves: mover.model,
+      specs: { specs: { kernelspecs: known }, refreshSpecs },
+      sessions: { refreshRunning, running: () => [notebook.session].values() },
+      commands,
+      trans,
+      front: () => notebook.context,
+    } as unknown as IMoveActs;
+    addMoveCommands(acts, { addItem: vi.fn() } as unknown as ICommandPalette);
+    tellMoves(acts);
+  });
+
+  async function dialog(text: string): Promise<HTMLElement> {
+    return vi.waitFor(() => {
+      const found = [...document.querySelectorAll<HTMLElement>(".jp-Dialog")].at(-1);
+      expect(found?.textContent ?? "").toContain(text);
+      return found!;
+    });
+  }
+
+  function press(found: HTMLElement, button = ".jp-mod-accept"): void {
+    found.querySelector<HTMLElement>(`.jp-Dialog-button${button}`)!.click();
+  }
+
+  function type(found: HTMLElement, names: string): HTMLInputElement {
+    const input = found.querySelector("input")!;
+    input.value = names;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    return input;
+  }
+
+  function notices(): string[] {
+    return Notification.manager.notifications.map(({ type, message }) => `${type}: ${message}`);
+  }
+
+  it("ask where to and what comes along, and tell how far it is until it is there", async () => {
+    const moving = commands.execute(CommandIDs.move);
+    const found = await dialog("Variables to take along");
+    expect([...found.querySelectorAll("option")].map(({ text }) => text)).toEqual([HOSTILE, "B"]);
+    expect(found.querySelector("img")).toBeNull();
+    for (const wrong of ["1x", "x.y", "x; y"]) {
+      const input = type(found, wrong);
+      expect(input.ariaInvalid).toBe("true");
+      expect(document.getElementById(input.getAttribute("aria-describedby")!)?.textContent).toBe(
+        "These are no names of variables.",
+      );
+      expect(found.querySelector<HTMLButtonElement>(".jp-mod-accept")!.disabled).toBe(true);
+    }
+    expect(type(found, "x, modelo").ariaInvalid).toBe("false");
+    found.querySelector("select")!.value = "slurm-b";
+    press(found);
+    await moving;
+    expect(mover.asked).toEqual([
+      { notebook: "work/a.ipynb", kernel: "slurm-b", in: ["x", "modelo"] },
+    ]);
+    expect(notices()).toEqual(["in-progress: a.ipynb: Pending."]);
+    expect(refreshSpecs).toHaveBeenCalledOnce(); // JupyterLab does not know that one yet
+    const move = mover.model.of("work/a.ipynb")!;
+    await vi.waitFor(() => {
+      mover.become({ ...move, state: "moving", text: "It is there." });
+      expect(notices()).toEqual(["in-progress: a.ipynb: It is there."]);
+    });
+    expect(refreshRunning).not.toHaveBeenCalled();
+    await vi.waitFor(() => {
+      mover.become({ ...move, state: "done", text: "It runs on B now." });
+      expect(notices()).toEqual(["success: a.ipynb: It runs on B now."]);
+    });
+    expect(refreshRunning).toHaveBeenCalledOnce(); // by which the notebook learns of it
+  });
+
+  it("tell why it was refused, and why it failed", async () => {
+    mover.failure = new RequestError({ detail: HOSTILE, hint: "Go on without it." });
+    const moving = commands.execute(CommandIDs.move);
+    press(await dialog("Variables to take along"));
+    const refusal = await dialog("The notebook was not moved");
+    expect(refusal.textContent).toContain(HOSTILE);
+    expect(refusal.querySelector("img")).toBeNull();
+    press(refusal, "");
+    await moving;
+    mover.failure = null;
+    const move = mover.going("work/a.ipynb");
+    await mover.model.look();
+    await vi.waitFor(() => {
+      mover.become({ ...move, state: "failed", text: "sbatch refused it." });
+      expect(notices()).toEqual(["error: a.ipynb: sbatch refused it."]);
+    });
+  });
+
+  it("name what was named before, and tell of the last attempt alone, all of it", async () => {
+    for (const text of ["Nothing was asked of Slurm: lock cannot travel.", "long ".repeat(40)]) {
+      mover.later();
+      const moving = commands.execute(CommandIDs.move);
+      const found = await dialog("Variables to take along");
+      const before = mover.asked.at(-1)?.in ?? [];
+      expect(found.querySelector("input")!.value).toBe(before.length > 0 ? "x, lock" : "");
+      type(found, "x, lock");
+      press(found);
+      await moving;
+      const move = mover.model.of("work/a.ipynb")!;
+      expect(notices()).toEqual(["in-progress: a.ipynb: Pending."]);
+      await vi.waitFor(() => {
+        mover.become({ ...move, state: "failed", text });
+        expect(notices()).toEqual([`error: a.ipynb: ${text}`]);
+      });
+      expect(Notification.manager.notifications[0]!.options.actions).toHaveLength(
+        text.length > 140 ? 1 : 0,
+      );
+    }
+    const [reads] = Notification.manager.notifications[0]!.options.actions!;
+    reads!.callback(new MouseEvent("click"));
+    press(await dialog("long long"), "");
+  });
+
+  it("have it stay by the notice, or where they are called again", async () => {
+    const first = mover.going("work/a.ipynb");
+    await mover.model.look();
+    const [stay] = Notification.manager.notifications[0]!.options.actions!;
+    stay!.callback(new MouseEvent("click"));
+    await vi.waitFor(() => {
+      expect(notices()).toEqual(["info: a.ipynb: Given up."]);
+    });
+    mover.later();
+    const second = mover.going("work/a.ipynb", { text: HOSTILE });
+    await mover.model.look();
+    const asking = commands.execute(CommandIDs.move);
+    const question = await dialog("Stay with the kernel that the notebook has?");
+    expect(question.textContent).toContain(HOSTILE);
+    press(question, ".jp-mod-warn");
+    await asking;
+    expect(mover.givenUp).toEqual([first.id, second.id]);
+  });
+
+  it("open the form that adds a kernel where there is none", async () => {
+    kernels = [];
+    const moving = commands.execute(CommandIDs.move);
+    press(await dialog("There is no GPU kernel yet."));
+    await moving;
+    expect(launch).toHaveBeenCalledOnce();
+    notebook.session = { ...notebook.session, type: "console" };
+    expect(commands.isEnabled(CommandIDs.move)).toBe(false);
+  });
+
+  it("ask for another allocation of the kernel in front, or of the one that has an allocation", async () => {
+    expect(commands.isEnabled(CommandIDs.followUp)).toBe(false);
+    const args = { cluster: "local", allocation: "key" };
+    const none = commands.execute(CommandIDs.followUp, args);
+    press(await dialog("No open notebook has a kernel in this allocation."), "");
+    await none;
+    notebook.choose("2", "slurm-a");
+    expect(commands.isEnabled(CommandIDs.followUp)).toBe(true);
+    kernelPlace.mockResolvedValue(args);
+    const job = { ...session("ready"), key: "key" };
+    const [notice] = followUps(trans, commands, { isNearEnd: true, job });
+    const asks = [
+      () => void commands.execute(CommandIDs.followUp),
+      () => {
+        notice!.callback(new MouseEvent("click"));
+      },
+    ];
+    expect(followUps(trans, commands, { isNearEnd: false, job })).toEqual([]);
+    for (const ask of asks) {
+      ask();
+      const found = await dialog("Variables to take along");
+      expect(found.querySelector("select")).toBeNull();
+      type(found, "x");
+      press(found);
+      await vi.waitFor(() => {
+        expect(mover.model.of("work/a.ipynb")).not.toBeNull();
+      });
+      expect(mover.asked.at(-1)).toEqual({ notebook: "work/a.ipynb", in: ["x"] });
+      await mover.model.giveUp(mover.model.of("work/a.ipynb")!);
+    }
+    expect(kernelPlace).toHaveBeenCalledExactlyOnceWith("2");
+  });
+});

@@ -1,0 +1,164 @@
+import { nullTranslator } from "@jupyterlab/translation";
+import { describe, expect, it } from "vitest";
+
+import { RequestError } from "../../src/common/problem";
+import { firstForm, formProblems, launchOf, newKey } from "../../src/sessions/form";
+import { plainText, sessionReason, sessionState, sessionSteps } from "../../src/sessions/labels";
+import { CLUSTER, here, session } from "./fixtures";
+
+const trans = nullTranslator.load("jupyter_slurm");
+const KEY = "20261122-050000-0011223344556677";
+const FORM = firstForm(null);
+
+describe("the form", () => {
+  it("asks for one node, and for nothing that is left empty", () => {
+    const form = {
+      ...FORM,
+      partition: "arandu",
+      gpus: "2",
+      gpuType: "a100",
+      time: "",
+      name: " fit ",
+    };
+    expect(launchOf(form, KEY)).toEqual({
+      key: KEY,
+      idle: 86400,
+      name: "fit",
+      options: [
+        "--nodes=1",
+        "--partition=arandu",
+        "--cpus-per-task=4",
+        "--mem=16G",
+        "--gpus=a100:2",
+      ],
+    });
+    const bare = { ...FORM, gpus: "0", cpus: "", memory: "", time: "", dir: "/x", env: "conda" };
+    const asked = launchOf(bare, KEY);
+    expect([asked.options, asked.dir, asked.env]).toEqual([["--nodes=1"], "/x", "conda"]);
+  });
+
+  it("is filled with what was launched last but the name, and with nothing that is no form", () => {
+    expect(firstForm({ ...FORM, gpus: "4", name: "old" })).toEqual({ ...FORM, gpus: "4" });
+    expect(firstForm({ gpus: 4, evil: "x" })).toEqual(FORM);
+    expect(firstForm("torn")).toEqual(FORM);
+    expect(FORM.idle).toBe("1440"); // as the setting session_idle has it
+  });
+
+  it("is filled as the profile says where nothing was launched yet", () => {
+    const usual = {
+      ...{
+        partition: "arandu",
+        gpus: 2,
+        gpu_type: "a100",
+        cpus: 8,
+        memory: "64G",
+        time: "8:00:00",
+      },
+      ...{ account: "lab", qos: "normal", env: "torch", dir: "/scratch/me", idle: 7200 },
+    };
+    const { gpu_type: gpuType, ...others } = { ...usual, gpus: "2", cpus: "8", idle: "120" };
+    expect(firstForm(null, usual)).toEqual({ ...others, gpuType, name: "" });
+    expect(firstForm({ partition: "devwork", idle: "" }, usual)).toMatchObject({
+      ...{ partition: "devwork", gpus: "2", idle: "120" },
+    });
+  });
+
+  it("says what is wrong with it without asking anybody", () => {
+    expect(formProblems(trans, FORM)).toEqual({});
+    const wrong = { ...FORM, gpus: "-1", cpus: "0", memory: "much", idle: "0", name: "1 a" };
+    expect(Object.keys(formProblems(trans, wrong))).toEqual([
+      ...["gpus", "cpus", "memory", "idle", "name"],
+    ]);
+  });
+
+  it("has keys as the agent takes them, another one each time", () => {
+    expect(newKey()).toMatch(/^\d{8}-\d{6}-[0-9a-f]{16}$/);
+    expect(newKey()).not.toBe(newKey());
+  });
+});
+
+describe("SessionsModel", () => {
+  it("knows what was launched before the events tell of it, and then what they tell", async () => {
+    const { model, saved, tell } = here(CLUSTER);
+    const job = await model.launch("local", { ...FORM, gpus: "2" }, KEY);
+    expect(model.going).toEqual([job]);
+    expect(saved.get("local")?.gpus).toBe("2");
+    tell(session("pending"));
+    expect(model.going.map((each) => each.session.state)).toEqual(["pending"]);
+    expect(model.find("local", KEY)?.session.state).toBe("pending");
+    expect(model.find("other", KEY)).toBeNull();
+    tell(session("ended"));
+    expect(model.going).toEqual([]);
+  });
+
+  it("asks for a session that is not among the jobs, and says when there is none", async () => {
+    const { model, api } = here(CLUSTER);
+    api.session.mockRejectedValueOnce(new RequestError({ status: 404 }));
+    expect(await model.look("local", KEY)).toBe(false);
+    expect(await model.look("local", KEY)).toBe(true);
+    expect(model.find("local", KEY)?.session.state).toBe("ready");
+  });
+
+  it("stops once, and tells why it could not", async () => {
+    const { model, api, tell } = here(CLUSTER);
+    const job = session("ready");
+    tell(job);
+    api.stop.mockRejectedValueOnce(new TypeError("Failed to fetch"));
+    const stopped = model.stop(job);
+    expect(model.isStopping(job)).toBe(true);
+    await model.stop(job);
+    await stopped;
+    expect([api.stop.mock.calls.length, model.isStopping(job)]).toEqual([1, false]);
+    expect(model.problem(job)?.hint).toContain("look again");
+    await model.reach(job);
+    expect(model.problem(job)).toBeNull();
+  });
+});
+
+describe("the words of a session", () => {
+  it("tell why it waits and when it may begin", () => {
+    const why = { reason_text: "Others come first.", estimated_start: 1_800_000_000 };
+    const lines = sessionReason(trans, session("pending", why), 200);
+    expect(lines[0]).toBe("Others come first.");
+    expect(lines[1]).toContain("Earliest start");
+    expect(sessionReason(trans, session("pending", why), 1_800_000_001)).toHaveLength(1);
+  });
+
+  it("tell how far it is while it starts, and why it ended", () => {
+    expect(sessionReason(trans, session("starting", {}, "pulling the image"), 200)).toEqual([
+      "pulling the image",
+    ]);
+    const error = { detail: "There is no Jupyter.", hint: "Install one." };
+    const ended = session("ended", { error, reason_text: "Exit code 1." });
+    expect(sessionReason(trans, ended, 200)).toEqual(["There is no Jupyter.", "Install one."]);
+    expect(sessionState(trans, ended)).toBe("ended (FAILED)");
+    expect(sessionState(trans, session("ended", { state: "CANCELLED" }))).toBe("stopped");
+    expect(sessionState(trans, session("new state"))).toBe("new state");
+  });
+
+  it("warn when its time limit is near", () => {
+    const ready = session("ready");
+    const near = { ...ready, session: { ...ready.session, ends: 500 } };
+    expect(sessionReason(trans, near, 200)).toEqual(["It ends in 5:00, with all that runs in it."]);
+    const again = { ...near, session: { ...near.session, resume: 3 } };
+    expect(sessionReason(trans, again, 200)[0]).toContain("In 5:00 it begins anew");
+  });
+
+  it("tell the steps with their times, and those to come", () => {
+    expect(sessionSteps(trans, session("pending")).map(({ state, took }) => [state, took])).toEqual(
+      [
+        ["submitted", ""],
+        ["pending", "0:02"],
+        ["starting", ""],
+        ["ready", ""],
+      ],
+    );
+    expect(sessionSteps(trans, session("ended")).map(({ state }) => state)).toEqual([
+      ...["submitted", "pending", "ended"],
+    ]);
+  });
+
+  it("are free of the signs of a terminal", () => {
+    expect(plainText("\u001b[31mred\u001b[0m\r\n\u001b]0;title\u0007<b>\u0000")).toBe("red\n<b>");
+  });
+});
