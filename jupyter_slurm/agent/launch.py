@@ -29,7 +29,7 @@ from jupyter_slurm.agent.discovery import (
     read_record,
 )
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
-from jupyter_slurm.domain.environment import is_inside_job, is_secret, submission_environment
+from jupyter_slurm.domain.environment_variables import is_inside_job, is_secret, submission_environment
 from jupyter_slurm.errors import AgentUnreachable
 
 if TYPE_CHECKING:

@@ -158,7 +158,7 @@ def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _act(cluster: Cluster, args: argparse.Namespace) -> int:
-    from jupyter_slurm.domain.acts import DONE
+    from jupyter_slurm.domain.queries.job_actions import DONE
     from jupyter_slurm.errors import from_problem
     from jupyter_slurm.handles.acting import act
     from jupyter_slurm.handles.terminal import printable

@@ -97,7 +97,7 @@ def _launch(args: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(args.words):
         args.explain()
         return 0
-    from jupyter_slurm.domain.line import parse_cell_line
+    from jupyter_slurm.domain.magic_line.parser import parse_cell_line
     from jupyter_slurm.handles.options import option_table
     from jupyter_slurm.handles.session import WORDS, launch, named_in, there
     from jupyter_slurm.handles.terminal import printable

@@ -127,7 +127,7 @@ def _is_running(job: Mapping[str, Any]) -> bool:
 
 def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[Place]:
     """Ask Slurm where nodes are."""
-    from jupyter_slurm.domain.cluster import expand_hosts, nodes_argv, parse_nodes
+    from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
     from jupyter_slurm.handles.cluster import context
     from jupyter_slurm.services.ssh_entries import Place
 
@@ -150,7 +150,7 @@ def _is_over(cluster: Cluster, entry: Entry) -> bool:
     """Whether the job of an entry has left that node, as far as anybody can tell."""
     if entry.cluster != cluster.name or not entry.job:
         return False
-    from jupyter_slurm.domain.cluster import expand_hosts
+    from jupyter_slurm.domain.queries.cluster import expand_hosts
 
     try:
         job = cluster.client.get(cluster.path("jobs", entry.job))

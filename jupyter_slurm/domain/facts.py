@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from jupyter_slurm.domain.associations import Association, Qos, Reservation
-from jupyter_slurm.domain.cluster import Node, Partition
+from jupyter_slurm.domain.queries.associations import Association, Qos, Reservation
+from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.values import format_memory, format_time_limit
 
 __all__ = ["NAMED", "Facts", "Named", "Shape", "nearest", "some"]

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from jupyter_slurm.domain.cluster import Node, Partition
-from jupyter_slurm.domain.limits import Limits
+from jupyter_slurm.domain.queries.cluster import Node, Partition
+from jupyter_slurm.domain.queries.limits import Limits
 from jupyter_slurm.domain.values import Gres
 
 __all__ = ["Gpus", "Resources", "gpus_of", "standing"]

@@ -88,7 +88,7 @@ class Recorded:
 
 def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any]) -> Any:
     """Return the submission of a record, with changes."""
-    from jupyter_slurm.domain.again import changed, check_repeatable, has_source
+    from jupyter_slurm.domain.scripts.resubmission import changed, check_repeatable, has_source
     from jupyter_slurm.handles.options import option_table
     from jupyter_slurm.handles.submitting import Same, Submission
 
@@ -121,7 +121,7 @@ def _dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, str | Non
     """Return what is to be changed of a dependency, since some of what it names is over by now."""
     if not any(option.startswith(("-d", "--d")) for option in options):
         return {}
-    from jupyter_slurm.domain.again import dependency_of
+    from jupyter_slurm.domain.scripts.resubmission import dependency_of
     from jupyter_slurm.handles.dependencies import checked
     from jupyter_slurm.handles.options import option_table
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_slurm.domain.endings import SIGNALS
+from jupyter_slurm.domain.advice.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
 from jupyter_slurm.handles.held import held_facts, held_notes, is_released
 from jupyter_slurm.handles.ranks import fold

@@ -26,7 +26,7 @@ from jupyter_slurm.transport.limits import soft_limits
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
     from jupyter_slurm.config import Settings
-    from jupyter_slurm.domain.options import OptionTable
+    from jupyter_slurm.domain.options.option_parser import OptionTable
 
 __all__ = [
     "Cluster",

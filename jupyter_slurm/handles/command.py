@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jupyter_slurm.domain.commands import is_repeatable
+from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.errors import CommandError, Throttled
 from jupyter_slurm.handles.cluster import Cluster, context
 from jupyter_slurm.handles.table import CommandText, Table

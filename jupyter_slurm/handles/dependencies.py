@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from jupyter_slurm.domain.again import LEAVE_OUT, Ending, awaited, is_met, still_awaited
-from jupyter_slurm.domain.options import OptionTable
-from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, Ending, awaited, is_met, still_awaited
+from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import JobNotFound, UsageError
 from jupyter_slurm.handles.array import ArrayJob, handle

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain.endings import is_near
+from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.domain.states import ENDING_STATES
 from jupyter_slurm.handles.serving import start_note
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jupyter_slurm.domain.containers import RUNTIMES
-from jupyter_slurm.domain.expand import Lookup
-from jupyter_slurm.domain.images import LARGEST, files_taken, kind_of
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line, tokenize
+from jupyter_slurm.domain.containers.build_files import LARGEST, files_taken, kind_of
+from jupyter_slurm.domain.containers.image_reference import RUNTIMES
+from jupyter_slurm.domain.magic_line.expand import Lookup
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles.array import handle
 from jupyter_slurm.handles.cluster import Cluster, current

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose, open_allocations
 from jupyter_slurm.handles.card import headline

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line
-from jupyter_slurm.domain.options import OptionTable
-from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.errors import ConfigError, JobNotFound, NotConnected, SlurmError, UsageError
 from jupyter_slurm.handles.cluster import Cluster, chosen, current, registered
 from jupyter_slurm.handles.kernel import WORDS, check

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.domain.facts import Named
-from jupyter_slurm.domain.options import Arity, OptionSpec, OptionTable
+from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
 from jupyter_slurm.handles.cluster import Cluster, known
 
 __all__ = ["known_table", "named_options", "option_table"]

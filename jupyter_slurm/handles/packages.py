@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jupyter_slurm.domain.images import REQUIREMENT
+from jupyter_slurm.domain.containers.build_files import REQUIREMENT
 
 __all__ = ["own_packages"]
 

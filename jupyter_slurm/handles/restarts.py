@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["restarts_of"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from jupyter_slurm.domain.line import MagicLine, tokenize
+from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
 from jupyter_slurm.handles.answering import answering

@@ -23,7 +23,7 @@ from jupyter_slurm.handles.users import notebook
 from jupyter_slurm.handles.waiting import WaitInterrupted
 
 if TYPE_CHECKING:
-    from jupyter_slurm.domain.sweep import Sweep
+    from jupyter_slurm.domain.scripts.sweep import Sweep
     from jupyter_slurm.handles.values import Parcel
 
 __all__ = ["Preview", "Same", "Submission", "new_key", "preview", "python_named", "say_doubts", "submit"]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain.sweep import Sweep, literal_of
+from jupyter_slurm.domain.scripts.sweep import Sweep, literal_of
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.naming import meant
 

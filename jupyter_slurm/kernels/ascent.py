@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import (
     AgentError,
     AgentUnreachable,

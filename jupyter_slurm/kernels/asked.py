@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.handles.kernel import WORDS
 from jupyter_slurm.handles.options import option_table
 from jupyter_slurm.handles.session import named_in

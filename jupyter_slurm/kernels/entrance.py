@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.errors import HostKeyError, LoginFailed, SlurmError
 from jupyter_slurm.handles.card import sentences
 from jupyter_slurm.handles.cluster import chosen, registered

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jupyter_slurm.domain.endings import is_near
+from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.handles import held
 from jupyter_slurm.handles.allocation import Allocation

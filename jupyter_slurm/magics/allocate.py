@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view

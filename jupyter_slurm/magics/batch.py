@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
-from jupyter_slurm.domain.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.cluster import Cluster, for_submission
@@ -37,7 +37,7 @@ from jupyter_slurm.magics.pointing import add_blame, pointing_at
 from jupyter_slurm.runner.sweep import INDEX
 
 if TYPE_CHECKING:
-    from jupyter_slurm.domain.sweep import Sweep
+    from jupyter_slurm.domain.scripts.sweep import Sweep
     from jupyter_slurm.handles.estimate import Estimate
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "check", "submit_cell", "submit_file"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from jupyter_slurm.domain.line import MagicLine
+from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.card import headline
 from jupyter_slurm.handles.cluster import Cluster, settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.line import command_words
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.magic_line.parser import command_words
+from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.handles.cluster import current
 from jupyter_slurm.handles.command import run_command
 from jupyter_slurm.handles.table import CommandText, Table

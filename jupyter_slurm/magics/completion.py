@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from jupyter_slurm.domain.choices import Choices, choices_for_operand, choices_for_option, is_path
 from jupyter_slurm.domain.facts import Named
-from jupyter_slurm.domain.line import tokenize
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.magic_line.parser import tokenize
+from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, choices_for_option, is_path
+from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.handles import facts
 from jupyter_slurm.handles.images import WORDS as IMAGE_WORDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jupyter_slurm.domain.options import Arity, OptionSpec, OptionTable
+from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
 
 __all__ = ["about_words", "help_for"]
 

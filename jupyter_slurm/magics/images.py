@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.images import USE, addressed, images, make, remove, wanted

@@ -6,10 +6,10 @@ import difflib
 import functools
 import sys
 
-from jupyter_slurm.domain.line import MagicLine
-from jupyter_slurm.domain.options import HET, OptionTable
+from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
-from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["hint_at_launchers", "launcher_of"]

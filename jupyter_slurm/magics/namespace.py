@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.environment import submission_environment
-from jupyter_slurm.domain.expand import MISSING, Lookup
+from jupyter_slurm.domain.environment_variables import submission_environment
+from jupyter_slurm.domain.magic_line.expand import MISSING, Lookup
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.cluster import Cluster
 

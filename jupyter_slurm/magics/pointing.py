@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from jupyter_slurm.domain.line import MagicLine
-from jupyter_slurm.domain.options import Option
+from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.options.option_parser import Option
 from jupyter_slurm.errors import SlurmError
 
 __all__ = ["add_blame", "blamed", "pointing_at", "underline"]

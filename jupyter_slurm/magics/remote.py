@@ -7,8 +7,8 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line
-from jupyter_slurm.domain.script import classify
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
+from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, choose
 from jupyter_slurm.handles.cluster import Cluster, current

@@ -6,8 +6,8 @@ import keyword
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain.expand import MISSING
-from jupyter_slurm.domain.line import parse_cell_line
+from jupyter_slurm.domain.magic_line.expand import MISSING
+from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.options import option_table

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles import cluster as clusters
 from jupyter_slurm.handles.table import CommandText

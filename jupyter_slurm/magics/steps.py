@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.line import MagicLine, parse_cell_line, parse_line_magic
-from jupyter_slurm.domain.script import classify
-from jupyter_slurm.domain.steps import step_options
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.options.step_options import step_options
+from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.handles import view
 from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose, start_step

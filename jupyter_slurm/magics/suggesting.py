@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from jupyter_slurm.domain.containers import RUNTIMES
+from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.ranks import LAUNCHERS
 from jupyter_slurm.handles import facts, held

@@ -32,7 +32,7 @@ runtimes: Any = images.runtimes
 Refused: Any = runtimes.Refused
 ask = images.ask
 
-FAILED = 125  # there was no container, as domain/environments.py has it of other environments
+FAILED = 125  # there was no container, as domain/scripts/environments.py has it of other environments
 _NEXT = "`jupyter slurm log` may say more; -x NODE of sbatch leaves a node out, image= and env= name another image."
 _ANSWER = 60.0  # seconds that nvidia-smi may take
 _LOOKS = 2.0  # seconds between two looks whether slurmstepd is there

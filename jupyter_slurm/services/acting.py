@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_slurm.domain.acts import COSTS, DONE, act_argv, refusals
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.queries.job_actions import COSTS, DONE, act_argv, refusals
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services import tasks

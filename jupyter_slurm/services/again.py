@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.again import (
+from jupyter_slurm.domain.scripts.resubmission import (
     LEAVE_OUT,
     Ending,
     awaited,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jupyter_slurm.domain.findings import Finding
-from jupyter_slurm.domain.queue import SCRUBBED_FORMATS
+from jupyter_slurm.domain.queries.queue import SCRUBBED_FORMATS
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.gate import personal_gate
 from jupyter_slurm.transport.ssh.kept import KeptLink

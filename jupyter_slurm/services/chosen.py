@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jupyter_slurm.domain.environment import SBATCH_VARIABLES
-from jupyter_slurm.domain.options import HET, Option, OptionTable
-from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.environment_variables import SBATCH_VARIABLES
+from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable
+from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.errors import OptionError
 
 __all__ = ["options_in_force"]

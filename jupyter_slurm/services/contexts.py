@@ -14,8 +14,8 @@ import stat
 import tarfile
 from pathlib import Path
 
-from jupyter_slurm.domain.build_context import LARGEST_CONTEXT, Ignored
-from jupyter_slurm.domain.images import Kind, files_taken
+from jupyter_slurm.domain.containers.build_context import LARGEST_CONTEXT, Ignored
+from jupyter_slurm.domain.containers.build_files import Kind, files_taken
 from jupyter_slurm.domain.staging import leads_out
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.slurm import printable

@@ -6,8 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from jupyter_slurm.domain.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
 from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
 from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
 from jupyter_slurm.services.looks import job_folder, node_access, ports, python
 from jupyter_slurm.services.slurm import SlurmClient, text_of

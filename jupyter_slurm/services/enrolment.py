@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.carrier import way_of
 from jupyter_slurm.sites.profile import Profile

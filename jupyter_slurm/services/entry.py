@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
-from jupyter_slurm.domain.queue import runs_script
+from jupyter_slurm.domain.queries.queue import runs_script
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.containers import is_path, reference, runtimes_for
-from jupyter_slurm.domain.environments import FAILED, Environment, keeps_environment
+from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
+from jupyter_slurm.domain.scripts.environments import FAILED, Environment, keeps_environment
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.slurm import printable, text_of
 from jupyter_slurm.transport.base import Context, Transport

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_slurm.domain.everybody import COLUMNS, everybody_argv, hides_jobs, parse_everybody
+from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
 from jupyter_slurm.services.keeping import Keeper
 from jupyter_slurm.services.slurm import SlurmClient, printable
 

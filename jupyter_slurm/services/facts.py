@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jupyter_slurm.domain import associations
-from jupyter_slurm.domain.advice import advised
-from jupyter_slurm.domain.cluster import (
+from jupyter_slurm.domain.advice.feasibility import doubts_about
+from jupyter_slurm.domain.advice.site_advice import advised
+from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.options.request import Request
+from jupyter_slurm.domain.queries import associations
+from jupyter_slurm.domain.queries.cluster import (
     nodes_argv,
     parse_nodes,
     parse_partitions,
     partitions_argv,
 )
-from jupyter_slurm.domain.doubts import doubts_about
-from jupyter_slurm.domain.facts import Facts
-from jupyter_slurm.domain.request import Request
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.slurm import SlurmClient, text_of
 

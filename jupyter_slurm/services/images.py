@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.build_context import has_add
-from jupyter_slurm.domain.containers import is_path, reference
-from jupyter_slurm.domain.images import kind_of
-from jupyter_slurm.domain.script import job_script
+from jupyter_slurm.domain.containers.build_context import has_add
+from jupyter_slurm.domain.containers.build_files import kind_of
+from jupyter_slurm.domain.containers.image_reference import is_path, reference
+from jupyter_slurm.domain.scripts.script import job_script
 from jupyter_slurm.domain.staging import names
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.contexts import ARCHIVE, packed

@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jupyter_slurm.domain.described import beside, named_in
 from jupyter_slurm.domain.facts import NAMED, Named
+from jupyter_slurm.domain.profile_facts import beside, named_in
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.facts import FactsKeeper
@@ -39,7 +39,7 @@ class Names:
     environments : mapping
         Those of the profile, by name.
     site : mapping
-        What the profile says of names: see :mod:`jupyter_slurm.domain.described`.
+        What the profile says of names: see :mod:`jupyter_slurm.domain.profile_facts`.
     """
 
     def __init__(

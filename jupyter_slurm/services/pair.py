@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jupyter_slurm.domain import staging
-from jupyter_slurm.domain.room import ROOM, parse_room
+from jupyter_slurm.domain.queries.disk_quota import ROOM, parse_room
 from jupyter_slurm.domain.staging import Choice, Sign
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.folders import Tree

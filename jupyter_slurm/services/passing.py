@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.domain import tables
-from jupyter_slurm.domain.commands import COMMANDS, check_ends
+from jupyter_slurm.domain.options.commands import COMMANDS, check_ends
+from jupyter_slurm.domain.queries import tables
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.services.slurm import SlurmClient, next_step, printable, text_of
 

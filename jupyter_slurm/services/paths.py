@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.output_paths import expand_pattern, first_node, symbols
+from jupyter_slurm.domain.queries.output_paths import expand_pattern, first_node, symbols
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobdir import JobFolder
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.domain.options import OptionTable
-from jupyter_slurm.domain.request import Request
-from jupyter_slurm.domain.script import header_options, job_script
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.request import Request
+from jupyter_slurm.domain.scripts.script import header_options, job_script
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.services import launching, resuming, sweeping

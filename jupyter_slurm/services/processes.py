@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain.steps import advise_refused, is_out_of_memory, is_time_over
+from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.served import end_error

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import replace
 from typing import Any
 
-from jupyter_slurm.domain import usage
-from jupyter_slurm.domain.usage import Usage
+from jupyter_slurm.domain.queries import job_usage
+from jupyter_slurm.domain.queries.job_usage import Usage
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.left import read_left
@@ -60,7 +60,7 @@ async def _used(client: SlurmClient, entry: Entry, notes: list[str]) -> tuple[st
     if entry.is_finished:
         since = int((entry.submit_time or 0.0) - _MARGIN)
         try:
-            found = usage.parse_usage(await client.ask(usage.sacct_usage_argv(entry.id, since, mark)), mark)
+            found = job_usage.parse_usage(await client.ask(job_usage.sacct_usage_argv(entry.id, since, mark)), mark)
             if found is not None and found.elapsed is not None:
                 return "sacct", found
             notes.append("Accounting does not know it yet; ask again in a minute.")
@@ -73,7 +73,7 @@ async def _used(client: SlurmClient, entry: Entry, notes: list[str]) -> tuple[st
         return None, Usage()
     raw = entry.latest.raw_id if entry.latest else None
     try:
-        found = usage.parse_usage(await client.ask(usage.sstat_usage_argv(raw or entry.id.job)))
+        found = job_usage.parse_usage(await client.ask(job_usage.sstat_usage_argv(raw or entry.id.job)))
     except SlurmError as error:
         notes.append(f"Its nodes did not tell (sstat): {error.message}")
         found = None
@@ -130,13 +130,17 @@ async def _gpus(client: SlurmClient, entry: Entry, asked: int | None, notes: lis
     place = [f"--jobid={raw}", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--overlap", "--mem=0"]
     argv = ["srun", *place, "--quiet"]
     try:
-        gpus = usage.parse_gpus(await client.ask([*argv, *usage.GPU_QUERY])) if asked else []
+        gpus = job_usage.parse_gpus(await client.ask([*argv, *job_usage.GPU_QUERY])) if asked else []
         if not gpus:  # of whole nodes it has all, and a step none that does not ask for them
-            given = usage.parse_gpus_given(await client.ask(["scontrol", "--details", "show", "job", str(raw)]))
+            given = job_usage.parse_gpus_given(await client.ask(["scontrol", "--details", "show", "job", str(raw)]))
             if not (given or asked):
                 notes.append("Slurm counts no GPU of it.")
                 return []
-            gpus = usage.parse_gpus(await client.ask([*argv, f"--gres=gpu:{given}", *usage.GPU_QUERY])) if given else []
+            gpus = (
+                job_usage.parse_gpus(await client.ask([*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]))
+                if given
+                else []
+            )
     except SlurmError as error:
         notes.append(f"Its GPUs could not be asked: {error.message}")
         return []

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain import limits
-from jupyter_slurm.domain.cluster import Partition, nodes_argv, parse_nodes
 from jupyter_slurm.domain.facts import Facts
-from jupyter_slurm.domain.limits import Limits
+from jupyter_slurm.domain.queries import limits
+from jupyter_slurm.domain.queries.cluster import Partition, nodes_argv, parse_nodes
+from jupyter_slurm.domain.queries.limits import Limits
 from jupyter_slurm.domain.resources import Resources
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.facts import FactsKeeper

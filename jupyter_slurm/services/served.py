@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_slurm.domain.endings import is_near
+from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
 from jupyter_slurm.services.left import read_left
 from jupyter_slurm.services.ownership import doubt

@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jupyter_slurm.domain import accounting, cluster, detail, queue
-from jupyter_slurm.domain.commands import is_repeatable
-from jupyter_slurm.domain.environment import is_inside_job, question_environment, submission_environment
+from jupyter_slurm.domain.environment_variables import is_inside_job, question_environment, submission_environment
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.options.commands import is_repeatable
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, SlurmError, TransportError
 from jupyter_slurm.services.throttle import Bucket
@@ -212,7 +212,7 @@ class SlurmClient:
     async def _describe(self, job: JobId) -> list[JobRecord]:
         mark = secrets.token_hex(8)
         try:
-            return detail.parse_detail(await self.ask(detail.detail_argv(job, mark)), mark)
+            return job_detail.parse_detail(await self.ask(job_detail.detail_argv(job, mark)), mark)
         except ControllerError:
             raise
         except CommandError:
@@ -227,7 +227,7 @@ class SlurmClient:
             There is no accounting here.
         """
         mark = secrets.token_hex(8)
-        return accounting.parse_sacct(await self.ask(accounting.sacct_argv(list(jobs), int(since), mark)), mark)
+        return job_history.parse_sacct(await self.ask(job_history.sacct_argv(list(jobs), int(since), mark)), mark)
 
     async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
         """Ask slurmdbd for the jobs of a script (its path): id and submit time, the latest last.
@@ -238,8 +238,8 @@ class SlurmClient:
             There is no accounting here.
         """
         mark = secrets.token_hex(8)
-        argv = accounting.submissions_argv(self._where.user, int(since), mark)
-        return accounting.parse_submissions(await self.ask(argv), mark, script)
+        argv = job_history.submissions_argv(self._where.user, int(since), mark)
+        return job_history.parse_submissions(await self.ask(argv), mark, script)
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.known_hosts import entries_for

@@ -19,12 +19,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.domain.environment import submission_environment
+from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.step_options import BUSY, step_options
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
-from jupyter_slurm.domain.steps import BUSY, step_options
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.jobdir import FORMAT, JobFolder, dump, is_key

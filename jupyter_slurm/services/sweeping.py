@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jupyter_slurm.domain.script import interpreter_of, job_script
-from jupyter_slurm.domain.sweep import Sweep, task_script
+from jupyter_slurm.domain.scripts.script import interpreter_of, job_script
+from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir import JobFolder

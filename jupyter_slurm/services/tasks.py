@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jupyter_slurm.domain.endings import exit_code_of
+from jupyter_slurm.domain.advice.endings import exit_code_of
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from jupyter_slurm.domain.endings import exit_code_of
-from jupyter_slurm.domain.reasons import explain
+from jupyter_slurm.domain.advice.endings import exit_code_of
+from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.entry import HAD, NOT_SUBMITTED, UNKNOWN, Entry
 from jupyter_slurm.services.processes import process_of

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandError, ControllerError, JobError, JobFailed, SlurmError
 from jupyter_slurm.services.slurm import SlurmClient, text_of
 from jupyter_slurm.services.where import Where

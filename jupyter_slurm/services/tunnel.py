@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from jupyter_slurm.domain.cluster import expand_hosts
+from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.errors import (
     JobError,
     NotConnected,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jupyter_slurm.domain import accounted, associations
-from jupyter_slurm.domain.accounted import AccountedJob
+from jupyter_slurm.domain.queries import accounting_usage, associations
+from jupyter_slurm.domain.queries.accounting_usage import AccountedJob
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.slurm import SlurmClient, cluster_name, printable
 
@@ -92,7 +92,7 @@ class UsageReports:
             "end": end or int(report.asked_at),
             "user": None if account else self._user,
             "accounts": list(report.accounts),
-            "sums": [_plain(one) for one in accounted.summed(report.jobs)],
+            "sums": [_plain(one) for one in accounting_usage.summed(report.jobs)],
             "jobs": [_plain(job.as_dict()) for job in jobs[-_JOBS:]],
             "left_out": max(0, len(jobs) - _JOBS),
             "cost": self._cost or None,
@@ -115,8 +115,8 @@ class UsageReports:
         now, mark = self._clock(), secrets.token_hex(8)
         accounts = tuple(await self._accounts(account)) if account else ()
         users = [] if account else [self._user]
-        argv = accounted.accounted_argv(start, end or int(now), mark, users, accounts)
-        jobs = accounted.parse_accounted(await self._client.ask(argv), mark)
+        argv = accounting_usage.accounted_argv(start, end or int(now), mark, users, accounts)
+        jobs = accounting_usage.parse_accounted(await self._client.ask(argv), mark)
         return _Report(now, self._monotonic() + _FRESH, accounts, jobs)
 
     async def _accounts(self, account: str) -> list[str]:
@@ -128,7 +128,7 @@ class UsageReports:
                 f"There is no account {printable(account)!r} on this cluster.",
                 hint="`%sacctmgr show associations user=$USER` lists yours.",
             )
-        return accounted.below(account, above)
+        return accounting_usage.below(account, above)
 
 
 def _plain(told: Mapping[str, Any]) -> dict[str, Any]:

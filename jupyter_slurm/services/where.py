@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.domain.environment import submission_environment
+from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.about import cluster_id
 from jupyter_slurm.sites.profile import (

@@ -16,7 +16,7 @@ from typing import Any
 
 import fastjsonschema
 
-from jupyter_slurm.domain.containers import check_bind, check_described
+from jupyter_slurm.domain.containers.image_reference import check_bind, check_described
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.known import known_in
 from jupyter_slurm.sites.places import line_of

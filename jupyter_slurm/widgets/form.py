@@ -8,8 +8,8 @@ from typing import Any
 
 import ipywidgets
 
-from jupyter_slurm.domain.line import parse_cell_line
-from jupyter_slurm.domain.script import classify
+from jupyter_slurm.domain.magic_line.parser import parse_cell_line
+from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError
 from jupyter_slurm.handles.cluster import Cluster, current
 from jupyter_slurm.handles.job import Job

@@ -9,7 +9,7 @@ from typing import Any
 
 import ipywidgets
 
-from jupyter_slurm.domain.line import parse_cell_line
+from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.handles.allocation import handle
 from jupyter_slurm.handles.card import duration, facts, is_finished, notes, state_as_html
 from jupyter_slurm.handles.cluster import Cluster, current

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.advice import advised
-from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.advice.site_advice import advised
+from jupyter_slurm.domain.options.request import Request
 
 SKYNET = {"cpus_per_gpu": {"default": 7, "a40": 15}}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain import cluster
+from jupyter_slurm.domain.queries import cluster
 from jupyter_slurm.errors import ParseError
 
 
@@ -53,7 +53,7 @@ def test_only_parse_errors(text: str) -> None:
 
 
 def test_clustershell_is_imported_only_where_it_is_needed() -> None:
-    code = "import sys; import jupyter_slurm.domain.cluster; sys.exit('ClusterShell' in sys.modules)"
+    code = "import sys; import jupyter_slurm.domain.queries.cluster; sys.exit('ClusterShell' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from jupyter_slurm.domain.acts import refusals
-from jupyter_slurm.domain.commands import check_ends, is_repeatable
+from jupyter_slurm.domain.options.commands import check_ends, is_repeatable
+from jupyter_slurm.domain.queries.job_actions import refusals
 from jupyter_slurm.errors import UsageError
 
 

@@ -10,7 +10,7 @@ from importlib import resources
 
 import pytest
 
-from jupyter_slurm.domain.containers import RUNTIMES, check_described, is_path, reference, runtimes_for
+from jupyter_slurm.domain.containers.image_reference import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner import images, lease, runtimes
 from jupyter_slurm.runner.runtimes import Facts, Wish

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from jupyter_slurm.domain.environments import FAILED, Environment
+from jupyter_slurm.domain.scripts.environments import FAILED, Environment
 
 
 @pytest.mark.parametrize("name", ["torch", "~/venvs/torch", "/a folder/it's $(here)"])

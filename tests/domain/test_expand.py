@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.expand import MISSING, expand_at
-from jupyter_slurm.domain.line import tokenize
+from jupyter_slurm.domain.magic_line.expand import MISSING, expand_at
+from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
 
 

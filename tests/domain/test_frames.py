@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain import accounting, cluster, detail, marks, queue
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.queries import cluster, framing, job_detail, job_history, queue
 from jupyter_slurm.errors import ParseError
 
 MARK, OTHER = "0123456789abcdef", "fedcba9876543210"
-END, LAST = marks.field_end(MARK), marks.record_end(MARK)
+END, LAST = framing.field_end(MARK), framing.record_end(MARK)
 
 # What people may write: any text, what looks like rows of ours with another mark, and bytes that are not UTF-8. The mark is
 # drawn after the jobs got their names, so none of them holds it.
@@ -25,8 +25,8 @@ evil = st.sampled_from(
         "\x1f",
         "\0",
         "~~",
-        marks.field_end(OTHER),
-        marks.record_end(OTHER),
+        framing.field_end(OTHER),
+        framing.record_end(OTHER),
         "\n99~COMPLETED~",
         "\r",
         " ",
@@ -81,9 +81,9 @@ def test_a_command_with_any_bytes_stays_in_its_field(commands: list[bytes]) -> N
 def test_names_and_comments_with_any_bytes_stay_in_their_fields(jobs: list[tuple[bytes, bytes, bytes]]) -> None:
     rows = []
     for number, (name, comment, command) in enumerate(jobs, 1):
-        row = dict(zip(detail._DETAIL_FIELDS, head(number, detail._DETAIL_FIELDS), strict=True))
+        row = dict(zip(job_detail._DETAIL_FIELDS, head(number, job_detail._DETAIL_FIELDS), strict=True))
         rows.append(list({**row, "name": name, "comment": comment, "command": command}.values()))
-    records = detail.parse_detail(framed(rows), MARK)
+    records = job_detail.parse_detail(framed(rows), MARK)
     assert [record.name for record in records] == [name.decode("utf-8", "surrogateescape") for name, _, _ in jobs]
     assert all(record.state.name == "RUNNING" and record.user == "" for record in records)
 
@@ -93,10 +93,10 @@ def test_accounting_with_any_bytes(jobs: list[tuple[bytes, bytes]]) -> None:
     known = {"JobID": b"", "State": b"COMPLETED", "ExitCode": b"0:0"}
     output = b""
     for number, (name, comment) in enumerate(jobs, 1):
-        row = {field: known.get(field, b"") for field in accounting._FIELDS}
+        row = {field: known.get(field, b"") for field in job_history._FIELDS}
         row |= {"JobID": str(number).encode(), "JobName": name, "Comment": comment}
         output += b"".join(value + END.encode() for value in row.values()) + b"\n"
-    records = accounting.parse_sacct(output, MARK)
+    records = job_history.parse_sacct(output, MARK)
     assert [record.name for record in records] == [name.decode("utf-8", "surrogateescape") for name, _ in jobs]
     assert [record.id.job for record in records] == list(range(1, len(jobs) + 1))
 
@@ -107,8 +107,8 @@ def test_random_bytes_raise_nothing_but_parse_errors(noise: bytes, frames: int) 
     for parse in (
         queue.parse_poll,
         queue.parse_lookup,
-        detail.parse_detail,
-        accounting.parse_sacct,
+        job_detail.parse_detail,
+        job_history.parse_sacct,
         cluster.parse_nodes,
     ):
         try:
@@ -136,7 +136,7 @@ def test_lines_around_the_answer_are_not_part_of_it() -> None:
 
 def test_an_empty_queue() -> None:
     assert queue.parse_poll(b"", MARK) == []
-    assert accounting.parse_sacct(b"", MARK) == []
+    assert job_history.parse_sacct(b"", MARK) == []
 
 
 def test_a_row_whose_id_is_not_understood_does_not_hide_the_others() -> None:
@@ -157,9 +157,9 @@ def test_marks_are_checked(mark: str) -> None:
 
 def test_sacct_is_never_asked_for_all_jobs() -> None:
     with pytest.raises(ValueError, match="no job"):
-        accounting.sacct_argv([], 0, MARK)
-    assert "--starttime=uts1795233529" in accounting.sacct_argv([JobId(1)], 1795233529, MARK)
-    assert "--jobs=1,2_3" in accounting.sacct_argv([JobId(1, step="batch"), JobId(2, task=3)], 0, MARK)
+        job_history.sacct_argv([], 0, MARK)
+    assert "--starttime=uts1795233529" in job_history.sacct_argv([JobId(1)], 1795233529, MARK)
+    assert "--jobs=1,2_3" in job_history.sacct_argv([JobId(1, step="batch"), JobId(2, task=3)], 0, MARK)
 
 
 def test_the_poller_asks_for_no_free_text_and_no_details() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.expand import MISSING
-from jupyter_slurm.domain.line import command_words, parse_cell_line, parse_line_magic, tokenize
-from jupyter_slurm.domain.options import HET, OptionTable
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.magic_line.expand import MISSING
+from jupyter_slurm.domain.magic_line.parser import command_words, parse_cell_line, parse_line_magic, tokenize
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import OptionError, SlurmError, UsageError
 
 SBATCH = OptionTable.for_command("sbatch")

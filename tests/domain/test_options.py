@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.option_help import read_help
-from jupyter_slurm.domain.options import HET, Arity, OptionTable
+from jupyter_slurm.domain.options.option_help import read_help
+from jupyter_slurm.domain.options.option_parser import HET, Arity, OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
 DATA = Path(__file__).parents[1] / "data" / "options"

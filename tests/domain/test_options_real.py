@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.options import Arity, OptionTable
+from jupyter_slurm.domain.options.option_parser import Arity, OptionTable
 from jupyter_slurm.errors import OptionError
 
 pytestmark = pytest.mark.slurm

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.output_paths import default_pattern, expand_pattern, symbols
+from jupyter_slurm.domain.queries.output_paths import default_pattern, expand_pattern, symbols
 
 OLD, NEW = (22, 5), (26, 5)
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain import accounting, cluster, detail, queue, tables
+from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.output_paths import expand_pattern
-from jupyter_slurm.domain.reasons import explain
+from jupyter_slurm.domain.queries import cluster, job_history, queue, tables
+from jupyter_slurm.domain.queries import job_detail as detail
+from jupyter_slurm.domain.queries.output_paths import expand_pattern
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.embedded.control import ClusterControl
@@ -266,7 +267,7 @@ def test_accounting_remembers(accounting_cluster: EmbeddedCluster, wait_for: Cal
     def ended() -> JobRecord | None:
         since = slurm.poll()[str(number)].submit_time or 0
         records = slurm.ask(
-            lambda mark: accounting.sacct_argv([JobId(number)], since - 60, mark), accounting.parse_sacct
+            lambda mark: job_history.sacct_argv([JobId(number)], since - 60, mark), job_history.parse_sacct
         )
         # A job that ends at once is written as "allocation" first.
         return next((record for record in records if record.state.is_finished and record.name != "allocation"), None)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.endings import SIGNALS
+from jupyter_slurm.domain.advice.endings import SIGNALS
+from jupyter_slurm.domain.advice.reasons import KNOWN_REASONS, explain
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.reasons import KNOWN_REASONS, explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import FINAL_STATES, JobState
 

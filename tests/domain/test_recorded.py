@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain import accounting, cluster, detail, queue, tables
-from jupyter_slurm.domain.reasons import explain
+from jupyter_slurm.domain.advice.reasons import explain
+from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue, tables
 from jupyter_slurm.domain.records import JobRecord
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"
@@ -148,7 +148,7 @@ def test_a_job_is_found_by_its_script(recording: Recording) -> None:
 
 def test_names_and_comments_come_back_as_they_were_given(recording: Recording) -> None:
     for key, job in recording.index["jobs"].items():
-        for record in detail.parse_detail(recording.answer(f"detail-{key}"), recording.mark):
+        for record in job_detail.parse_detail(recording.answer(f"detail-{key}"), recording.mark):
             assert record.id.job == job["id"]
             assert record.name == job["name"] or job["name"] is None
             assert record.comment == job["comment"]
@@ -156,7 +156,7 @@ def test_names_and_comments_come_back_as_they_were_given(recording: Recording) -
 
 
 def test_names_in_accounting(recording: Recording) -> None:
-    records = accounting.parse_sacct(recording.answer("sacct"), recording.mark)
+    records = job_history.parse_sacct(recording.answer("sacct"), recording.mark)
     by_id = {record.id.job: record for record in records}
     for key, job in recording.index["jobs"].items():
         record = by_id[job["id"]]
@@ -177,15 +177,15 @@ def test_names_in_accounting(recording: Recording) -> None:
 
 
 def test_a_forger_gains_nothing(recording: Recording) -> None:
-    (record,) = detail.parse_detail(recording.answer("detail-record"), recording.mark)
+    (record,) = job_detail.parse_detail(recording.answer("detail-record"), recording.mark)
     assert (record.state.name, record.user, record.stdout) == ("FAILED", "alice", f"/rec/home/slurm-{record.id}.out")
 
 
 def test_output_paths(recording: Recording) -> None:
-    (record,) = detail.parse_detail(recording.answer("detail-pattern"), recording.mark)
+    (record,) = job_detail.parse_detail(recording.answer("detail-pattern"), recording.mark)
     assert (record.stdout, record.stderr) == (f"/rec/home/ok.sh-{record.id.job:05}-%.out", "/rec/home/alice.err")
     array = recording.id("array-done")
-    paths = {r.stdout for r in detail.parse_detail(recording.answer("detail-array-done"), recording.mark)}
+    paths = {r.stdout for r in job_detail.parse_detail(recording.answer("detail-array-done"), recording.mark)}
     assert paths == {f"/rec/home/slurm-{array}_{task}.out" for task in (3, 4, 5)}
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from jupyter_slurm.domain.options import HET
-from jupyter_slurm.domain.script import (
+from jupyter_slurm.domain.options.option_parser import HET
+from jupyter_slurm.domain.scripts.script import (
     MAX_SCRIPT_BYTES,
     classify,
     header_options,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.options import HET
-from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.domain.options.option_parser import HET
+from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import CellError
 
 pytestmark = pytest.mark.slurm

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from jupyter_slurm.domain.sweep import Sweep, literal_of, task_script, typed_literal
+from jupyter_slurm.domain.scripts.sweep import Sweep, literal_of, task_script, typed_literal
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.sweep import value_of
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.marks import field_end, record_end
-from jupyter_slurm.domain.tables import FORMAT_VARIABLES, parse_table, tabular_argv
+from jupyter_slurm.domain.queries.framing import field_end, record_end
+from jupyter_slurm.domain.queries.tables import FORMAT_VARIABLES, parse_table, tabular_argv
 from jupyter_slurm.errors import ParseError
 
 MARK = "0123456789abcdef"

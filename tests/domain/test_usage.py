@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.usage import parse_usage, sacct_usage_argv
+from jupyter_slurm.domain.queries.job_usage import parse_usage, sacct_usage_argv
 
 MARK = "0123456789abcdef"
 

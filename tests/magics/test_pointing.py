@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_slurm.domain.line import parse_cell_line
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.magic_line.parser import parse_cell_line
+from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.magics.pointing import add_blame, blamed, underline
 

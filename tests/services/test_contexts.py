@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.domain.build_context import Ignored, of_definition, of_dockerfile
+from jupyter_slurm.domain.containers.build_context import Ignored, of_definition, of_dockerfile
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.contexts import Packed, packed
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.associations import Association
-from jupyter_slurm.domain.cluster import Node, parse_partitions
-from jupyter_slurm.domain.doubts import doubts_about
+from jupyter_slurm.domain.advice.feasibility import doubts_about
 from jupyter_slurm.domain.facts import Facts
-from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.options.request import Request
+from jupyter_slurm.domain.queries.associations import Association
+from jupyter_slurm.domain.queries.cluster import Node, parse_partitions
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Account, Partition, Qos
 from jupyter_slurm.errors import SubmitRefused

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.everybody import COLUMNS, everybody_argv, hides_jobs, parse_everybody
+from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ControllerError, ParseError
 from jupyter_slurm.services.everybody import OthersKeeper

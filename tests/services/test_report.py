@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.domain.usage import parse_gpus
+from jupyter_slurm.domain.queries.job_usage import parse_gpus
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.handles.report import Report
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.associations import Qos as KnownQos
-from jupyter_slurm.domain.cluster import Node
-from jupyter_slurm.domain.everybody import everybody_argv, parse_everybody
-from jupyter_slurm.domain.limits import parse_limits
+from jupyter_slurm.domain.queries.all_jobs import everybody_argv, parse_everybody
+from jupyter_slurm.domain.queries.associations import Qos as KnownQos
+from jupyter_slurm.domain.queries.cluster import Node
+from jupyter_slurm.domain.queries.limits import parse_limits
 from jupyter_slurm.domain.resources import gpus_of
 from jupyter_slurm.domain.values import parse_gres
 from jupyter_slurm.embedded import EmbeddedCluster, load_description

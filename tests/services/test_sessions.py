@@ -204,7 +204,7 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
         await desk.core.sessions.launch(desk.id, asked)
         first = await ready(desk, asked)
         assert first["session"]["ends"] is None
-        monkeypatch.setattr("jupyter_slurm.domain.endings._SHARE", 1.0)  # as if it were near already
+        monkeypatch.setattr("jupyter_slurm.domain.advice.endings._SHARE", 1.0)  # as if it were near already
         async for event, told in desk.core.stream(desk.id, asked["key"], {}):
             if event == "job" and told["session"]["ends"]:
                 break

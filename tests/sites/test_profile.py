@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.domain.described import beside, named_in
 from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.profile_facts import beside, named_in
 from jupyter_slurm.errors import ConfigError, TransportError
 from jupyter_slurm.services.core import Core
 from jupyter_slurm.services.where import look

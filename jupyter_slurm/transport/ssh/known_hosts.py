@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableSet, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 from jupyter_slurm.transport.ssh.public_keys import (

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandMissing, LoginDeclined, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.peers import is_ours
 from jupyter_slurm.transport.ssh.base import LinkLost

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from jupyter_slurm.domain.environments import module_command
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.environments import module_command
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.transport.ssh.prompts import printable
 
 __all__ = ["PreludeEnd", "prelude_text"]

@@ -2,7 +2,7 @@
 
 The login shell is told one short command that bash, zsh, dash, csh and fish read alike; it ends in ``/bin/sh -s``.
 Everything after that is a line of calls to functions that this shell was given at its start, with values quoted by
-:func:`~jupyter_slurm.domain.script.quote_argv`. Answers end at a random mark on both streams; nobody who prints
+:func:`~jupyter_slurm.domain.scripts.script.quote_argv`. Answers end at a random mark on both streams; nobody who prints
 something knows it.
 """
 
@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 import paramiko
 
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh import starting

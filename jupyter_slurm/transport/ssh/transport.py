@@ -13,7 +13,7 @@ from typing import Any
 
 import paramiko
 
-from jupyter_slurm.domain.commands import is_repeatable
+from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
 from jupyter_slurm.transport.ssh.base import LinkLost, Session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import HostKeyUnknown
 from jupyter_slurm.transport.ssh.ssh_config import Host
 

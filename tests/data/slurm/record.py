@@ -24,8 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.domain import accounting, cluster, detail, queue, tables
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue, tables
 
 MARK = "0123456789abcdef"
 USER, UID = "alice", 1001
@@ -295,12 +295,12 @@ class Recorder:
         jobs = [JobId(job["id"]) for job in self.index["jobs"].values()]
         self.ask("poll", queue.poll_argv(MARK))
         self.ask("lookup", queue.lookup_argv(MARK))
-        self.ask("sacct", accounting.sacct_argv(jobs, 0, MARK))
+        self.ask("sacct", job_history.sacct_argv(jobs, 0, MARK))
         self.ask("nodes", cluster.nodes_argv(MARK))
         self.ask("partitions", cluster.partitions_argv())
         self.ask("config", cluster.config_argv())
         for key, job in self.index["jobs"].items():
-            self.ask(f"detail-{key}", detail.detail_argv(JobId(job["id"]), MARK))
+            self.ask(f"detail-{key}", job_detail.detail_argv(JobId(job["id"]), MARK))
         for line in TABLES:
             command, *args = line.split()
             name = "table-" + line.replace(" ", "_").replace("=", "-")

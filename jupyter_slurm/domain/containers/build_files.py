@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from jupyter_slurm.domain.build_context import of_definition, of_dockerfile
+from jupyter_slurm.domain.containers.build_context import of_definition, of_dockerfile
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["LARGEST", "REQUIREMENT", "Kind", "files_taken", "kind_of"]

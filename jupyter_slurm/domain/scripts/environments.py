@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from jupyter_slurm.domain.script import quote_argv
+from jupyter_slurm.domain.scripts.script import quote_argv
 
 __all__ = ["FAILED", "Environment", "keeps_environment", "module_command"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jupyter_slurm.domain.endings import explain_end
+from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.values import format_memory, parse_tres
 

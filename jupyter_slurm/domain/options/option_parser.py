@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from jupyter_slurm.domain.option_tables import OPTIONS, PERMUTING
+from jupyter_slurm.domain.options.option_tables import OPTIONS, PERMUTING
 from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv", "option_meant"]
@@ -139,7 +139,7 @@ class OptionTable:
 
         What the table says of an option's value stands: help texts are not always right about it.
         """
-        from jupyter_slurm.domain.option_help import read_help
+        from jupyter_slurm.domain.options.option_help import read_help
 
         specs = list(self.specs)
         at = {name: index for index, spec in enumerate(specs) for name in spec.names}

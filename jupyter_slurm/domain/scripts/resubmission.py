@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from jupyter_slurm.domain.options import HET, OptionTable
-from jupyter_slurm.domain.script import header_options
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import JobError, UsageError
 
 __all__ = [

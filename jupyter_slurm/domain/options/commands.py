@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["COMMANDS", "check_ends", "is_repeatable"]

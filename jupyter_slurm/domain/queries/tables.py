@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from jupyter_slurm.domain.marks import check_mark, decode, field_end, long_format, record_end
-from jupyter_slurm.domain.options import OptionTable, SplitArgv
+from jupyter_slurm.domain.options.option_parser import OptionTable, SplitArgv
+from jupyter_slurm.domain.queries.framing import check_mark, decode, field_end, long_format, record_end
 from jupyter_slurm.errors import ParseError, UsageError
 
 __all__ = ["FORMAT_VARIABLES", "Table", "parse_table", "tabular_argv"]

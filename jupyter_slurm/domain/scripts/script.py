@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from jupyter_slurm.domain.options import HET
+from jupyter_slurm.domain.options.option_parser import HET
 from jupyter_slurm.errors import CellError
 
 __all__ = [
@@ -119,7 +119,7 @@ def header_options(text: str) -> list[str]:
 
     They count until the first line that is neither blank nor a comment. Quotes group, a backslash takes the next
     character as it is (between either kind of quotes too), an unquoted ``#`` ends the line, and so does an empty word.
-    ``#SBATCH hetjob`` becomes :data:`~jupyter_slurm.domain.options.HET`, as on the command line.
+    ``#SBATCH hetjob`` becomes :data:`~jupyter_slurm.domain.options.option_parser.HET`, as on the command line.
 
     Raises
     ------
@@ -208,7 +208,8 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", 
     header : str
         Text whose ``#SBATCH`` lines are taken over.
     environment : str
-        Shell text (bash) that makes the environment; see :class:`jupyter_slurm.domain.environments.Environment`.
+        Shell text (bash) that makes the environment; see
+        :class:`jupyter_slurm.domain.scripts.environments.Environment`.
     otherwise : str
         Interpreter of a node that does not have the first one, for a program that any Python runs.
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jupyter_slurm.domain.accounting import question_argv
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.marks import delimited_records
+from jupyter_slurm.domain.queries.framing import delimited_records
+from jupyter_slurm.domain.queries.job_history import question_argv
 from jupyter_slurm.domain.values import parse_count, parse_tres
 
 __all__ = [

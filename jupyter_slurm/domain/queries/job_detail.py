@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.marks import framed_records, long_format
-from jupyter_slurm.domain.output_paths import default_pattern, expand_pattern, first_node
-from jupyter_slurm.domain.queue import POLL_FIELDS, queue_record
+from jupyter_slurm.domain.queries.framing import framed_records, long_format
+from jupyter_slurm.domain.queries.output_paths import default_pattern, expand_pattern, first_node
+from jupyter_slurm.domain.queries.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.values import present
 

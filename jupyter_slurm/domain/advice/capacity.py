@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from jupyter_slurm.domain.cluster import Node, Partition
 from jupyter_slurm.domain.facts import Facts, Shape, nearest, some
-from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.options.request import Request
+from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.values import Gres, format_memory
 
 __all__ = ["size_doubts"]

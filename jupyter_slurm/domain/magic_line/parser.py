@@ -6,9 +6,9 @@
 
 What begins with a dash is Slurm's and travels unchanged; a bare ``word`` or ``word=value`` is ours; after ``--`` come
 the arguments of the script. Quotes and backslashes work as in a POSIX shell (Shell Command Language, 2.2), and values
-are put in by :mod:`jupyter_slurm.domain.expand`: outside single quotes, always into the word at hand, so that a value
-with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed. In
-``sweep=name:"a,b",c`` the quotes are those of a value, and stay.
+are put in by :mod:`jupyter_slurm.domain.magic_line.expand`: outside single quotes, always into the word at hand, so
+that a value with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed.
+In ``sweep=name:"a,b",c`` the quotes are those of a value, and stay.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jupyter_slurm.domain.expand import Lookup, expand_at, variable_at
-from jupyter_slurm.domain.options import HET, Option, OptionTable, SplitArgv, option_meant
+from jupyter_slurm.domain.magic_line.expand import Lookup, expand_at, variable_at
+from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable, SplitArgv, option_meant
 from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["MagicLine", "Token", "command_words", "parse_cell_line", "parse_line_magic", "tokenize"]

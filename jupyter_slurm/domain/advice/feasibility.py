@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from jupyter_slurm.domain.associations import Association, Qos
-from jupyter_slurm.domain.cluster import Partition, expand_hosts, parse_version
+from jupyter_slurm.domain.advice.capacity import size_doubts
 from jupyter_slurm.domain.facts import Facts, nearest, some
-from jupyter_slurm.domain.request import Request
-from jupyter_slurm.domain.sizes import size_doubts
+from jupyter_slurm.domain.options.request import Request
+from jupyter_slurm.domain.queries.associations import Association, Qos
+from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_version
 from jupyter_slurm.domain.values import format_time_limit
 from jupyter_slurm.errors import ParseError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jupyter_slurm.domain.options import OptionTable
+from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["BUSY", "advise_refused", "is_out_of_memory", "is_time_over", "step_options"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jupyter_slurm.domain.request import Request
+from jupyter_slurm.domain.options.request import Request
 
 __all__ = ["advised"]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from jupyter_slurm.domain.associations import Qos
-from jupyter_slurm.domain.marks import decode, framed_records, long_format
+from jupyter_slurm.domain.queries.associations import Qos
+from jupyter_slurm.domain.queries.framing import decode, framed_records, long_format
 from jupyter_slurm.domain.values import parse_count, parse_gres, parse_tres
 
 __all__ = ["Limit", "Limits", "limits_argv", "parse_limits", "parse_use", "use_argv"]

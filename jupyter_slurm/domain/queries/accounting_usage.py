@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jupyter_slurm.domain.accounting import question_argv
-from jupyter_slurm.domain.marks import delimited_records
+from jupyter_slurm.domain.queries.framing import delimited_records
+from jupyter_slurm.domain.queries.job_history import question_argv
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_tres
 

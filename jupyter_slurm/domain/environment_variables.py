@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from jupyter_slurm.domain.queue import QUERY_ENV, SCRUBBED_FORMATS
+from jupyter_slurm.domain.queries.queue import QUERY_ENV, SCRUBBED_FORMATS
 
 __all__ = ["SBATCH_VARIABLES", "is_inside_job", "is_secret", "question_environment", "submission_environment"]
 

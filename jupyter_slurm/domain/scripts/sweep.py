@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jupyter_slurm.domain.ids import TaskRange
-from jupyter_slurm.domain.script import header_lines, interpreter_of, quote_argv
+from jupyter_slurm.domain.scripts.script import header_lines, interpreter_of, quote_argv
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.sweep import INDEX, value_of
 

@@ -1,0 +1,1 @@
+"""Advice and warnings: feasibility, capacity, reasons for waiting, and ends of jobs."""

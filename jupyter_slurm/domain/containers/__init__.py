@@ -1,0 +1,1 @@
+"""Container images: references, build files and what a build takes along."""

@@ -1,0 +1,1 @@
+"""The magic line: its parser, and Python values in it."""

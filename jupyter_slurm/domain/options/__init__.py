@@ -1,0 +1,1 @@
+"""Options of the Slurm commands: tables, parser, help and choices."""

@@ -1,0 +1,1 @@
+"""Batch scripts: cells, headers, environments, sweeps and resubmission."""
