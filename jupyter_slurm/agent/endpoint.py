@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass, field
 
 from jupyter_slurm.agent.discovery import Place, is_stale, read_private, read_record
-from jupyter_slurm.transport.peers import is_ours
+from jupyter_slurm.transport.peer_credentials import is_ours
 
 __all__ = ["Endpoint", "endpoint_at"]
 

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from jupyter_slurm.transport.peers import is_ours, peer_uid
+from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
 
 __all__ = ["AgentServer", "Connection", "Request"]
 

@@ -11,7 +11,7 @@ import httpx
 from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.agent.failures import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
-from jupyter_slurm.transport.peers import is_ours, peer_uid
+from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
 
 __all__ = ["async_client", "check_peer", "exchange", "lost", "refuse_stranger", "timeouts"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from jupyter_slurm.services.users import User
-from jupyter_slurm.transport.peers import peer_pid
+from jupyter_slurm.transport.peer_credentials import peer_pid
 
 __all__ = ["Presence", "UsersLike"]
 

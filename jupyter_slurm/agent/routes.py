@@ -12,7 +12,7 @@ from jupyter_slurm.agent.presence import Presence
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
 from jupyter_slurm.errors import AgentBusy
-from jupyter_slurm.transport.peers import peer_pid
+from jupyter_slurm.transport.peer_credentials import peer_pid
 
 __all__ = ["CAPABILITIES", "Routes"]
 

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.agent.failures import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
-from jupyter_slurm.transport.peers import is_ours, peer_pid, peer_uid
+from jupyter_slurm.transport.peer_credentials import is_ours, peer_pid, peer_uid
 
 __all__ = ["Answer", "Wire"]
 

@@ -147,7 +147,7 @@ def tell_notes(profile: Profile) -> None:
 
 def write_profile(path: str, text: str) -> None:
     """Write a profile: for its owner alone, in one step."""
-    from jupyter_slurm.transport.local import LocalTransport
+    from jupyter_slurm.transport.local.transport import LocalTransport
 
     async def write() -> None:
         here = LocalTransport(workers=1)

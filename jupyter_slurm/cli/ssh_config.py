@@ -174,7 +174,7 @@ def _folder() -> str:
 def _update(cluster: Cluster, new: Sequence[Entry]) -> list[str]:
     """Put entries into our file, in the place of older ones, and take out those that are over; return their names."""
     from jupyter_slurm.services.ssh_entries import FILE, config_text, parse_entries
-    from jupyter_slurm.transport.ssh.ssh_config import way_to
+    from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 
     folder = _folder()
     path = os.path.join(folder, FILE)

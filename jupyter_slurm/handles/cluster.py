@@ -21,7 +21,7 @@ from jupyter_slurm.errors import (
     TransportError,
     UsageError,
 )
-from jupyter_slurm.transport.limits import soft_limits
+from jupyter_slurm.transport.local.limits import soft_limits
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient

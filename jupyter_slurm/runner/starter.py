@@ -2,8 +2,9 @@
 
 A shell makes a process of its own for each folder, lock and move; of those, one submission needs a dozen. This runs
 in the foreground of such a shell, and takes requests (a JSON array of words each, in one line) instead of it. What it
-does not know itself is given to a shell. The answers are those of ``transport/ssh/far_side.py``, where the words and
-the promises are written down: one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first file.
+does not know itself is given to a shell. The answers are those of ``transport/ssh/shell/functions.py``, where the words
+and the promises are written down: one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first
+file.
 
 Python 3.6+, standard library only.
 """

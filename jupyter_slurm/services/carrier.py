@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.queries.queue import SCRUBBED_FORMATS
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.gate import personal_gate
-from jupyter_slurm.transport.ssh.kept import KeptLink
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept, kept_path
+from jupyter_slurm.transport.ssh.config.ssh_config import Host, way_to
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
-from jupyter_slurm.transport.ssh.ssh_config import Host, way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.walk import LogWalk, Walk
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept, kept_path
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LogWalk, Walk
+from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 
 __all__ = ["Carried", "carry", "control_socket", "log_out", "over", "way_of"]
 

@@ -36,7 +36,7 @@ from jupyter_slurm.services.users import Users
 from jupyter_slurm.services.where import Where, here
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 __all__ = ["Core"]
 

@@ -15,10 +15,10 @@ from jupyter_slurm.services.trial import about_node, trial
 from jupyter_slurm.services.where import Where, look
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.ssh.kept import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
 from jupyter_slurm.transport.ssh.prompts import Prompter
-from jupyter_slurm.transport.ssh.shell import NO_COMMAND
-from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp, look_at_prelude, look_at_shell
+from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND
+from jupyter_slurm.transport.ssh.shell.survey import count_sessions, has_sftp, look_at_prelude, look_at_shell
 
 __all__ = ["Visit"]
 

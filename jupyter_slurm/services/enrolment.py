@@ -14,12 +14,12 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.carrier import way_of
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.ssh.identities import identities
-from jupyter_slurm.transport.ssh.key_probe import takes_key
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.keys.identities import identities
+from jupyter_slurm.transport.ssh.keys.ssh_agent import SshAgent
 from jupyter_slurm.transport.ssh.prompts import printable
-from jupyter_slurm.transport.ssh.ssh_agent import SshAgent
-from jupyter_slurm.transport.ssh.ssh_config import Host
-from jupyter_slurm.transport.ssh.walk import Hop
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import Hop
+from jupyter_slurm.transport.ssh.via_paramiko.key_probe import takes_key
 
 __all__ = ["Admission", "Keys", "keys_for", "lacking", "let_in", "public_key_of"]
 

@@ -39,7 +39,7 @@ from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.services.visibility import doubt_about
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.transport.base import Context, Once, Sent
-from jupyter_slurm.transport.ssh.base import LinkLost
+from jupyter_slurm.transport.ssh.protocols import LinkLost
 
 __all__ = ["Intake"]
 

@@ -18,7 +18,7 @@ from jupyter_slurm.services.visibility import doubt_about, file_system_of
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Context, Transport
-from jupyter_slurm.transport.ports import first_free, listeners
+from jupyter_slurm.transport.listening_ports import first_free, listeners
 from jupyter_slurm.transport.ssh.prompts import Prompter
 
 __all__ = ["job_folder", "node_access", "ports", "python"]

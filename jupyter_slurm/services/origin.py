@@ -16,7 +16,7 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.tracking import Tracker
 from jupyter_slurm.transport.base import Completed, Context, Transport
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 __all__ = ["Origins", "look_at"]
 

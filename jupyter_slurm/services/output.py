@@ -14,7 +14,7 @@ from jupyter_slurm.services.paths import DISPLAY, STREAMS
 from jupyter_slurm.services.tails import Tails
 from jupyter_slurm.services.telling import job_dict
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.ssh.base import LinkLost
+from jupyter_slurm.transport.ssh.protocols import LinkLost
 
 __all__ = ["DISPLAY", "STREAMS", "follow", "read_output", "why_lost"]
 

@@ -10,7 +10,7 @@ import stat
 from html import escape
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.files import make_private
+from jupyter_slurm.transport.local.files import make_private
 
 __all__ = ["Pages"]
 

@@ -23,8 +23,8 @@ from jupyter_slurm.services.slurm import SlurmClient
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Stream, Transport, Way
+from jupyter_slurm.transport.ssh.link.threads import Threads
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
-from jupyter_slurm.transport.ssh.threads import Threads
 from jupyter_slurm.transport.tunnel.door import enter
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv, relay_by_ssh
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
@@ -346,7 +346,7 @@ class Reach:
         return _Login(self._transport, name, asyncio.get_running_loop())
 
     async def _ssh(self, goal: Goal, prompter: Prompter | None) -> Way:
-        from jupyter_slurm.transport.ssh.node import NodeBySsh, node_host  # paramiko takes a while
+        from jupyter_slurm.transport.ssh.forwarding.node import NodeBySsh, node_host  # paramiko takes a while
 
         login, config_file, dial, cluster = None, None, None, ""
         if self._profile is not None:

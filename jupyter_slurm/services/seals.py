@@ -16,7 +16,7 @@ import stat
 from typing import Any
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.files import make_private, new_file, write_all
+from jupyter_slurm.transport.local.files import make_private, new_file, write_all
 
 __all__ = ["Seals"]
 

@@ -16,9 +16,9 @@ from typing import Final
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.known_hosts import entries_for
-from jupyter_slurm.transport.ssh.node import known_name
-from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.forwarding.node import known_name
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import entries_for
 
 __all__ = ["FILE", "Entry", "Place", "config_text", "entry_for", "names_of", "parse_entries", "with_include"]
 

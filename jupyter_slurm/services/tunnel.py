@@ -27,7 +27,7 @@ from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.entry import Entry
 from jupyter_slurm.services.reach import Goal, Reach
 from jupyter_slurm.transport.base import Stream, Way
-from jupyter_slurm.transport.ssh.threads import Threads
+from jupyter_slurm.transport.ssh.link.threads import Threads
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
 __all__ = ["Asked", "There", "Tunnel", "goal_of"]

@@ -23,8 +23,8 @@ from jupyter_slurm.services.tunnel import Asked, There, Tunnel, goal_of
 from jupyter_slurm.services.where import Where
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.files import make_private
-from jupyter_slurm.transport.ports import listeners
+from jupyter_slurm.transport.listening_ports import listeners
+from jupyter_slurm.transport.local.files import make_private
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
 

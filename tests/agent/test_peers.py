@@ -18,8 +18,8 @@ from jupyter_slurm.agent.hosting import ThreadedAgent
 from jupyter_slurm.agent.wire import Wire
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
-from jupyter_slurm.transport import peers
-from jupyter_slurm.transport.peers import peer_uid
+from jupyter_slurm.transport import peer_credentials
+from jupyter_slurm.transport.peer_credentials import peer_uid
 
 _STRANGER = 12345
 
@@ -131,7 +131,7 @@ def test_a_peer_is_named_without_netlink_and_after_it_has_said_all(monkeypatch: 
         with near, far:
             near.shutdown(socket.SHUT_WR)
             assert peer_uid(far) == os.geteuid()
-            monkeypatch.setattr(peers, "_ask_kernel", forbidden)
+            monkeypatch.setattr(peer_credentials, "_ask_kernel", forbidden)
             assert peer_uid(far) == os.geteuid()
             near.close()
             assert peer_uid(far) == -1
@@ -144,7 +144,7 @@ def test_a_connection_that_is_not_accepted_yet_belongs_to_who_listens(
 ) -> None:
     """An ordinary user's client must know its agent also while that is busy; the kernel says root until it accepts."""
     code = (
-        "import sys; from jupyter_slurm.transport.peers import peer_uid"
+        "import sys; from jupyter_slurm.transport.peer_credentials import peer_uid"
         + _BECOME
         + """
 sock.bind(address); sock.listen()

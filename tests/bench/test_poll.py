@@ -27,7 +27,7 @@ from jupyter_slurm.services.bus import Bus
 from jupyter_slurm.services.cluster import Cluster
 from jupyter_slurm.services.store import Store
 from jupyter_slurm.services.where import here
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 OWN, RUNS = int(sys.argv[1]), 15
 samples = {"bare squeue --me": [], "our look at the queue": []}

@@ -17,10 +17,10 @@ from ssh_hosts import SshHost
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.transport.base import Context
-from jupyter_slurm.transport.ssh.chain import Gate
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
+from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
 

@@ -20,10 +20,10 @@ import paramiko
 import pytest
 from ssh_hosts import Site, SshHost
 
-from jupyter_slurm.transport.ssh.chain import Gate
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
+from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port
 

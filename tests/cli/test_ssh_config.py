@@ -15,7 +15,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.services.ssh_entries import Place, config_text, entry_for, parse_entries, with_include
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
 
 CODE = r"erification code: *"
 

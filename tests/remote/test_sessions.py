@@ -14,7 +14,7 @@ from sessions import Page, ended, hurried, run_a_cell, run_in, start_kernel  # n
 from ssh_hosts import Site
 from ssh_hosts.laptop import NAME, Laptop
 
-from jupyter_slurm.transport.ssh.kept import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
 
 _VISIT = """
 import ssl, sys, urllib.request as u

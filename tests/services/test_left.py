@@ -28,7 +28,7 @@ from jupyter_slurm.services.reading import Reader
 from jupyter_slurm.services.recorded import sweep_of, values_of
 from jupyter_slurm.services.sampled import sampled
 from jupyter_slurm.services.tracking import Tracker
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 _DAMAGED = "What was measured cannot be read: its file is damaged."
 _TOLD = {"node": "n1", "source": "cgroup", "cpus": 2, "memory": 1 << 30, "gpus": 1}

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_slurm.services import origin
 from jupyter_slurm.services.origin import look_at
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.tunnels import Tunnels
 from jupyter_slurm.transport.base import Completed, Stream
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 _STRANGER = 12345
 _SERVER = """

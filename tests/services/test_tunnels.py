@@ -523,8 +523,8 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh
 async def test_a_node_that_is_gone_without_a_word_is_found_out(
     short_path: Path, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jupyter_slurm.transport.ssh.node._PING", 0.2)
-    monkeypatch.setattr("jupyter_slurm.transport.ssh.node._DEADLINE", 1.0)
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.forwarding.node._PING", 0.2)
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.forwarding.node._DEADLINE", 1.0)
     async with connected(short_path, ssh_site, '[tunnels]\nways = ["ssh"]\nports = [18100, 18200]\n') as core:
         job, port = await served(core)
         tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})

@@ -17,7 +17,7 @@ from jupyter_slurm.services.core import Core
 from jupyter_slurm.services.where import look
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 FULL = b"""
 title = "Arandu"

@@ -17,14 +17,14 @@ from ssh_hosts import SshHost
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.local import LocalTransport
-from jupyter_slurm.transport.ssh.chain import Gate
-from jupyter_slurm.transport.ssh.kept import KeptLink
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target
+from jupyter_slurm.transport.local.transport import LocalTransport
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
 from jupyter_slurm.transport.ssh.prompts import Prompt
-from jupyter_slurm.transport.ssh.ssh_config import Host
 from jupyter_slurm.transport.ssh.transport import SshTransport
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target
+from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 
 
 def _gate(host: SshHost) -> Gate:

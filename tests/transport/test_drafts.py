@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import subprocess
 import pytest
 
 from jupyter_slurm.errors import LoginFailed
-from jupyter_slurm.transport.ssh.gate import personal_gate
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept
-from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.walk import LogWalk
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LogWalk
+from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.asyncio]
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from jupyter_slurm.transport.base import Context
-from jupyter_slurm.transport.local import LocalTransport
-from jupyter_slurm.transport.streams import CommandStream
+from jupyter_slurm.transport.local.streams import CommandStream
+from jupyter_slurm.transport.local.transport import LocalTransport
 
 
 @pytest.fixture

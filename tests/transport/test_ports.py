@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from jupyter_slurm.transport.ports import first_free, listeners
+from jupyter_slurm.transport.listening_ports import first_free, listeners
 
 _LISTEN = """
 import socket, sys

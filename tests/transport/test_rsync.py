@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.rsync import Rsync
 
 SLOWLY = ["--recursive", "--bwlimit=200"]

@@ -16,11 +16,11 @@ import pytest
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.ssh import allowance, pool
-from jupyter_slurm.transport.ssh import kept as kept_module
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.link import persistent as kept_module
+from jupyter_slurm.transport.ssh.shell import pool, session_budget
 from jupyter_slurm.transport.ssh.transport import SshTransport
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 
 pytestmark = pytest.mark.root
 
@@ -146,7 +146,7 @@ async def test_two_streams_at_once_take_two_sessions_and_what_was_refused_is_tri
     assert transport._pool.limit == 2, "so many were allowed beside those two"
     for one in early:
         one.close()
-    monkeypatch.setattr(allowance, "_AGAIN", 0.0)
+    monkeypatch.setattr(session_budget, "_AGAIN", 0.0)
     await four_commands()
     assert (transport._pool._count, transport._pool.limit) == (4, 4)
     monkeypatch.undo()
@@ -474,9 +474,9 @@ async def test_transfers_go_on_where_they_were(own_host, connect, new_folder):
 async def test_a_sleeping_command_does_not_keep_the_interpreter(login_node):
     script = textwrap.dedent(f"""
         import asyncio, paramiko
-        from jupyter_slurm.transport.ssh.chain import Gate
-        from jupyter_slurm.transport.ssh.link import Link
-        from jupyter_slurm.transport.ssh.ssh_config import Host
+        from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+        from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+        from jupyter_slurm.transport.ssh.config.ssh_config import Host
         from jupyter_slurm.transport.ssh.transport import SshTransport
         key = paramiko.Ed25519Key.from_private_key_file({str(login_node.key)!r})
         gate = Gate(lambda host, key: None, lambda host, transport: transport.auth_publickey(host.user, key))

@@ -10,10 +10,10 @@ import pytest
 
 from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.ssh import shell as shell_module
-from jupyter_slurm.transport.ssh.base import LinkLost
-from jupyter_slurm.transport.ssh.far_side import FUNCTIONS
-from jupyter_slurm.transport.ssh.shell import Answer, Shell
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.shell import shell as shell_module
+from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
+from jupyter_slurm.transport.ssh.shell.shell import Answer, Shell
 
 pytestmark = pytest.mark.root
 

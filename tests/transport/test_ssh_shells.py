@@ -8,8 +8,8 @@ import pytest
 
 from jupyter_slurm.errors import CommandMissing, TransportError
 from jupyter_slurm.transport.base import Completed
-from jupyter_slurm.transport.ssh import pool as pool_module
-from jupyter_slurm.transport.ssh.survey import look_at_prelude
+from jupyter_slurm.transport.ssh.shell import pool as pool_module
+from jupyter_slurm.transport.ssh.shell.survey import look_at_prelude
 
 pytestmark = pytest.mark.root
 

@@ -16,14 +16,22 @@ import paramiko
 from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
-from jupyter_slurm.transport.ssh.base import LinkLost, Session
-from jupyter_slurm.transport.ssh.dialling import dial, open_command
-from jupyter_slurm.transport.ssh.hop import HopPorts
-from jupyter_slurm.transport.ssh.kept import KeptLink
-from jupyter_slurm.transport.ssh.once import LARGE, RemoteHold, RemoteOnce, draft_of, exit_code, once_words, started
-from jupyter_slurm.transport.ssh.pool import Pool
-from jupyter_slurm.transport.ssh.remote_files import RemoteFiles, failure
-from jupyter_slurm.transport.ssh.shell import Answer, Shell, context_words, number
+from jupyter_slurm.transport.ssh.forwarding.dial import dial, open_command
+from jupyter_slurm.transport.ssh.forwarding.jump_host import HopPorts
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell.detached import (
+    LARGE,
+    RemoteHold,
+    RemoteOnce,
+    draft_of,
+    exit_code,
+    once_words,
+    started,
+)
+from jupyter_slurm.transport.ssh.shell.files import RemoteFiles, failure
+from jupyter_slurm.transport.ssh.shell.pool import Pool
+from jupyter_slurm.transport.ssh.shell.shell import Answer, Shell, context_words, number
 
 __all__ = ["SshTransport"]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.once import Workers
-from jupyter_slurm.transport.peers import is_ours, peer_uid
+from jupyter_slurm.transport.local.detached import Workers
+from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
 from jupyter_slurm.transport.tunnel.splice import reset, splice
 
 __all__ = ["Forwarder"]

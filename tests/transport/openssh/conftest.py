@@ -6,9 +6,9 @@ import tempfile
 
 import pytest
 
-from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept
-from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
 
 
 @pytest.fixture

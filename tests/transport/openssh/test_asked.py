@@ -11,8 +11,8 @@ from ssh_hosts.openssh import Person, by_password, gone, masters
 from ssh_hosts.sshd import new_key
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined, LoginFailed, TransportError
-from jupyter_slurm.transport.ssh.base import LinkLost
-from jupyter_slurm.transport.ssh.openssh_login import Login
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.via_openssh.login import Login
 
 pytestmark = pytest.mark.root
 

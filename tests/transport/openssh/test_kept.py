@@ -16,19 +16,19 @@ from ssh_hosts.openssh import Person, gone, masters
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Completed
-from jupyter_slurm.transport.ssh import openssh
-from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target, end_kept
-from jupyter_slurm.transport.ssh.openssh_login import Login
-from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.via_openssh import link as openssh
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.login import Login
 
 pytestmark = pytest.mark.root
 
 
 _KILLED = """
 import asyncio, sys
-from jupyter_slurm.transport.ssh.openssh import OpenSshLink, Target
-from jupyter_slurm.transport.ssh.ssh_config import way_to
-from jupyter_slurm.transport.ssh.survey import count_sessions, has_sftp
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target
+from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.shell.survey import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
 class Person:

@@ -20,9 +20,9 @@ import paramiko
 import pytest
 
 from jupyter_slurm.errors import LoginFailed, from_problem
-from jupyter_slurm.transport.ssh.login import log_in
+from jupyter_slurm.transport.ssh.auth.login import log_in
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
 from jupyter_slurm.transport.ssh.prompts import Asker
-from jupyter_slurm.transport.ssh.ssh_config import Host
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 

@@ -14,11 +14,11 @@ import pytest
 from ssh_hosts.second_factor import WAYS_IN, Codes
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined, TransportError
-from jupyter_slurm.transport.ssh.base import LinkLost
-from jupyter_slurm.transport.ssh.chain import Chain
-from jupyter_slurm.transport.ssh.gate import personal_gate
-from jupyter_slurm.transport.ssh.login import log_in
+from jupyter_slurm.transport.ssh.auth.login import log_in
 from jupyter_slurm.transport.ssh.prompts import Asker
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.via_paramiko.connection import Chain
+from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 
 pytestmark = pytest.mark.root
 

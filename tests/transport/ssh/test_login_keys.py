@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from jupyter_slurm.errors import LoginFailed
-from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 
 pytestmark = pytest.mark.root
 

@@ -6,7 +6,7 @@ import paramiko
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.transport.ssh.pieces import Pieces, keep_in_pieces
+from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import Pieces, keep_in_pieces
 
 _STEPS = st.lists(
     st.one_of(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.errors import CommandTimeout, ConfigError
-from jupyter_slurm.transport.ssh import ssh_config
-from jupyter_slurm.transport.ssh.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config import ssh_config
+from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 
 REAL_SSH = shutil.which("ssh")
 pytestmark = pytest.mark.skipif(REAL_SSH is None, reason="needs OpenSSH")

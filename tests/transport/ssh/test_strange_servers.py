@@ -12,13 +12,13 @@ import pytest
 
 from jupyter_slurm.cli.main import main
 from jupyter_slurm.errors import LoginFailed
-from jupyter_slurm.transport.ssh.base import LinkLost
-from jupyter_slurm.transport.ssh.chain import Chain
-from jupyter_slurm.transport.ssh.gate import personal_gate
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.login import log_in
+from jupyter_slurm.transport.ssh.auth.login import log_in
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
 from jupyter_slurm.transport.ssh.prompts import Asker
-from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.via_paramiko.connection import Chain
+from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 
 
 class Person:
@@ -147,7 +147,7 @@ def test_paramiko_shows_its_tracebacks_to_nobody():
     shown = """if True:
         import logging
         logging.basicConfig()
-        import jupyter_slurm.transport.ssh.chain
+        import jupyter_slurm.transport.ssh.via_paramiko.connection
         logging.getLogger("paramiko.transport").error("a traceback")
         logging.getLogger("other").error("something else")
     """

@@ -10,10 +10,10 @@ import time
 import pytest
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.base import LinkLost
-from jupyter_slurm.transport.ssh.chain import Gate
-from jupyter_slurm.transport.ssh.link import Link
-from jupyter_slurm.transport.ssh.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+from jupyter_slurm.transport.ssh.via_paramiko.link import Link
 
 _PAUSE = 0.01
 _GROWING = 6  # steps until they grow no more

@@ -3,8 +3,8 @@
 import pytest
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.ssh_config import Host
-from jupyter_slurm.transport.ssh.walk import LogWalk
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LogWalk
 
 _WAY = [Host("gateway", "gw.example", 2222, "ana"), Host("login", "Login.example", 22, "ana", ("gateway",))]
 

@@ -17,7 +17,7 @@ import pytest
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
 from jupyter_slurm.runner.door import Door, Sealed, context_of
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.tunnel.door import enter, new_pem
 
 MB = 1_000_000

@@ -21,7 +21,7 @@ from tornado.websocket import websocket_connect
 
 from jupyter_slurm.errors import TunnelError
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.ssh.packets import OrderlyPacketizer
+from jupyter_slurm.transport.ssh.via_paramiko.packetizer import OrderlyPacketizer
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
 WEBSOCKETS = """

@@ -21,7 +21,7 @@ from ssh_hosts.sockets import ECHO, POUR, ask, reset, until
 from jupyter_slurm.errors import SlurmError, TunnelError, TunnelUnproven
 from jupyter_slurm.runner import relay
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.local import LocalTransport
+from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv
 

@@ -1,0 +1,1 @@
+"""The local transport: processes, files and streams of this machine."""

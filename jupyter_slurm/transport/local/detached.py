@@ -1,0 +1,143 @@
+"""Commands that run once and do not die with us, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from jupyter_slurm.transport.base import Completed, Context
+from jupyter_slurm.transport.local.drafts import Drafts
+from jupyter_slurm.transport.local.files import LocalHold, content, lock, new_file, told
+from jupyter_slurm.transport.local.processes import start
+
+__all__ = ["LocalOnce", "Workers"]
+
+_QUIET = 0.25  # seconds after a start in which who waits for it has the machine alone
+
+
+class Workers:
+    """Threads that are used again, and keep no interpreter from leaving: what they wait for may be frozen."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._closed = False
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do a thing in a thread, at once; it must not raise."""
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                threading.Thread(target=self._serve, name="jupyter-slurm-once", daemon=True).start()
+        self._work.put(work)
+
+    def close(self) -> None:
+        """Let the threads go that have nothing to do, and the others when they are done."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, 0
+        for _ in range(idle):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            with self._lock:
+                if self._closed:
+                    return
+                self._idle += 1
+
+
+class LocalOnce:
+    """See :class:`jupyter_slurm.transport.base.Once`.
+
+    All of it happens in one thread, because each change of threads costs a noticeable part of what sbatch itself takes.
+    """
+
+    def __init__(
+        self, prefix: str, held: set[int], later: Callable[[Callable[[], None]], object], drafts: Drafts
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._prefix, self._held, self._later, self._drafts = prefix, held, later, drafts
+        self.hold: LocalHold | None = None
+        self.started: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[Completed] = self._loop.create_future()
+
+    async def result(self, timeout: float | None) -> Completed | None:
+        """Wait for its end."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(self._ended)
+        except TimeoutError:
+            return None
+
+    def work(self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None) -> None:
+        """Do it, in a thread: make the folder, start the command, wait for its end, read what it left."""
+        try:
+            process = self._start(argv, files, context)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+            reason = error
+            self._tell(lambda: None if self.started.done() else self.started.set_exception(reason))
+            return
+        self._tell(lambda: None if self.started.done() else self.started.set_result(None))
+        exit_code = process.wait()
+        with contextlib.suppress(OSError):  # whoever removes the folder meanwhile does not want to know
+            done = Completed(exit_code, content(f"{self._prefix}.out"), content(f"{self._prefix}.err"))
+            self._tell(lambda: None if self._ended.done() else self._ended.set_result(done))
+        if files is not None:
+            self._tell(lambda: self._loop.call_later(_QUIET, self._prepare))
+
+    def _start(
+        self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None
+    ) -> subprocess.Popen[bytes]:
+        if files is None:
+            return _start_once(self._prefix, argv, context)
+        folder, name = os.path.split(self._prefix)
+        with told("make the folder", folder):
+            held, out, err = self._drafts.new_folder(folder, files, [f"{name}.out", f"{name}.err"])
+        try:
+            process = _start_on(out, err, argv, context)
+        except BaseException:
+            os.close(held)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self.hold = LocalHold(held, self._held, self._later)
+        return process
+
+    def _prepare(self) -> None:
+        parent = os.path.dirname(os.path.dirname(self._prefix))
+        with contextlib.suppress(RuntimeError):  # nobody starts anything any more
+            self._later(lambda: self._drafts.prepare(parent))
+
+    def _tell(self, act: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop may be gone; the files tell everything
+            self._loop.call_soon_threadsafe(act)
+
+
+def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
+    with told("write", prefix):
+        out = new_file(f"{prefix}.out")
+        try:
+            err = new_file(f"{prefix}.err")
+        except BaseException:
+            os.close(out)
+            raise
+    return _start_on(out, err, argv, context)
+
+
+def _start_on(out: int, err: int, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
+    """Start a command on files that it keeps when we are gone; the lock is the open file's, so that it inherits it."""
+    try:
+        lock(out)
+        return start(argv, context, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    finally:
+        os.close(out)
+        os.close(err)

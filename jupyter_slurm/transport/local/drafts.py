@@ -1,0 +1,161 @@
+"""Folders in the making, on this machine.
+
+One is made in advance, with files in it: on a network file system, or on a disk on which much was deleted a moment ago,
+a new file takes longer than all that we do about a submission, and a new name for it next to nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+
+from jupyter_slurm.transport.local.files import lock, new_file, write_all
+
+__all__ = ["Draft", "Drafts"]
+
+_PREPARED = 4  # files: a script, its record, and what sbatch prints on two streams
+
+
+class Draft:
+    """A folder without a name of its own; files of it are open.
+
+    Parameters
+    ----------
+    parent : str
+        The folder in which it lies.
+    files : int
+        How many are made at once.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+
+    def __init__(self, parent: str, files: int = 0) -> None:
+        self._path = os.path.join(parent, f".{secrets.token_hex(8)}.tmp")
+        self._unnamed: list[int] = []
+        self._named: list[int] = []
+        os.mkdir(self._path, 0o700)
+        try:
+            for index in range(files):
+                self._unnamed.append(new_file(self._file(index)))
+        except BaseException:
+            self.discard()
+            raise
+
+    def become(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
+        """Take these files and this name, all at once for others; the first file is locked.
+
+        Parameters
+        ----------
+        path : str
+            In the same parent.
+        files : mapping
+            Content by name; at least one.
+        empty : sequence of str
+            The names of files that are to be written later.
+
+        Returns
+        -------
+        list of int
+            The first file, and the empty ones, open for writing.
+
+        Raises
+        ------
+        FileExistsError
+            The name is taken.
+        OSError
+            It cannot be done. In both cases nothing is left of it.
+        """
+        try:
+            for index, (name, data) in enumerate(files.items()):
+                file = self._add(name)
+                if index == 0:
+                    lock(file)
+                write_all(file, data)
+            for name in empty:
+                self._add(name)
+            while self._unnamed:
+                index = len(self._unnamed) - 1
+                os.unlink(self._file(index))
+                os.close(self._unnamed.pop())
+            os.rename(self._path, path)
+        except BaseException as error:
+            self.discard()
+            if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+            raise
+        for file in self._named[1 : len(files)]:
+            os.close(file)
+        return [self._named[0], *self._named[len(files) :]]
+
+    def discard(self) -> None:
+        """Remove it."""
+        while self._unnamed:
+            os.close(self._unnamed.pop())
+        while self._named:
+            os.close(self._named.pop())
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    def _add(self, name: str) -> int:
+        path = os.path.join(self._path, name)
+        if self._unnamed:
+            os.rename(self._file(len(self._unnamed) - 1), path)
+            self._named.append(self._unnamed.pop())
+        else:
+            self._named.append(new_file(path))
+        return self._named[-1]
+
+    def _file(self, index: int) -> str:
+        return os.path.join(self._path, f".{index}")
+
+
+class Drafts:
+    """Drafts that were made in advance, one at most for each parent. Thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ready: dict[str, Draft] = {}
+        self._is_closed = False
+
+    def new_folder(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
+        """Make a folder, see :meth:`Draft.become`; what was prepared may have been removed meanwhile."""
+        parent = os.path.dirname(path)
+        with self._lock:
+            ready = self._ready.pop(parent, None)
+        if ready is not None:
+            try:
+                return ready.become(path, files, empty)
+            except FileExistsError:
+                raise
+            except OSError:
+                pass  # whatever it is, a new one meets it too
+        return Draft(parent).become(path, files, empty)
+
+    def prepare(self, parent: str) -> None:
+        """Make one for the next time, if that can be done."""
+        with self._lock:
+            if self._is_closed or parent in self._ready:
+                return
+        try:
+            draft = Draft(parent, _PREPARED)
+        except OSError:
+            return
+        with self._lock:
+            if not self._is_closed and parent not in self._ready:
+                self._ready[parent] = draft
+                return
+        draft.discard()
+
+    def close(self) -> None:
+        """Remove them."""
+        with self._lock:
+            self._is_closed = True
+            ready, self._ready = self._ready, {}
+        for draft in ready.values():
+            draft.discard()

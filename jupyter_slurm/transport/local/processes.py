@@ -1,0 +1,83 @@
+"""Processes as the local transport starts and ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
+from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.local.limits import soft_limits
+
+__all__ = ["communicate", "kill_group", "start"]
+
+
+def start(argv: Sequence[str], context: Context | None, **streams: Any) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own.
+
+    Raises
+    ------
+    CommandMissing, TransportError
+        It cannot be started.
+    """
+    context = context or Context()
+    try:
+        return subprocess.Popen(
+            _limited(argv, context.limits or {}),
+            cwd=context.cwd,
+            env=None if context.env is None else dict(context.env),
+            umask=-1 if context.umask is None else context.umask,
+            start_new_session=True,
+            **streams,
+        )
+    except FileNotFoundError as error:
+        if context.cwd is not None and not os.path.isdir(context.cwd):
+            raise TransportError(
+                f"the working directory {context.cwd} is not there", hint="Change to a folder that exists (%cd)."
+            ) from error
+        raise CommandMissing(
+            f"{argv[0]} is not on the PATH",
+            hint="Can Slurm be used from this machine? `module load slurm`, or start Jupyter where it is on the PATH.",
+            argv=list(argv),
+        ) from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.E2BIG:
+            raise TransportError(
+                f"{argv[0]} cannot be started: its arguments and the environment are too long together",
+                hint="Write long lists to a file, and take from os.environ what no job needs.",
+            ) from error
+        raise TransportError(f"{argv[0]} cannot be started: {error}", argv=list(argv)) from error
+
+
+def _limited(argv: Sequence[str], limits: Mapping[str, str]) -> list[str]:
+    """Put the soft limits in front that differ from our own; only the shell can set them without a race."""
+    own = soft_limits()
+    wanted = [f"{letter}={value}" for letter, value in limits.items() if own.get(letter) not in (value, None)]
+    if not wanted:
+        return list(argv)
+    script = 'for l in $1; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; shift; exec "$@"'
+    return ["/bin/sh", "-c", script, "sh", " ".join(wanted), *argv]
+
+
+def communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout: float | None) -> tuple[bytes, bytes]:
+    """Give a command its input and return what it prints; it ends with its group when it takes too long."""
+    try:
+        return process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        kill_group(process)
+        process.communicate()
+        argv = [os.fsdecode(a) for a in process.args] if isinstance(process.args, list) else []
+        raise CommandTimeout(
+            f"{argv[0] if argv else 'the command'} gave no answer within {timeout:g} s", argv=argv
+        ) from error
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a command and all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,111 @@
+"""Streams of this machine: TCP connections, and the two ends of a command."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+
+from jupyter_slurm.errors import TunnelError
+from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.local.processes import kill_group, start
+
+__all__ = ["CommandStream", "SocketStream", "dial_here"]
+
+_KEPT = 4096  # bytes of what a command says on standard error
+_FAREWELL = 5.0  # seconds that a command may take to end after its input has ended
+
+
+class SocketStream:
+    """See :class:`jupyter_slurm.transport.base.Stream`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def recv(self, size: int) -> bytes:
+        """Wait for bytes."""
+        return self._sock.recv(size)
+
+    def sendall(self, data: bytes | memoryview) -> None:
+        """Send all of it."""
+        self._sock.sendall(data)
+
+    def settimeout(self, timeout: float | None) -> None:
+        """Let each call wait for so many seconds at most."""
+        self._sock.settimeout(timeout)
+
+    def shutdown_write(self) -> None:
+        """Say that nothing more comes."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Let it go."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)  # close alone wakes nobody
+        self._sock.close()
+
+
+def dial_here(host: str, port: int, timeout: float) -> SocketStream:
+    """Connect from this machine; see :meth:`jupyter_slurm.transport.base.Transport.dial`."""
+    try:
+        sock = socket.create_connection((host, port), timeout)
+    except OSError as error:
+        raise TunnelError(
+            f"nothing answers on port {port} of {host}: {error.strerror or error}",
+            hint="Has the program started that is to listen there, and on that port?",
+            why="refused",
+        ) from None
+    sock.settimeout(None)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return SocketStream(sock)
+
+
+class CommandStream(SocketStream):
+    """Standard input and output of a command; what it complains of is in the error of its end."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = start(
+                    argv, Context(env=env), stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, bufsize=0
+                )
+            except BaseException:
+                ours.close()
+                raise
+        super().__init__(ours)
+        self._said = bytearray()
+        self._listening = threading.Thread(target=self._listen, name="jupyter-slurm-errors", daemon=True)
+        self._listening.start()
+        self._closed = threading.Lock()  # taken by who closes first, and never let go
+
+    def recv(self, size: int) -> bytes:
+        """Wait for output; a command that ended has broken off."""
+        if data := self._sock.recv(size):
+            return data
+        self._listening.join(1.0)
+        said = bytes(self._said).decode("utf-8", "replace").strip()
+        raise ConnectionResetError(said or "the command ended")
+
+    def close(self) -> None:
+        """Let it go: its input ends, and it too, some seconds later at the latest."""
+        super().close()
+        if self._closed.acquire(blocking=False):
+            threading.Thread(target=self._end, name="jupyter-slurm-farewell", daemon=True).start()
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(_FAREWELL)
+        except subprocess.TimeoutExpired:
+            kill_group(self._process)
+            self._process.wait()
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as errors:
+            while data := errors.read(_KEPT):
+                self._said += data
+                del self._said[:-_KEPT]

@@ -1,0 +1,238 @@
+"""Commands and files of this machine: the transport of a login node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import stat as stat_module
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
+from jupyter_slurm.transport.local.detached import LocalOnce, Workers
+from jupyter_slurm.transport.local.drafts import Drafts
+from jupyter_slurm.transport.local.files import LocalHold, lock, make_private, new_file, told
+from jupyter_slurm.transport.local.processes import communicate, kill_group, start
+from jupyter_slurm.transport.local.streams import CommandStream, dial_here
+
+__all__ = ["LocalTransport"]
+
+T = TypeVar("T")
+
+
+class LocalTransport:
+    """Run commands and touch files here, without ever blocking the event loop.
+
+    Parameters
+    ----------
+    workers : int
+        How many commands and file operations may run at once.
+    """
+
+    def __init__(self, workers: int = 16) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="jupyter-slurm-local")
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._held: set[int] = set()
+        self._workers, self._drafts = Workers(), Drafts()
+
+    def close(self) -> None:
+        """End the commands under way, but for the detached ones, and let the threads go."""
+        for process in tuple(self._running):
+            kill_group(process)
+        while self._held:
+            os.close(self._held.pop())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
+        self._drafts.close()
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        context: Context | None = None,
+        timeout: float | None = 60.0,
+    ) -> Completed:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        started: list[subprocess.Popen[bytes]] = []
+        given_up = threading.Event()
+
+        def work() -> Completed:
+            pipe = subprocess.PIPE
+            process = start(argv, context, stdin=pipe, stdout=pipe, stderr=pipe)
+            started.append(process)
+            if given_up.is_set():  # while it was started
+                kill_group(process)
+            self._running.add(process)
+            try:
+                out, err = communicate(process, stdin, timeout)
+            finally:
+                self._running.discard(process)
+            return Completed(process.returncode, out, err)
+
+        try:
+            return await self._in_thread(work)
+        except asyncio.CancelledError:
+            given_up.set()
+            for process in started:
+                kill_group(process)
+            raise
+
+    async def start_once(
+        self,
+        prefix: str,
+        argv: Sequence[str],
+        *,
+        files: Mapping[str, bytes] | None = None,
+        context: Context | None = None,
+        sent: Sent | None = None,
+    ) -> LocalOnce:
+        """See :class:`jupyter_slurm.transport.base.Transport`; nothing has a way to go here."""
+        once = LocalOnce(prefix, self._held, self._pool.submit, self._drafts)
+        self._workers.run(lambda: once.work(argv, files, context))
+        await once.started
+        return once
+
+    async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> bytes:
+            with told("read", path), open(path, "rb", opener=_at_once) as file:
+                file.seek(offset)
+                return file.read(-1 if limit is None else limit)
+
+        return await self._in_thread(work)
+
+    async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> None:
+            draft = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+            with told("write", path):
+                try:
+                    with open(new_file(draft, mode), "wb") as file:
+                        file.write(data)
+                    os.replace(draft, path)
+                except BaseException:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(draft)
+                    raise
+
+        await self._in_thread(work)
+
+    async def stat(self, path: str) -> FileStat:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> FileStat:
+            with told("look at", path):
+                found = os.stat(path)
+            return FileStat(found.st_size, found.st_mtime, found.st_uid, found.st_mode)
+
+        return await self._in_thread(work)
+
+    async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> dict[str, FileStat]:
+            stats = {}
+            for path in paths:
+                with contextlib.suppress(OSError, ValueError):
+                    found = os.stat(path)
+                    stats[path] = FileStat(found.st_size, found.st_mtime)
+            return stats
+
+        return await self._in_thread(work)
+
+    async def make_dir(self, path: str) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> None:
+            with told("make the folder", path):
+                make_private(path)
+
+        await self._in_thread(work)
+
+    async def list_dir(self, path: str) -> list[str]:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> list[str]:
+            with told("list", path):
+                return os.listdir(path)
+
+        return await self._in_thread(work)
+
+    async def remove(self, path: str) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> None:
+            with told("remove", path):
+                try:
+                    if stat_module.S_ISDIR(os.lstat(path).st_mode):
+                        shutil.rmtree(path)
+                    else:
+                        os.unlink(path)
+                except FileNotFoundError:
+                    return
+
+        await self._in_thread(work)
+
+    async def hold(self, path: str) -> Hold | None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> Hold | None:
+            with told("lock", path):
+                file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # NFS locks what can be written only
+                try:
+                    lock(file, fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(file)
+                    return None
+                except BaseException:
+                    os.close(file)
+                    raise
+            return LocalHold(file, self._held, self._pool.submit)
+
+        holding = asyncio.ensure_future(self._in_thread(work))
+        try:
+            return await asyncio.shield(holding)
+        except asyncio.CancelledError:  # who asked has gone: nobody would ever release it
+            holding.add_done_callback(_release)
+            raise
+
+    @property
+    def generation(self) -> int:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return 0
+
+    def dial(self, host: str, port: int, timeout: float) -> Stream:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return dial_here(host, port, timeout)
+
+    def hops(self) -> Mapping[str, Callable[[], Way]]:
+        """See :class:`jupyter_slurm.transport.base.Transport`; there are none."""
+        return {}
+
+    def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
+        """See :class:`jupyter_slurm.transport.base.Transport`; ``env`` is the whole environment."""
+        return CommandStream(argv, env)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a FIFO, which a job may have put in its place, would be waited for until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _release(holding: asyncio.Future[Hold | None]) -> None:
+    hold = None if holding.cancelled() or holding.exception() else holding.result()
+    if hold is not None:
+        hold.release()

@@ -1,0 +1,1 @@
+"""Authentication of the user at an SSH server."""

@@ -1,0 +1,354 @@
+"""Logging in to one host: what OpenSSH would try, in its order, and the person's answers.
+
+Sources: RFC 4252, RFC 4256; ssh(1), AUTHENTICATION; ssh_config(5), PreferredAuthentications.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+
+import paramiko
+
+from jupyter_slurm.errors import LoginDeclined, LoginFailed
+from jupyter_slurm.transport.ssh.auth.userauth import (
+    Accepted,
+    Asked,
+    Expired,
+    KeyWanted,
+    Lost,
+    Refused,
+    Reply,
+    Userauth,
+)
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.keys.identities import Identity, identities
+from jupyter_slurm.transport.ssh.keys.private_keys import (
+    KeyUnusable,
+    PassphraseNeeded,
+    PrivateKey,
+    load_private_key,
+    public_key,
+    sign,
+)
+from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, key_type
+from jupyter_slurm.transport.ssh.keys.revoked import too_short
+from jupyter_slurm.transport.ssh.keys.ssh_agent import AgentRefusal, SshAgent
+from jupyter_slurm.transport.ssh.prompts import Asker, Prompt, Question, printable
+
+__all__ = ["log_in"]
+
+_MOST_ROUNDS = 64  # of questions, in one log-in
+_MOST_PARTS = 16  # methods that a host may want one after the other
+_AGAIN = "That was not accepted. Try again."
+_SOON = "Try again in a moment."
+
+
+def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> tuple[str, ...]:
+    """Authenticate on a transport whose host key was verified; blocks, also for as long as a person thinks.
+
+    Returns
+    -------
+    tuple of str
+        What was tried, and what became of it: ``key PATH: accepted``, ``password: wrong`` …
+
+    Raises
+    ------
+    LoginDeclined
+        The person did not want to answer, or not in time.
+    LoginFailed
+        The host did not let us in; says what was tried, and what to do. ``reason`` in the details: the connection
+        broke meanwhile, and may be better in a moment.
+    """
+    try:
+        return _Login(transport, host, asker).run()
+    except LoginFailed as error:
+        failed = error
+    # Whoever keeps the error must not keep the frames in which a password was at hand.
+    failed.__context__ = None
+    raise failed.with_traceback(None)
+
+
+class _Login:
+    """One attempt: ``tried`` grows a line for everything that was offered."""
+
+    def __init__(self, transport: paramiko.Transport, host: Host, asker: Asker) -> None:
+        self._host, self._transport, self._asker = host, transport, asker
+        self._auth = Userauth(transport, host.user)
+        self._agent = SshAgent(host.identity_agent) if host.identity_agent else None
+        self._tried: list[str] = []
+        self._attempts = self._rounds = self._parts = 0
+        self._shown = False
+        self._loaded: dict[str, PrivateKey] = {}
+
+    def run(self) -> tuple[str, ...]:
+        """Try the methods that the server takes until one of them is enough; return what was tried."""
+        try:
+            self._auth.begin()
+            reply = self._auth.request("none")
+            methods = self._fresh()
+            while not isinstance(reply, Accepted):
+                assert isinstance(reply, Refused)
+                if reply.partial:
+                    self._parts += 1
+                    if self._parts > _MOST_PARTS:
+                        raise Lost("it never has enough", refusal=True)
+                    self._tried.append("that was right, and the host wants more")
+                    methods = self._fresh()
+                reply = self._next(methods, reply)
+        except Lost as lost:
+            raise self._hung_up(lost) from None
+        finally:
+            self._loaded.clear()
+        return tuple(self._tried)
+
+    def _fresh(self) -> dict[str, Iterator[Reply]]:
+        ways = {"publickey": self._keys, "keyboard-interactive": self._questions, "password": self._passwords}
+        quiet = {"keyboard-interactive", "password"} if self._host.batch_mode else set()
+        return {name: ways[name]() for name in self._host.authentications if name not in quiet}
+
+    def _next(self, methods: dict[str, Iterator[Reply]], refused: Refused) -> Reply:
+        """Make one more attempt by the first method that the server takes and that has one left."""
+        for name, attempts in methods.items():
+            if name in refused.methods and (reply := next(attempts, None)) is not None:
+                if isinstance(reply, Expired):
+                    raise LoginFailed(
+                        f"the password for {self._host.label} is right, and has to be changed first",
+                        hint=f"Log in once in a terminal: ssh {self._host.name}",
+                        host=self._host.name,
+                        tried=self._tried,
+                    )
+                return reply
+        raise self._failed(refused.methods)
+
+    # Keys ---------------------------------------------------------------------------------------------------------
+
+    def _keys(self) -> Iterator[Reply]:
+        """Offer keys: each is shown first, and its passphrase asked for only when the server wants it."""
+        mine, remarks = identities(self._host, self._agent)
+        self._tried += remarks
+        for identity in mine:
+            with contextlib.suppress(_Skipped):
+                yield self._key(identity)
+
+    def _key(self, identity: Identity) -> Reply:
+        blob = identity.blob
+        if blob is None:
+            assert identity.path is not None
+            blob = public_key(self._private(identity, identity.path))
+        algorithm = self._algorithm(identity, blob)
+        reply = self._counted("publickey", False, algorithm, blob)
+        if isinstance(reply, KeyWanted):
+            data = self._auth.signed_text(algorithm, blob)
+            signature = self._sign(identity, data, algorithm.removesuffix(CERTIFICATE))
+            reply = self._counted("publickey", True, algorithm, blob, signature)
+        refused = isinstance(reply, Refused) and not reply.partial
+        why = f" ({identity.remark})" if identity.remark else ""
+        self._tried.append(f"{identity.label}: {f'refused{why}' if refused else 'accepted'}")
+        return reply
+
+    def _algorithm(self, identity: Identity, blob: bytes) -> str:
+        """Choose the signature: SHA-2 for RSA, whatever the key's own type says."""
+        own = key_type(blob)
+        if why := too_short(self._host, blob):
+            raise self._skip(identity, why)
+        suffix = CERTIFICATE if own.endswith(CERTIFICATE) else ""
+        names = [own]
+        if own.removesuffix(CERTIFICATE) == "ssh-rsa":
+            told = self._transport.server_extensions.get("server-sig-algs", b"")
+            server = (told.decode("ascii", "replace") if isinstance(told, bytes) else told).split(",")
+            both = ("rsa-sha2-512", "rsa-sha2-256")
+            names = [name + suffix for name in both if name in server or not any(each in server for each in both)]
+        allowed = [name for name in names if not self._host.pubkey_algorithms or name in self._host.pubkey_algorithms]
+        if not allowed:
+            raise self._skip(identity, f"{own} is left out by PubkeyAcceptedAlgorithms")
+        return allowed[0]
+
+    def _sign(self, identity: Identity, data: bytes, algorithm: str) -> bytes:
+        if identity.agent_key is not None and self._agent is not None:
+            try:
+                return self._agent.sign(identity.agent_key, data, algorithm)
+            except AgentRefusal as error:
+                raise self._skip(identity, f"the agent did not sign: {error}") from None
+        if identity.path is None:
+            raise self._skip(identity, "its private key is neither in the agent nor among the IdentityFiles")
+        return sign(self._private(identity, identity.path), data, algorithm)
+
+    def _private(self, identity: Identity, path: str) -> PrivateKey:
+        """Load a key; one that needs a passphrase is asked for it, as often as NumberOfPasswordPrompts says."""
+        if path in self._loaded:
+            return self._loaded[path]
+        passphrase, left = None, 0 if self._host.batch_mode else self._host.password_prompts
+        while True:
+            try:
+                key = self._loaded[path] = load_private_key(path, passphrase)
+            except KeyUnusable as error:
+                raise self._skip(identity, str(error)) from None
+            except PassphraseNeeded:
+                instruction = "That passphrase is wrong." if passphrase else ""
+            else:
+                return key
+            if not left:
+                raise self._skip(identity, "no passphrase opened it")
+            question = Question(f"Passphrase for {path}")
+            prompt = Prompt(self._host.label, "passphrase", "Your key is locked", instruction, (question,))
+            (passphrase,) = self._ask(prompt)
+            left = left - 1 if passphrase else 0  # nothing typed: go on without this key
+
+    def _skip(self, identity: Identity, reason: str) -> _Skipped:
+        self._tried.append(f"{identity.label}: not offered, {reason}")
+        return _Skipped()
+
+    # What a person types -------------------------------------------------------------------------------------------
+
+    def _passwords(self) -> Iterator[Reply]:
+        for attempt in range(self._host.password_prompts):
+            question = (Question(f"Password for {self._host.user}@{self._host.name}"),)
+            prompt = Prompt(self._host.label, "password", "Password", self._notice(attempt), question)
+            reply = self._counted("password", False, *self._ask(prompt))
+            wrong = isinstance(reply, Refused) and not reply.partial
+            self._tried.append(f"password: {'wrong' if wrong else 'accepted'}")
+            yield reply
+
+    def _questions(self) -> Iterator[Reply]:
+        for attempt in range(self._host.password_prompts):
+            reply, rounds = self._counted("keyboard-interactive", "", ""), 0
+            while isinstance(reply, Asked):
+                reply = self._answer(reply, attempt if rounds == 0 else 0)
+                rounds += 1
+            wrong = isinstance(reply, Refused) and not reply.partial
+            if rounds:
+                self._tried.append(f"questions of the host: {'not accepted' if wrong else 'accepted'}")
+            yield reply
+            if not rounds:  # it has nothing to ask: to try again would be the same again
+                return
+
+    def _answer(self, asked: Asked, attempt: int) -> Reply:
+        self._rounds += 1
+        if self._rounds > _MOST_ROUNDS:
+            raise Lost("it never stops asking", refusal=True)
+        # sshd puts what PAM says in front of the next question: only the last line is what is asked.
+        texts = [text.strip().rpartition("\n") for text, _ in asked.questions]
+        questions = tuple(
+            Question(last or "Answer", echo) for (_, _, last), (_, echo) in zip(texts, asked.questions, strict=True)
+        )
+        parts = (self._notice(attempt), asked.instruction, *(head for head, _, _ in texts))
+        instruction = "\n".join(part for part in parts if part)
+        prompt = Prompt(self._host.label, "keyboard-interactive", asked.title, instruction, questions)
+        if questions:
+            return self._auth.answer(self._ask(prompt))
+        if not (prompt.title or prompt.instruction):
+            return self._auth.answer(())
+        shown = self._asker.start(prompt)  # something to be read while the server waits, for a telephone perhaps
+        try:
+            return self._auth.answer((), lambda: self._still_wanted(shown))
+        finally:
+            shown.cancel()
+
+    def _still_wanted(self, shown: Future[list[str] | None]) -> None:
+        if shown.done() and shown.result() is None:
+            raise self._declined()
+
+    def _notice(self, attempt: int) -> str:
+        """Return what goes above a question: the server's banner once, and whether it is asked again."""
+        banner, self._shown = ("" if self._shown else self._auth.notice), True
+        return "\n".join(part for part in (banner, _AGAIN if attempt else "") if part)
+
+    def _ask(self, prompt: Prompt) -> list[str]:
+        try:
+            answers = self._auth.wait(self._asker.start(prompt))
+        except CancelledError:
+            answers = None
+        except Lost as lost:
+            raise self._declined(f" before {lost}") from None
+        if answers is None:
+            raise self._declined()
+        if any(0xD800 <= ord(char) <= 0xDFFF for answer in answers for char in answer):
+            # To encode it would fail with an error that shows it.
+            raise LoginFailed(
+                f"the answer for {self._host.label} cannot be sent: it is no UTF-8 text",
+                hint="Type it again; the terminal or the keyboard may be set to another encoding.",
+                host=self._host.name,
+                tried=self._tried,
+            )
+        return answers
+
+    def _counted(self, method: str, *fields: str | bytes | bool) -> Reply:
+        self._attempts += 1
+        return self._auth.request(method, *fields)
+
+    # What is told when it fails --------------------------------------------------------------------------------------
+
+    def _declined(self, when: str = "") -> LoginDeclined:
+        return LoginDeclined(
+            f"the log-in to {self._host.label} was not answered{when}",
+            hint="Connect again when you have the answer at hand.",
+            host=self._host.name,
+            tried=self._tried,
+        )
+
+    def _hung_up(self, lost: Lost) -> LoginFailed:
+        said = self._auth.remark.strip()  # that it is down until Monday, or that the account has expired
+        hint = "Its own words say why: try again later, or ask the people who run it." if said else _SOON
+        if "Too many authentication failures" in str(lost) or (self._attempts >= 3 and not said):
+            hint = (
+                "It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
+                f"~/.ssh/config: Host {self._host.name}, IdentityFile …, IdentitiesOnly yes."
+            )
+        accident = {} if lost.refusal else {"reason": str(lost)}
+        why = f"{lost}\n{said}".rstrip()
+        return LoginFailed(
+            f"{self._host.label} ended the log-in after {self._attempts} attempts: {why}{self._list()}",
+            hint=hint,
+            host=self._host.name,
+            tried=self._tried,
+            **accident,
+        )
+
+    def _failed(self, methods: tuple[str, ...]) -> LoginFailed:
+        takes = ", ".join(methods) or "nothing more"
+        return LoginFailed(
+            f"{self._host.label} did not let {self._host.user} in; it takes: {printable(takes, 500)}{self._list()}",
+            hint=self._hint(set(methods)),
+            host=self._host.name,
+            tried=self._tried,
+            methods=list(methods),
+        )
+
+    def _list(self) -> str:
+        return "".join(f"\n  {line}" for line in self._tried)
+
+    def _hint(self, methods: set[str]) -> str:
+        host, ours = self._host, {"publickey", "keyboard-interactive", "password"}
+        if "it has expired" in self._list():
+            return "Your certificate has expired: get a new one, as the site says."
+        if not methods & ours:
+            return (
+                "It takes what only OpenSSH can do (Kerberos, host-based): "
+                'set carrier = "openssh" under [login] in the profile.'
+            )
+        if not methods & set(host.authentications):
+            return f"Its methods are switched off in ~/.ssh/config: {', '.join(sorted(methods & ours))}."
+        if host.batch_mode and methods & {"keyboard-interactive", "password"}:
+            return "BatchMode in ~/.ssh/config forbids to ask you: take it out for this host."
+        if "password: wrong" in self._tried or any("not accepted" in line for line in self._tried):
+            return (
+                f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
+            )
+        if any(line.startswith("agent ") for line in self._tried):
+            return (
+                "Your ssh-agent does not answer there. Where another one was started since, `jupyter slurm agent "
+                "stop`: the agent of jupyter_slurm then starts anew, with that of the terminal or notebook that needs "
+                "it. IdentityAgent in ~/.ssh/config names one for good."
+            )
+        named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
+        if not any(line.startswith(("key ", "certificate ")) for line in self._tried):
+            return f"You have no key for it: `jupyter slurm init` makes one, or name yours in {named}."
+        return (
+            f"Put your key there (`ssh-copy-id {host.name}`, or the site's web page), or name the right one in {named}."
+        )
+
+
+class _Skipped(Exception):
+    """A key is out; the reason stands in the list of what was tried."""

@@ -1,0 +1,1 @@
+"""SSH configuration: OpenSSH's files, as OpenSSH and as paramiko read them, and ProxyJump."""

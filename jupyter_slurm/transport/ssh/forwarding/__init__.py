@@ -1,0 +1,1 @@
+"""Forwarding to nodes through an SSH link."""

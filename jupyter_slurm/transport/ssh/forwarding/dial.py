@@ -1,0 +1,221 @@
+"""Streams over a link: to a port, or to a command; for threads that may wait until the link is up again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as NotInTime
+from typing import Any, Protocol, TypeVar
+
+import paramiko
+
+from jupyter_slurm.errors import TransportError, TunnelError
+from jupyter_slurm.transport.base import Context, Stream
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell.session_budget import Claim
+from jupyter_slurm.transport.ssh.shell.shell import Shell, context_words, line_of
+
+__all__ = ["CommandStream", "Room", "dial", "open_command", "refused", "wait_for"]
+
+T = TypeVar("T")
+
+_FORBIDDEN = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
+_KEPT = 4096  # bytes of what a command says on standard error
+_BREATH = 0.05  # seconds
+_ROOM = 2.0  # seconds in which a session that was closed makes room
+_GRACE = 5.0  # seconds for the loop to give up by itself
+
+
+def dial(link: KeptLink, host: str, port: int, timeout: float) -> Stream:
+    """Return a stream from the host at the end of a link to a port; see :meth:`Transport.dial`."""
+    deadline = time.monotonic() + timeout
+    while True:
+        _wait(link, deadline)
+        try:
+            return link.dial(host, port, max(1.0, deadline - time.monotonic()))
+        except LinkLost:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_BREATH)
+        except paramiko.ChannelException as error:
+            raise refused(link.name, host, port, error) from None
+
+
+def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -> TunnelError:
+    """Return in our words why a server did not open a stream."""
+    if error.code == _FORBIDDEN:
+        return TunnelError(
+            f"{name} does not pass connections on (its sshd says so: AllowTcpForwarding, PermitOpen)",
+            hint=f"Ask the administrators of {name} for AllowTcpForwarding local; a job step needs none.",
+            why="forbidden",
+        )
+    said = printable(error.text or "", 200)
+    return TunnelError(
+        f"nothing answers on port {port} of {host}, as seen from {name}: {said}",
+        hint="Has the program started that is to listen there, and on that port?",
+        why="refused",
+    )
+
+
+def wait_for(link: KeptLink, patience: float) -> None:
+    """Wait, in a thread and for so many seconds at most, until the link is up."""
+    _wait(link, time.monotonic() + patience)
+
+
+def _wait(link: KeptLink, deadline: float) -> None:
+    if not link.is_alive:
+        _in_loop(link, link.ready(max(0.1, deadline - time.monotonic())), deadline)
+
+
+def _in_loop(link: KeptLink, work: Coroutine[Any, Any, T], deadline: float) -> T:
+    """Wait, in a thread, for what only the loop of a link can do."""
+    lost = LinkLost(f"no connection to {link.name} yet", host=link.name)
+    if link.loop is None:
+        work.close()
+        raise lost
+    try:
+        working = asyncio.run_coroutine_threadsafe(work, link.loop)
+    except RuntimeError:  # that loop is closed
+        work.close()
+        raise lost from None
+    try:
+        return working.result(max(0.1, deadline - time.monotonic()) + _GRACE)
+    except (NotInTime, CancelledError):
+        working.cancel()
+        raise lost from None
+
+
+class CommandStream:
+    """Standard input and output of a command over a session; what it complains of is in the error of its end."""
+
+    def __init__(self, session: Session, ended: Callable[[], None]) -> None:
+        self._session, self._ended = session, ended
+        self._said = bytearray()
+        session.settimeout(None)
+
+    def recv(self, size: int) -> bytes:
+        """Wait for output; a command that ended with complaints broke off."""
+        try:
+            data = self._session.recv(size)
+            self._listen()
+        except (paramiko.SSHException, EOFError) as error:
+            raise ConnectionResetError("the connection broke") from error
+        if not data:
+            raise ConnectionResetError(printable(bytes(self._said), 1000).strip() or "the command ended")
+        return data
+
+    def _listen(self) -> None:
+        while self._session.recv_stderr_ready():
+            said = self._session.recv_stderr(_KEPT)
+            if not said:
+                return
+            self._said += said
+            del self._said[:-_KEPT]
+
+    def sendall(self, data: bytes) -> None:
+        """Give it input."""
+        try:
+            self._session.sendall(data)
+        except (paramiko.SSHException, EOFError) as error:
+            raise ConnectionResetError("the connection broke") from error
+
+    def shutdown_write(self) -> None:
+        """End its input."""
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            self._session.shutdown_write()
+
+    def close(self) -> None:
+        """Let it go: its input ends, and what it prints is lost."""
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            self._session.close()
+        ended, self._ended = self._ended, lambda: None
+        ended()
+
+
+class Room(Protocol):
+    """Makes room for a session where the server allows no more:
+    :class:`jupyter_slurm.transport.ssh.shell.pool.Pool`.
+    """
+
+    async def make_room(self, patience: float) -> Claim | None:
+        """Let a session go that is not needed; None: there is none."""
+
+    def give_room_back(self, claim: Claim) -> None:
+        """Note that the room is not needed any more."""
+
+
+def open_command(
+    link: KeptLink,
+    new_shell: Callable[[Session], Shell],
+    argv: Sequence[str],
+    timeout: float,
+    env: Mapping[str, str] | None,
+    room: Room,
+) -> Stream:
+    """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
+    deadline, made = time.monotonic() + timeout, -math.inf
+    claim: Claim | None = None
+
+    def give_back() -> None:
+        if claim is not None and link.loop is not None:
+            with contextlib.suppress(RuntimeError):  # that loop is closed
+                link.loop.call_soon_threadsafe(link.loop.call_later, _ROOM, room.give_room_back, claim)
+
+    try:
+        while True:
+            _wait(link, deadline)
+            try:
+                return CommandStream(_begin(link, new_shell, argv, env, deadline), give_back)
+            except paramiko.ChannelException as error:
+                if time.monotonic() > made + _ROOM:  # nobody made room yet, or one who did not ask for it took it
+                    earlier, claim = claim, _in_loop(link, room.make_room(_left(deadline)), deadline)
+                    made = time.monotonic()
+                    if earlier is not None:
+                        _in_loop(link, _let(room, earlier), deadline)
+                if claim is None:
+                    raise TransportError(
+                        f"{link.name} allows no session more: {printable(error.text or '', 200)}",
+                        hint="MaxSessions of its sshd is too low.",
+                    ) from None
+                time.sleep(_BREATH)  # one that was closed takes a moment to end there
+    except BaseException:
+        give_back()
+        raise
+
+
+async def _let(room: Room, claim: Claim) -> None:
+    room.give_room_back(claim)
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
+
+
+def _begin(
+    link: KeptLink,
+    new_shell: Callable[[Session], Shell],
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    deadline: float,
+) -> Session:
+    """Begin a command in a session of its own; ChannelException: there can be none more."""
+    shell: Shell | None = None
+    try:
+        session = _in_loop(link, link.open_session(_left(deadline)), deadline)
+        shell = new_shell(session)
+        shell.start()
+        session.sendall(line_of(["js_here", *context_words(Context(env=env)), *argv]))
+    except BaseException as error:
+        if shell is not None:
+            shell.close()
+        is_broken = isinstance(error, paramiko.SSHException | OSError | EOFError)
+        if is_broken and not isinstance(error, paramiko.ChannelException):
+            raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error
+        raise
+    return session

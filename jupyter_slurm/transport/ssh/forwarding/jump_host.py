@@ -1,0 +1,82 @@
+"""The ports of a host on the way: by the log-in there that the connection goes through."""
+
+from __future__ import annotations
+
+import threading
+
+import paramiko
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.ssh.forwarding.dial import refused, wait_for
+from jupyter_slurm.transport.ssh.forwarding.socket_owner import Prover
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.tunnel.proof import untold
+
+__all__ = ["HopPorts"]
+
+_PATIENCE = 60.0  # seconds that the link may take to come up
+
+
+class HopPorts:
+    """See :class:`jupyter_slurm.transport.base.Way`.
+
+    Parameters
+    ----------
+    link : KeptLink
+        The connection.
+    number : int
+        Which of its hosts is meant, counted from the nearest one.
+    """
+
+    is_alive = True
+    proof_lasts = False
+
+    def __init__(self, link: KeptLink, number: int) -> None:
+        self._link, self._number, self._name = link, number, link.hosts[number]
+        self._prover = Prover(self._session, self._name)
+        self._lock = threading.Lock()
+        self._generation = -1
+        self._found: dict[int, int] = {}  # port: by which connection its owner was asked for
+
+    def find(self, port: int) -> str:
+        """Return the address there under which the person's own program is reached."""
+        wait_for(self._link, _PATIENCE)
+        generation = self._link.generation
+        with self._lock:
+            if generation != self._generation:
+                self._prover.close()  # of several hosts behind one name it may be another
+                self._generation = generation
+        try:
+            address = self._prover.find(port)
+        except paramiko.ChannelException:
+            raise untold(self._name) from None
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise self._lost() from error
+        self._found[port] = generation
+        return address
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        """Connect there."""
+        wait_for(self._link, timeout)
+        try:
+            stream = self._link.hop(self._number).dial(address, port, timeout)
+        except paramiko.ChannelException as error:
+            raise refused(self._name, address, port, error) from None
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise self._lost() from error
+        if self._found.get(port, self._link.generation) != self._link.generation:
+            stream.close()
+            raise TransportError(f"the connection to {self._name} was made anew")
+        return stream
+
+    def close(self) -> None:
+        """Let it go."""
+        self._prover.close()
+
+    def _session(self, timeout: float) -> Session:
+        return self._link.hop(self._number).open_session(timeout)
+
+    def _lost(self) -> LinkLost:
+        return LinkLost(f"the connection to {self._name} broke", host=self._name)

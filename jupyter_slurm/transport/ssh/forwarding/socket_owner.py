@@ -1,0 +1,83 @@
+"""A shell on a host that says who listens on its ports, whenever it is asked."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Callable
+
+import paramiko
+
+from jupyter_slurm.transport.ssh.protocols import Session
+from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
+
+__all__ = ["Prover"]
+
+_ANSWER = 15.0  # seconds
+_MOST = 4 << 20  # bytes of start-up noise and of an answer
+
+
+class Prover:
+    """Asks one shell, which is kept: to start it costs start-up files, to ask it a few milliseconds.
+
+    Parameters
+    ----------
+    open_session : callable
+        Opens a session on the host, within so many seconds.
+    host : str
+        Its name, for the person.
+    """
+
+    def __init__(self, open_session: Callable[[float], Session], host: str) -> None:
+        self._open_session, self._host = open_session, host
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+
+    def find(self, port: int) -> str:
+        """Return the address there under which the person's own program is reached; see :class:`Way`.
+
+        Raises
+        ------
+        paramiko.SSHException, OSError, EOFError
+            The host does not answer; ``paramiko.ChannelException``: it allows no session.
+        """
+        mark = secrets.token_hex(16)
+        return proven_address(self._ask(mark, port), mark, self._host, port)
+
+    def close(self) -> None:
+        """Let the shell go."""
+        session, self._session = self._session, None
+        if session is not None:
+            with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+                session.close()
+
+    def _ask(self, mark: str, port: int) -> bytes:
+        with self._lock:
+            if self._session is not None:
+                with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+                    if mark.encode() in (output := self._exchange(self._session, mark, port)):
+                        return output
+                self.close()  # somebody there has ended it
+            session = self._open_session(_ANSWER)
+            self._session = session
+            try:
+                session.settimeout(_ANSWER)
+                session.exec_command("exec /bin/sh")
+                return self._exchange(session, mark, port)
+            except BaseException:
+                self.close()
+                raise
+
+    def _exchange(self, session: Session, mark: str, port: int) -> bytes:
+        """Return what it prints until it has answered, or ends."""
+        try:
+            session.sendall(f"{proof_command(mark, port)}\n".encode())
+        except TimeoutError:
+            raise
+        except OSError:  # it has ended before it was asked: what it said is read all the same
+            pass
+        output, end = b"", f"{mark}\n".encode()
+        while output.count(end) < 2 and len(output) < _MOST and (data := session.recv(1 << 16)):
+            output += data
+        return output

@@ -1,0 +1,415 @@
+"""What is known of the keys of hosts, and what a person says to an unknown one.
+
+Sources: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh_config(5). Measured against ``ssh`` and ``ssh-keygen -F``.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableSet, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from jupyter_slurm.domain.scripts.script import quote_argv
+from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.hostkeys.unknown_key import asks_about_keys, unknown_key
+from jupyter_slurm.transport.ssh.keys.public_keys import (
+    CERTIFICATE,
+    bare_key,
+    certificate,
+    fault,
+    fingerprint,
+    key_type,
+    read_line,
+    signer,
+)
+from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT, in_revoked_file, too_short
+from jupyter_slurm.transport.ssh.prompts import Prompt, Question
+
+__all__ = [
+    "Entry",
+    "Verdict",
+    "add",
+    "changed_at",
+    "entries_for",
+    "host_key_order",
+    "host_key_prompt",
+    "is_yes",
+    "judge",
+    "names_of",
+    "verify",
+]
+
+log = logging.getLogger(__name__)
+
+_NOWHERE: Final = os.devnull
+_KINDS: Final = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+_ALGORITHMS: Final = (*(kind + CERTIFICATE for kind in _KINDS), *_KINDS)
+_LINE: Final = re.compile(r"[ \t]*([^ \t#@][^ \t]*)[ \t]+([^ \t]+)[ \t]+([^ \t]+)(?:[ \t].*)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line: ``marker`` is ``cert-authority``, ``revoked`` or empty; ``line`` counts from one."""
+
+    file: str
+    line: int
+    marker: str
+    key_type: str
+    blob: bytes
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of the key that a host showed.
+
+    Attributes
+    ----------
+    status : str
+        ``known``, ``unknown``, ``changed`` or ``revoked``.
+    fingerprint, key_type : str
+        Of the key that was shown, as ``ssh-keygen -l`` prints it.
+    name : str
+        The name in question, as it stands in known_hosts: ``host`` or ``[host]:port``.
+    entry : Entry or None
+        The line that decided.
+    remark : str
+        Why a certificate did not help.
+    """
+
+    status: Literal["known", "unknown", "changed", "revoked"]
+    fingerprint: str
+    key_type: str
+    name: str
+    entry: Entry | None = None
+    remark: str = ""
+
+
+def entries_for(name: str, files: Iterable[str]) -> Iterator[Entry]:
+    """Yield the lines about a name (``host`` or ``[host]:port``, lower case); what cannot be read is passed over."""
+    for path in files:
+        try:
+            with open(path, "rb") as file:
+                for number, raw in enumerate(file, 1):
+                    found = _parse(raw.decode("utf-8", "surrogateescape"), name)
+                    if found is not None:
+                        yield Entry(path, number, *found)
+        except OSError:
+            continue
+
+
+def _parse(line: str, name: str) -> tuple[str, str, bytes] | None:
+    line, marker = line.strip("\r\n").lstrip(" \t"), ""
+    if line.startswith("@"):
+        marker, _, line = line[1:].partition(" " if " " in line else "\t")
+        if marker not in ("cert-authority", "revoked"):
+            return None
+    match = _LINE.fullmatch(line)
+    if match is None or not _matches(name, match[1]):
+        return None
+    blob = read_line(match[2], match[3])
+    return None if blob is None else (marker, match[2], blob)
+
+
+def _matches(name: str, patterns: str) -> bool:
+    if patterns.startswith("|1|"):
+        return hmac.compare_digest(_hashed(name, patterns).encode(), patterns.encode("utf-8", "surrogateescape"))
+    positive = False
+    for pattern in patterns.lower().split(","):
+        negated = pattern.startswith("!")
+        if _glob(pattern[negated:]).fullmatch(name):
+            if negated:
+                return False
+            positive = True
+    return positive
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """Translate: ``*`` and ``?`` only, since brackets belong to names with ports."""
+    parts = (
+        ".*" if part[0] == "*" else "." if part == "?" else re.escape(part)
+        for part in re.findall(r"\*+|\?|[^*?]+", pattern)
+    )
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _hashed(name: str, like: str = "") -> str:
+    """Return ``|1|salt|hash``, with the salt of ``like`` or a fresh one; empty when that has none."""
+    try:
+        salt = base64.b64decode(like.split("|")[2], validate=True) if like else secrets.token_bytes(20)
+    except (IndexError, ValueError):
+        return ""
+    if len(salt) != 20:
+        return ""
+    digest = hmac.new(salt, name.encode(), hashlib.sha1).digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+def names_of(host: Host) -> list[str]:
+    """Return the names under which a host is looked up; for a port of its own, the plain name comes second.
+
+    A key that the second name does not know is not for that a changed one: it may be of another host.
+    """
+    if host.host_key_alias:
+        return [name.lower() for name in (host.host_key_alias, host.host_key_second) if name]
+    plain = host.hostname.lower()
+    return [plain] if host.port == 22 else [f"[{plain}]:{host.port}", plain]
+
+
+def _files(host: Host) -> list[str]:
+    return [*host.user_known_hosts, *host.global_known_hosts]
+
+
+def judge(host: Host, blob: bytes, *, clock: Callable[[], float] = time.time) -> Verdict:
+    """Say what is known of a key or certificate that a host showed, as ``ssh`` would."""
+    names = names_of(host)
+    first = _judge(host, names[0], blob, clock())
+    if first.status == "unknown" and len(names) > 1:
+        plain = _judge(host, names[1], blob, clock())
+        if plain.status in ("known", "revoked"):
+            return plain
+    return first
+
+
+def _judge(host: Host, name: str, blob: bytes, now: float) -> Verdict:
+    entries = list(entries_for(name, _files(host)))
+    plain, found, remark = bare_key(blob), certificate(blob), ""
+    authority = signer(found) if found is not None else None
+
+    def verdict(status: Literal["known", "unknown", "changed", "revoked"], entry: Entry | None) -> Verdict:
+        return Verdict(status, fingerprint(plain), key_type(plain), name, entry, remark)
+
+    for entry in entries:
+        if entry.marker == "revoked" and bare_key(entry.blob) in (plain, authority):
+            return verdict("revoked", entry)
+    if found is not None:
+        principal = name if host.host_key_alias else host.hostname.lower()
+        for entry in entries:
+            if entry.marker == "cert-authority" and entry.blob == authority:
+                remark = fault(found, blob, principal, now, host.ca_signature_algorithms) or ""
+                if not remark:
+                    return verdict("known", entry)
+    others = [entry for entry in entries if not entry.marker]
+    for entry in others:
+        if entry.blob == plain:
+            return verdict("known", entry)
+    same_type = [entry for entry in others if entry.key_type == key_type(plain)]
+    # A key of another type beside known ones counts as a change, as it does for OpenSSH: the host was asked for the
+    # known ones first, and did not have them.
+    return verdict("changed", [*same_type, *others][0]) if others else verdict("unknown", None)
+
+
+def host_key_order(host: Host, available: Sequence[str] = _ALGORITHMS) -> list[str]:
+    """Return host key algorithms in the order to ask for: the host is to show what is known of it.
+
+    Parameters
+    ----------
+    available : sequence of str
+        Algorithms that can be used here, those of certificates with their own names; what the configuration does not
+        name is left out.
+    """
+    wanted = [name for name in host.host_key_algorithms if name in available] or list(available)
+    first, *more = names_of(host)
+    entries = list(entries_for(first, _files(host)))
+    if not entries and host.host_key_second:
+        entries = list(entries_for(more[0], _files(host)))
+    known = {entry.key_type for entry in entries if not entry.marker}
+    authority = any(entry.marker == "cert-authority" for entry in entries)
+    asked = [name for name in wanted if (authority and name.endswith(CERTIFICATE)) or _type_of(name) in known]
+    return list(dict.fromkeys([*asked, *wanted]))
+
+
+def _type_of(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def add(host: Host, blob: bytes) -> str:
+    """Write down the key of a host as OpenSSH does, and return the file.
+
+    Raises
+    ------
+    HostKeyError
+        The file cannot be written.
+    """
+    path = _own_file(host)
+    if path is None:
+        raise HostKeyError(f"{host.label}: there is no known_hosts file to write to", hint="See UserKnownHostsFile.")
+    line = f"{_line_for(host, blob)}\n".encode()
+    try:
+        with _opened(path) as descriptor:
+            size = os.fstat(descriptor).st_size
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            os.write(descriptor, b"\n" + line if torn else line)  # one write: lines of others are never in between
+    except OSError as error:
+        raise HostKeyError(
+            f"the key of {host.label} cannot be written to {path}: {error.strerror}",
+            hint="Make that file one that you can write to, or name another in ~/.ssh/config (UserKnownHostsFile).",
+        ) from None
+    return path
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Open a file of keys to append to it; it is made where it is not there."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        os.mkdir(folder, 0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _why_not_kept(host: Host) -> str:
+    """Say why a key of a host cannot be written down; empty where it can, as far as is known before."""
+    path = _own_file(host)
+    if path is None:
+        return "UserKnownHostsFile names no file"
+    try:
+        with _opened(path):
+            return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+
+
+def _own_file(host: Host) -> str | None:
+    return next((path for path in host.user_known_hosts if path != _NOWHERE), None)
+
+
+def _line_for(host: Host, blob: bytes) -> str:
+    name, plain = names_of(host)[0], bare_key(blob)
+    shown = _hashed(name) if host.hash_known_hosts else name
+    return f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}"
+
+
+def _adding(host: Host, blob: bytes) -> str:
+    """Return the command that does what :func:`add` does."""
+    return f"echo {quote_argv([_line_for(host, blob)])} >>{quote_argv([_own_file(host) or '~/.ssh/known_hosts'])}"
+
+
+def verify(
+    host: Host,
+    blob: bytes,
+    ask: Callable[[Prompt], Sequence[str] | None],
+    accepted: MutableSet[tuple[str, bytes]] | None = None,
+) -> Verdict:
+    """Let a known key pass, ask the person about an unknown one, and refuse all others. Blocks while it asks.
+
+    Parameters
+    ----------
+    accepted : set, optional
+        Keys that the person accepted and that could not be written down, by the names of their hosts: nobody is asked
+        again, and this grows.
+
+    Raises
+    ------
+    HostKeyUnknown, HostKeyChanged, HostKeyRevoked, HostKeyError
+        The host must not be told anything.
+    """
+    verdict = judge(host, blob)
+    facts = {"host": host.name, "fingerprint": verdict.fingerprint, "key_type": verdict.key_type}
+    if why := too_short(host, blob):
+        raise HostKeyError(f"{host.label} shows a key that is too short: {why}", hint=TOO_SHORT, **facts)
+    if verdict.status == "revoked" or in_revoked_file(host, blob):
+        where = f"{verdict.entry.file}, line {verdict.entry.line}" if verdict.entry else host.revoked_host_keys
+        raise HostKeyRevoked(
+            f"{host.label} shows a key that was revoked: {verdict.fingerprint} ({where})",
+            hint="Do not connect. Ask the people who run it.",
+            **facts,
+        )
+    if verdict.status == "changed":
+        assert verdict.entry is not None
+        raise _changed(host, verdict, facts)
+    shown = (names_of(host)[0], bare_key(blob))
+    if verdict.status == "unknown" and shown not in (accepted or ()):
+        if not asks_about_keys(host) or not _accepted(host, verdict, ask):
+            raise unknown_key(host, verdict.fingerprint, verdict.key_type, _adding(host, blob))
+        try:
+            add(host, blob)
+        except HostKeyError as error:  # as OpenSSH does it: the person has said that the host is the right one
+            log.warning("%s", error.message)
+            if accepted is not None:
+                accepted.add(shown)
+    return verdict
+
+
+def _changed(host: Host, verdict: Verdict, facts: dict[str, str]) -> HostKeyChanged:
+    entry = verdict.entry
+    assert entry is not None
+    command = quote_argv(["ssh-keygen", "-f", entry.file, "-R", verdict.name])
+    other = "" if entry.key_type == verdict.key_type else f", of another type ({entry.key_type})"
+    ours = entry.file in host.user_known_hosts
+    return HostKeyChanged(
+        f"the key of {host.label} has changed: it shows {verdict.fingerprint}, and {entry.file}, line {entry.line}, "
+        f"knows {fingerprint(entry.blob)}{other}. Somebody may stand in between, or it was installed anew.",
+        hint=f"Ask the people who run it. If it is right: {command}"
+        if ours
+        else f"Ask the people who run it, and who keeps {entry.file} here.",
+        file=entry.file,
+        line=entry.line,
+        command=command,
+        known_fingerprint=fingerprint(entry.blob),
+        **facts,
+    )
+
+
+def _accepted(host: Host, verdict: Verdict, ask: Callable[[Prompt], Sequence[str] | None]) -> bool:
+    remark = f"Its certificate does not help: {verdict.remark}." if verdict.remark else ""
+    answer = ask(host_key_prompt(host, verdict.key_type, verdict.fingerprint, remark))
+    return answer is not None and is_yes(answer[0], verdict.fingerprint)
+
+
+def host_key_prompt(host: Host, key_type: str, fingerprint: str, remark: str = "") -> Prompt:
+    """Return the question whether an unknown key is the host's; :func:`is_yes` reads the answer.
+
+    Where the key cannot be kept the question says so, and why.
+    """
+    why_not = _why_not_kept(host)
+    return Prompt(
+        host.label,
+        "host-key",
+        "This host is not known yet",
+        f"{key_type} key fingerprint is {fingerprint}\n"
+        + (f"{remark}\n" if remark else "")
+        + "Is it the one that the site publishes? Your passwords go to whoever holds this key."
+        + (f"\nThe key cannot be kept, so that the next log-in asks again: {why_not}" if why_not else ""),
+        (Question(f"Connect{'' if why_not else ', and remember this key'} (yes/no, or the fingerprint)?", echo=True),),
+    )
+
+
+def is_yes(answer: str, fingerprint: str) -> bool:
+    """Whether a person said that a key is the host's: in so many words, or with the fingerprint itself."""
+    said = answer.strip()
+    return said.lower() == "yes" or said == fingerprint
+
+
+def changed_at(host: Host, shown: str, shown_type: str, file: str, line: int) -> HostKeyError:
+    """Return the error for a key that is another one than a line of a file says; by their fingerprints."""
+    for name in names_of(host):
+        for entry in entries_for(name, [file]):
+            if entry.line == line:
+                verdict = Verdict("changed", shown, shown_type, name, entry)
+                return _changed(host, verdict, {"host": host.name, "fingerprint": shown, "key_type": shown_type})
+    return HostKeyChanged(
+        f"the key of {host.label} has changed: it shows {shown}, and {file}, line {line}, knows another one.",
+        hint=f"Ask the people who run it, and look at {file}.",
+        host=host.name,
+        fingerprint=shown,
+    )

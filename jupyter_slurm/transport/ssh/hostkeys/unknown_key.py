@@ -1,0 +1,48 @@
+"""The refusal of a host key that nobody has accepted, and how it is accepted where nobody may be asked."""
+
+from __future__ import annotations
+
+from jupyter_slurm.domain.scripts.script import quote_argv
+from jupyter_slurm.errors import HostKeyUnknown
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+
+__all__ = ["asks_about_keys", "openssh_adds", "unknown_key"]
+
+
+def asks_about_keys(host: Host) -> bool:
+    """Whether the configuration of a host allows to ask the person about its key."""
+    return host.strict != "yes" and not host.batch_mode
+
+
+def unknown_key(host: Host, fingerprint: str, key_type: str, command: str) -> HostKeyUnknown:
+    """Return the error for a key to which nobody has said yes.
+
+    Parameters
+    ----------
+    command : str
+        Adds the key; for who may not be asked.
+    """
+    if asks_about_keys(host):
+        hint = "Compare the fingerprint with the one that the site publishes, connect again, and answer yes."
+    else:
+        line = "StrictHostKeyChecking yes" if host.strict == "yes" else "BatchMode yes"
+        hint = (
+            f"`{line}`, which your ssh configuration has for {host.name}, forbids to ask you. Compare the fingerprint "
+            f"with the one that the site publishes; if it is the same, this adds the key: {command}"
+        )
+    return HostKeyUnknown(
+        f"nobody has said yes to the key of {host.label}: {fingerprint}",
+        hint=hint,
+        host=host.name,
+        fingerprint=fingerprint,
+        key_type=key_type,
+    )
+
+
+def openssh_adds(host: Host) -> str:
+    """Return the command with which OpenSSH asks about the key of a host, and adds it."""
+    words = ["ssh", *(["-F", host.config_file] if host.config_file else [])]
+    words += ["-o", "StrictHostKeyChecking=ask", *(["-o", "BatchMode=no"] if host.batch_mode else [])]
+    words += ["-J", ",".join(host.through)] if host.through else []
+    words += ["-l", host.user, *(["-p", str(host.port)] if host.port != 22 else []), host.name, "true"]
+    return quote_argv(words)

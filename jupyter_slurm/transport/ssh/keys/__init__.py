@@ -1,0 +1,1 @@
+"""SSH keys: public and private ones, agents, identities and revocation."""

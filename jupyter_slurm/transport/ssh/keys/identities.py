@@ -1,0 +1,112 @@
+"""Keys and certificates that a person has for a host, in the order in which OpenSSH offers them.
+
+Source: ssh_config(5), IdentityFile, CertificateFile, IdentitiesOnly and IdentityAgent; the order was measured.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.keys.private_keys import public_part
+from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, bare_key, certificate, fault, key_type, read_line
+from jupyter_slurm.transport.ssh.keys.ssh_agent import AgentRefusal, SshAgent
+from jupyter_slurm.transport.ssh.prompts import printable
+
+__all__ = ["Identity", "identities"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Something to log in with.
+
+    Attributes
+    ----------
+    label : str
+        What a person is told.
+    blob : bytes or None
+        The public key or certificate; None: only the private key knows it.
+    path : str or None
+        File of the private key.
+    agent_key : bytes or None
+        The key in the agent that signs for it.
+    remark : str
+        Why a certificate will not help.
+    """
+
+    label: str
+    blob: bytes | None
+    path: str | None = None
+    agent_key: bytes | None = None
+    remark: str = ""
+
+
+def identities(
+    host: Host, agent: SshAgent | None, *, clock: Callable[[], float] = time.time
+) -> tuple[list[Identity], list[str]]:
+    """Return what to offer to a host, the first one first, and remarks about what could not be looked at."""
+    remarks: list[str] = []
+    held: list[tuple[bytes, str]] = []
+    if agent is not None:
+        try:
+            held = agent.keys()
+        except AgentRefusal as error:
+            remarks.append(f"agent {agent.path}: {error}")
+    files = _files(host, clock())
+    certificates = [_certificate(path, f"certificate {path}", clock()) for path in host.certificate_files]
+    chosen = [found for found in certificates if found is not None]
+    others: list[Identity] = []
+    for blob, comment in held:
+        ours = next((found for found in files if found.blob == blob), None)
+        if ours is not None:
+            files.remove(ours)
+            chosen.append(replace(ours, agent_key=blob, label=f"{ours.label} by the agent"))
+        elif not host.identities_only:
+            others.append(
+                Identity(f"key {printable(comment, 100) or key_type(blob)} of the agent", blob, agent_key=blob)
+            )
+    return [_with_signer(found, held, host) for found in (*chosen, *others, *files)], remarks
+
+
+def _files(host: Host, now: float) -> list[Identity]:
+    found = []
+    for path in host.identity_files:
+        blob = public_part(path)
+        if blob is None and not os.path.exists(path):
+            continue
+        found.append(Identity(f"key {path}", blob, path))
+        if not host.certificate_files:  # the one beside the key counts where none is named
+            beside = _certificate(f"{path}-cert.pub", f"certificate {path}-cert.pub", now)
+            found += [replace(beside, path=path)] if beside is not None else []
+    return found
+
+
+def _certificate(path: str, label: str, now: float) -> Identity | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            words = file.readline().split()
+    except OSError:
+        return None
+    blob = read_line(words[0], words[1]) if len(words) >= 2 else None
+    found = certificate(blob) if blob is not None else None
+    if blob is None or found is None:
+        return None
+    first = found.valid_principals[0].decode("utf-8", "replace") if found.valid_principals else ""
+    return Identity(label, blob, remark=fault(found, blob, first, now, (), host=False) or "")
+
+
+def _with_signer(found: Identity, held: list[tuple[bytes, str]], host: Host) -> Identity:
+    """Find who can sign for a certificate: its key in the agent, or in a file."""
+    if found.blob is None or found.agent_key is not None or not key_type(found.blob).endswith(CERTIFICATE):
+        return found
+    plain = bare_key(found.blob)
+    for blob, _ in held:
+        if blob in (plain, found.blob):
+            return replace(found, agent_key=blob)
+    if found.path is None:
+        path = next((path for path in host.identity_files if public_part(path) == plain), None)
+        return replace(found, path=path)
+    return found

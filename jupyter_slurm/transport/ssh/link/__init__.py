@@ -1,0 +1,1 @@
+"""SSH links: connections that persist, and their threads."""

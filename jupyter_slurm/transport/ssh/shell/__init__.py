@@ -1,0 +1,1 @@
+"""Remote shells: sessions, files and detached programs behind SSH."""

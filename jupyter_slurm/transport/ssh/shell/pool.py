@@ -1,0 +1,322 @@
+"""The shells of one connection: few, used again, and no more than the server allows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import paramiko
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell.session_budget import Allowance, Claim
+from jupyter_slurm.transport.ssh.shell.shell import Shell
+
+__all__ = ["Pool"]
+
+log = logging.getLogger(__name__)
+
+_SLOW: float = 10.0  # seconds after which a person is told what is waited for
+_ROOM: float = 2.0  # seconds within which the server knows that a session was closed
+_BREATH: float = 0.1  # seconds
+
+
+class Pool:
+    """Lend shells.
+
+    Parameters
+    ----------
+    link : KeptLink
+        The connection.
+    make : callable
+        Makes a shell of a channel; it is started here.
+    limit : int
+        How many there may be; the server may allow fewer (MaxSessions), which is found out.
+    slow : callable, optional
+        Tells the person that the start-up files of the first one take long; it is cancelled when it has started.
+    """
+
+    def __init__(
+        self,
+        link: KeptLink,
+        make: Callable[[Session], Shell],
+        limit: int,
+        slow: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self._link, self._make, self._slow = link, make, slow
+        self._allowance = Allowance(limit)
+        self._idle: list[Shell] = []
+        self._count = 0  # lent, idle and being opened
+        self._generation = 0
+        self._freed_at = -_ROOM
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._alive: set[Shell] = set()
+        self._dying: set[Shell] = set()
+        self._ghosts: list[Shell] = []
+        self.holding: dict[Shell, int] = {}
+        link.when_settled(self._wake)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for a shell."""
+        return any(not waiter.done() for waiter in self._waiting)
+
+    @contextlib.asynccontextmanager
+    async def lend(
+        self, patience: float | None, *, for_holds: bool = False, only: Shell | None = None
+    ) -> AsyncIterator[Shell]:
+        """Lend a shell, or this one only; one that is not usable afterwards is let go.
+
+        Those that hold files are lent for other things last: they end with a command that has to be ended.
+
+        Raises
+        ------
+        LinkLost
+            There is no connection within ``patience`` seconds, or no free shell; that one has ended.
+        """
+        deadline = None if patience is None else time.monotonic() + patience
+        shell = await (self._take(deadline, for_holds) if only is None else self._await(only))
+        try:
+            yield shell
+        finally:
+            self._give(shell)
+
+    def idle(self) -> Shell | None:
+        """Take a shell that nobody uses, if there is one; :meth:`put` gives it back."""
+        self._renew()
+        return self._idle.pop() if self._idle else None
+
+    def put(self, shell: Shell) -> None:
+        """Give a shell back that :meth:`idle` gave."""
+        self._give(shell)
+
+    @property
+    def limit(self) -> int:
+        """How many there may be, as far as is known."""
+        return self._allowance.limit
+
+    async def make_room(self, patience: float) -> Claim | None:
+        """Let a shell go, so that there can be a session of another kind; None: the last one stays.
+
+        There is one shell less from then on, until :meth:`give_room_back`. Two who want room at once get two.
+
+        Raises
+        ------
+        LinkLost
+            All were busy for ``patience`` seconds.
+        """
+        deadline = time.monotonic() + patience
+        claim = self._allowance.claim(self._count)
+        if claim is None:
+            return None
+        try:
+            while not self._allowance.is_free(claim, self._count):
+                free = [shell for shell in self._idle if shell not in self.holding]
+                if free:
+                    self._idle.remove(free[0])
+                    self._forget(free[0])
+                    self._drop(free[0])
+                else:
+                    await self._turn(deadline)
+                self._renew()
+        except BaseException:
+            self.give_room_back(claim)
+            raise
+        return claim
+
+    def give_room_back(self, claim: Claim) -> None:
+        """Note that what needed the room is over."""
+        self._allowance.give_back(claim)
+        self._wake()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all shells that there are have been given up."""
+        return self._count == len(self._dying)
+
+    def bury(self, shell: Shell) -> None:
+        """Note that a shell that was given up has ended."""
+        if shell in self._dying:
+            self._forget(shell)
+
+    def is_alive(self, shell: Shell) -> bool:
+        """Whether a shell is there, as far as is known; it ends with its connection."""
+        return shell.generation == self._link.generation and self._link.is_alive and not shell.given_up
+
+    def close(self) -> None:
+        """Let the idle ones go; who waits for one looks again at once."""
+        for shell in self._idle:
+            self._drop(shell)
+        self._idle.clear()
+        self._wake()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    async def _take(self, deadline: float | None, for_holds: bool) -> Shell:
+        while True:
+            await self._link.ready(_left(deadline))  # a refusal is the answer; a new connection forgets the count
+            self._renew()
+            free = sorted(self._idle, key=lambda shell: self._is_for_holds(shell) != for_holds)
+            best = free[0] if free else None
+            if best is not None and (for_holds or not self._is_for_holds(best) or self._count >= self.limit):
+                self._idle.remove(best)
+                return best
+            if self._count < self.limit:
+                shell = await self._open(deadline)
+                if shell is not None:
+                    return shell
+                continue
+            await self._turn(deadline)
+
+    def _is_for_holds(self, shell: Shell) -> bool:
+        return shell.is_starter or shell in self.holding
+
+    async def _await(self, shell: Shell) -> Shell:
+        while True:
+            self._renew()
+            if shell not in self.holding:
+                raise LinkLost("the shell has ended")
+            if shell in self._idle:
+                self._idle.remove(shell)
+                return shell
+            await self._turn(None)
+
+    def _renew(self) -> None:
+        """Forget what belonged to an earlier connection, and what died while nobody looked."""
+        if self._generation != self._link.generation:
+            self._generation = self._link.generation
+            self._ghosts += self._alive
+            self._alive.clear()
+            self._dying.clear()
+            self._idle.clear()
+            self.holding.clear()
+            self._count = 0
+            self._allowance.forget()
+        for shell in [shell for shell in self._idle if shell.channel.closed]:
+            self._idle.remove(shell)
+            self._forget(shell)
+
+    async def _open(self, deadline: float | None) -> Shell | None:
+        """Open one more; None: the server allows no more than there are, or perhaps none just now."""
+        generation = self._generation
+        self._count += 1
+        shell: Shell | None = None
+        ghosts: list[Shell] = []
+        try:
+            channel = await self._link.open_session(_left(deadline))
+            shell = self._make(channel)
+            shell.generation = generation
+            ready = shell
+            ghosts, self._ghosts = self._ghosts, []
+            notice = asyncio.create_task(self._tell_slow())
+            try:
+                await self._link.threads.call(lambda: _start(self._link, ready, ghosts))
+            finally:
+                notice.cancel()
+            self._slow = None
+            self._alive.add(shell)
+            return shell
+        except paramiko.ChannelException as error:
+            self._ghosts += ghosts
+            self._uncount(generation)
+            if shell is not None:
+                self._drop(shell)
+            if time.monotonic() - self._freed_at < _ROOM:  # that one may still count there
+                await asyncio.sleep(_BREATH)
+            else:
+                self._learn(error)
+            return None
+        except BaseException:
+            self._ghosts += ghosts
+            self._uncount(generation)
+            if shell is not None:
+                self._drop(shell)
+            raise
+
+    async def _tell_slow(self) -> None:
+        await asyncio.sleep(_SLOW)
+        if self._slow is not None:
+            await self._slow()
+
+    def _learn(self, error: paramiko.ChannelException) -> None:
+        if self._count == 0:
+            raise TransportError(
+                f"{self._link.name} allows no session: {printable(error.text or '', 200)}",
+                hint="MaxSessions of its sshd is too low, or its administrators forbid commands.",
+            ) from error
+        log.info("%s allows %d sessions for commands", self._link.name, self._count)
+        self._allowance.refused(self._count)
+
+    async def _turn(self, deadline: float | None) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout(_left(deadline)):
+                await waiter
+        except TimeoutError:
+            raise LinkLost(
+                f"{self._link.name} is busy with earlier commands", hint="Try again in a moment.", host=self._link.name
+            ) from None
+        finally:
+            self._waiting.remove(waiter)
+
+    def _give(self, shell: Shell) -> None:
+        if shell.generation != self._link.generation or not self._link.is_alive:
+            self._drop(shell)  # the next connection ends it
+        elif shell.given_up:
+            self._dying.add(shell)  # its session counts until it is ended there
+            self._drop(shell)
+        elif not shell.usable:
+            self._forget(shell)
+            self._ghosts.append(shell)
+            self._drop(shell)
+        else:
+            shell.took = 0.0
+            self._idle.append(shell)
+        self._wake()
+
+    def _forget(self, shell: Shell) -> None:
+        self.holding.pop(shell, None)
+        self._alive.discard(shell)
+        self._dying.discard(shell)
+        self._freed_at = time.monotonic()
+        self._uncount(shell.generation)
+
+    def _uncount(self, generation: int) -> None:
+        if generation == self._generation:
+            self._count -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        # All of them, in their order: who is first may wait for another shell than this one.
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _drop(self, shell: Shell) -> None:
+        shell.usable = False
+        self._link.threads.later(lambda: _close(shell))
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _start(link: KeptLink, shell: Shell, ghosts: Sequence[Shell]) -> None:
+    """Start a shell; it ends those of a broken connection first, which may still live there and hold files."""
+    with link.told_apart(shell.channel.get_transport()):
+        shell.start()
+        if ghosts:
+            words = ["js_reap", *(f"{ghost.pid}:{ghost.group}:{ghost.token}" for ghost in ghosts)]
+            shell.call(words, timeout=shell.patience)
+
+
+def _close(shell: Shell) -> None:
+    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+        shell.close()

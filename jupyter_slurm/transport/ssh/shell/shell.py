@@ -1,0 +1,424 @@
+"""One long-lived POSIX shell on the far side, whatever the login shell is and whatever its start-up files print.
+
+The login shell is told one short command that bash, zsh, dash, csh and fish read alike; it ends in ``/bin/sh -s``.
+Everything after that is a line of calls to functions that this shell was given at its start, with values quoted by
+:func:`~jupyter_slurm.domain.scripts.script.quote_argv`. Answers end at a random mark on both streams; nobody who prints
+something knows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+import paramiko
+
+from jupyter_slurm.domain.scripts.script import quote_argv
+from jupyter_slurm.errors import CommandTimeout, TransportError
+from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell import starter_program
+from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
+from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, prelude_text
+
+__all__ = ["NO_COMMAND", "Answer", "Shell", "context_words", "line_of", "number"]
+
+_NOISE: Final = 1 << 20  # bytes that start-up files may print
+_SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
+_NUDGE: Final = 3.0  # seconds of silence after which start-up files are taken to read, or to have changed the shell
+_CHUNK: Final = 1 << 18
+_GULP: Final = 16 * _CHUNK  # bytes that are taken in between two looks at the clock
+_OTHER: Final = 5.0  # seconds that the end on stderr may come after the one on stdout, when a shell has started
+
+# Whoever reads this line as a command ends in our shell, unless it is that already. csh knows neither functions nor
+# `test -n "$unset"`, fish no `$?`; all know `||`, single quotes and printenv(1). What is quoted is no alias. A quoted
+# `exec` would be none of csh's own: where that is an alias, what comes then runs as a child.
+_OURS: Final = "'printenv' JUPYTER_SLURM_SHELL >/dev/null || {how} JUPYTER_SLURM_SHELL={{token}} /bin/sh -c '{{inner}}'"
+_START: Final = "; ".join(_OURS.format(how=how) for how in ("exec env", "'env'"))
+_PLAIN: Final = "unset -f echo; echo {ready}; exec /bin/sh -s"
+# A PATH that only a login shell sets; csh takes no -c after -l.
+_LOGIN: Final = (
+    'case "$SHELL" in'
+    ' *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login;'
+    ' echo {ready}; exec /bin/sh -s; /bin/sh -s" ;;'
+    ' *) exec "$SHELL" -l -c "echo {ready}; exec /bin/sh -s" ;;'
+    " esac"
+)
+
+
+NO_COMMAND: Final = (
+    "What does `ssh` to it say in a terminal? A password that has expired is changed there. Do its start-up files "
+    "(.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they are slow, `patience` under [shell] "
+    "in the profile says for how many seconds they are waited for."
+)
+"""What to do where a login shell runs no command."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: the value at the end, remarks of our own functions, both streams, and how the prelude ended."""
+
+    value: str
+    notes: tuple[str, ...]
+    stdout: bytes
+    stderr: bytes
+    prelude: PreludeEnd | None = None
+
+
+def number(said: str) -> int:
+    """Return the number that the far side told.
+
+    Raises
+    ------
+    TransportError
+        It is none. Nothing that is read as a number fails otherwise.
+    """
+    if re.fullmatch("[0-9]{1,18}", said) is None:
+        raise TransportError(
+            f"the far side answered {said[:40]!r} where a number was due",
+            hint="Does something on its PATH stand in for a command of coreutils or util-linux?",
+        )
+    return int(said)
+
+
+def context_words(context: Context | None) -> list[str]:
+    """Return the words that ``js_here`` takes for the circumstances of a command."""
+    context = context or Context()
+    if taken := [name for name in context.env or {} if name.startswith("js_")]:
+        raise TransportError(f"a variable must not be called {taken[0]}: names in js_ are ours")
+    umask = "" if context.umask is None else f"{context.umask:04o}"
+    limits = [f"{letter}={value}" for letter, value in (context.limits or {}).items()]
+    # A variable that a shell cannot name (an exported function of bash) would be lost in between anyway.
+    env = [f"{name}={value}" for name, value in (context.env or {}).items() if name.isidentifier() and name.isascii()]
+    cwd = "./-" if context.cwd == "-" else context.cwd or ""  # else it were the folder before this one
+    return [umask, cwd, str(len(limits)), *limits, str(len(env)), *env]
+
+
+def line_of(words: Sequence[str]) -> bytes:
+    """Return words as shell text; braces, since half of it, cut off by a broken connection, must not be run."""
+    return b"{ " + quote_argv(words).encode("utf-8", "surrogateescape") + b"\n}\n"
+
+
+def _take(receive: Callable[[int], bytes]) -> bytes | None:
+    """Return what came, nothing at the end, None when it takes a while."""
+    try:
+        return receive(_CHUNK)
+    except socket.timeout:  # noqa: UP041 - paramiko's name for it
+        return None
+
+
+@dataclass(eq=False)
+class Shell:
+    """A shell over a channel, for blocking calls from one thread at a time.
+
+    Attributes
+    ----------
+    pid, group : int
+        Its process and process group on the far side; 0 before :meth:`start`.
+    token : str
+        What its environment says there (``JUPYTER_SLURM_SHELL`` in ``/proc/PID/environ``).
+    usable : bool
+        Whether the next call will find it in order.
+    is_starter : bool
+        Whether a Python takes its requests.
+    patience, took : float
+        Seconds that start-up files may take; that they took, for who is the first to use it.
+    prelude_end : PreludeEnd or None
+        How the prelude ended; None before :meth:`start`.
+    """
+
+    channel: Session
+    prelude: str = ""
+    login: bool = False
+    patience: float = 120.0
+    generation: int = 0
+    took: float = 0.0
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    pid: int = 0
+    group: int = 0
+    usable: bool = True
+    given_up: bool = False
+    prelude_end: PreludeEnd | None = None
+    is_starter: bool = False
+
+    def __post_init__(self) -> None:
+        self._mark = secrets.token_hex(16).encode()
+        self._out, self._err = bytearray(), bytearray()
+        self._starts = True
+        self._was_asked = False
+
+    def start(self) -> None:
+        """Start it, wait until start-up files have had their say, and teach it our functions.
+
+        Raises
+        ------
+        TransportError
+            It does not come up in time.
+        LinkLost
+            The connection broke.
+        """
+        ready = secrets.token_hex(16)
+        inner = (_LOGIN if self.login else _PLAIN).format(ready=ready)
+        start = _START.format(token=self.token, inner=inner)
+        begun = time.monotonic()
+        deadline = begun + self.patience
+        self.channel.settimeout(_SLICE)
+        try:
+            self.channel.exec_command(start)
+        except paramiko.ChannelException:
+            raise  # one session too many: some carriers hear of it only now
+        except (paramiko.SSHException, OSError, EOFError):
+            raise self._ended("was refused") from None
+        self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)
+        setup = self._functions()
+        setup += f"printf '%s?\\n' \"$js_mark\" >&2\n{prelude_text(self.prelude)}"
+        setup += "js_ready; js_end $$.$js_group.$js_prelude\n"
+        self._send(setup.encode("utf-8", "surrogateescape"))
+        try:
+            answer = self._collect(deadline, "the shell")
+        except LinkLost:
+            raise self._ended("or the cluster's prelude ended the shell") from None
+        pid, group, code = (number(said) for said in (*answer.value.split("."), "", "")[:3])
+        self.pid, self.group, self.prelude_end = pid, group, PreludeEnd.told(code, self._own(answer.stderr))
+        self._starts, self.took = False, time.monotonic() - begun
+
+    def _functions(self) -> str:
+        return f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}"
+
+    def become_starter(self) -> None:
+        """Let a Python over there take the requests of this shell, if it has one; it knows how to start and to hold.
+
+        Raises
+        ------
+        CommandTimeout, LinkLost
+            The shell is not usable any more.
+        """
+        if self._was_asked:
+            return
+        self._was_asked = True
+        program = starter_program.program()
+        deadline = time.monotonic() + self.patience
+        mark = secrets.token_hex(8)
+        self._discard()
+        self._send(line_of(["js_become", starter_program.loader(mark, len(program))]))
+        while f"{mark}\n".encode() not in self._out:
+            if self._mark + b":" in self._out:
+                self._collect(deadline, "the shell")
+                return  # there is none, or it is too old
+            self._turn(deadline, "Python", None)
+        self._out.clear()
+        told = json.dumps({"mark": self._mark.decode(), "shell": f"{self._functions()}\njs_ready\n"})
+        self._send(program + told.encode("ascii") + b"\n")
+        self.is_starter = self._collect(deadline, "Python").value == "python"
+
+    def call(self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None) -> Answer:
+        """Call one of our functions; ``js_feed`` reads to the end of ``stdin``, and is the last call.
+
+        Raises
+        ------
+        CommandTimeout, LinkLost
+            There is no answer. The shell is not usable any more.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._discard()
+        self._send(self._request(words))
+        if stdin is not None:
+            self._begin(deadline)
+            self._feed(memoryview(stdin), deadline)
+            if words[0] == "js_feed":
+                self.usable = False
+                self._end_input()
+        answer = self._collect(deadline, "the command", timeout)
+        if self.is_starter and answer.value.startswith("ended"):
+            self._lose_starter()
+        return answer
+
+    def close(self) -> None:
+        """Let it go; its standard input ends, and so does it."""
+        self.usable = False
+        self.channel.close()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    def _request(self, words: Sequence[str]) -> bytes:
+        if not self.is_starter:
+            return line_of(words)
+        known = words if words[0] in starter_program.OWN else [line_of(words).decode("utf-8", "surrogateescape")]
+        return json.dumps(list(known)).encode("ascii") + b"\n"
+
+    def _send(self, data: bytes) -> None:
+        with self._told():
+            self.channel.sendall(data)
+
+    def _await_ready(self, ready: bytes, again: bytes, deadline: float) -> None:
+        nudge = time.monotonic() + _NUDGE
+        while ready not in self._out:
+            if not self._receive():
+                raise self._ended("ended")
+            self._limit_noise()
+            if time.monotonic() > deadline:
+                self.usable = False
+                raise self._silent(f"did not come up within {self.patience:g} s,")
+            if time.monotonic() > nudge:
+                nudge = deadline
+                self._send(again)
+        # After the nudge the same line may be met twice; the second time nothing happens.
+        del self._out[: self._out.index(ready) + len(ready)]
+
+    def _limit_noise(self) -> None:
+        if self._starts and len(self._out) + len(self._err) > _NOISE:
+            self.usable = False
+            raise self._silent("printed without end")
+
+    def _ended(self, what: str) -> TransportError:
+        """Return why a shell ended that had not begun: the connection goes first, or a moment later."""
+        self.usable = False
+        transport = self.channel.get_transport()
+        transport.join(1.0)
+        return self._silent(what) if transport.is_active() else LinkLost("the connection broke")
+
+    def _silent(self, what: str) -> TransportError:
+        said = next(
+            (text for each in (self._own(self._err), self._out) if (text := printable(bytes(each[-400:])).strip())), ""
+        )
+        return TransportError(
+            f"the login shell {what} before it ran a command" + (f": {said}" if said else ""), hint=NO_COMMAND
+        )
+
+    def _own(self, err: bytes | bytearray) -> bytes:
+        """Return what the prelude printed, or start-up files if it has not begun."""
+        return bytes(err).rpartition(self._mark + b"?\n")[2]
+
+    def _receive(self) -> bool:
+        """Take in what is there, after a while of waiting; False: there will be no more."""
+        with self._told():
+            other = self.channel.recv_stderr_ready()  # one window for both streams: the other one must not fill it
+            data = _take(self.channel.recv) if not other or self.channel.recv_ready() else None
+            self._out += data or b""
+            for _ in range(_GULP // _CHUNK):
+                if not self.channel.recv_stderr_ready():
+                    break
+                self._err += self.channel.recv_stderr(_CHUNK)
+        return data != b""
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Map what paramiko raises when it cannot tell the far side that something arrived."""
+        try:
+            yield
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            self.usable = False
+            raise LinkLost("the connection broke") from error
+
+    def _discard(self) -> None:
+        """Drop what somebody left in the background printed meanwhile."""
+        with self._told():
+            for _ in range(_GULP // _CHUNK):
+                if self.channel.recv_ready():
+                    self._out += self.channel.recv(_CHUNK)
+                if self.channel.recv_stderr_ready():
+                    self.channel.recv_stderr(_CHUNK)
+        has_ended = self.is_starter and self._mark in self._out
+        self._out.clear()
+        self._err.clear()
+        if has_ended:
+            self._lose_starter()
+
+    def _lose_starter(self) -> NoReturn:
+        """Tell that the Python has ended; the shell does not know what it knew."""
+        self.usable = False
+        raise LinkLost("what starts commands over there has ended")
+
+    def _begin(self, deadline: float | None) -> None:
+        """Wait until the shell has left its standard input to the command."""
+        mark = self._mark + b"!begin\n"
+        while mark not in self._out:
+            self._turn(deadline, "the command", None)
+        del self._out[: self._out.index(mark) + len(mark)]
+
+    def _feed(self, left: memoryview, deadline: float | None) -> None:
+        """Send a command its input, while it reads it."""
+        while left and self._mark + b":" not in self._out[-_CHUNK:]:
+            try:
+                left = left[self.channel.send(left[: _CHUNK >> 2]) :]
+            except socket.timeout:  # noqa: UP041 - paramiko's name for it
+                pass
+            except (OSError, EOFError, paramiko.SSHException):
+                return  # the wait for the answer says what it was
+            if self.channel.recv_ready() or self.channel.recv_stderr_ready():
+                self._receive()
+            if self.given_up or (deadline is not None and time.monotonic() > deadline):
+                return
+        if left:
+            self.usable = False  # what it did not read would be taken for the next call
+
+    def _end_input(self) -> None:
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self.channel.shutdown_write()
+
+    def _limit_time(self, deadline: float | None, who: str, timeout: float | None) -> None:
+        if self.given_up or (deadline is not None and time.monotonic() > deadline):
+            self.usable = False
+            said = f" within {timeout:g} s" if timeout is not None else ""
+            raise CommandTimeout(f"{who} gave no answer{said}")
+
+    def _turn(self, deadline: float | None, who: str, timeout: float | None) -> None:
+        self._limit_time(deadline, who, timeout)
+        self._limit_noise()
+        if not self._receive():
+            self.usable = False
+            raise LinkLost("the connection broke while a command ran")
+
+    def _collect(self, deadline: float | None, who: str, timeout: float | None = None) -> Answer:
+        mark = self._mark + b":"
+        seen = 0
+        while (at := self._out.find(mark, seen)) < 0 or self._out.find(b"\n", at) < 0:
+            seen = max(0, len(self._out) - len(mark)) if at < 0 else at
+            self._turn(deadline, who, timeout)
+        end = self._out.index(b"\n", at)
+        value = bytes(self._out[at + len(mark) : end]).decode("ascii", "replace")
+        self._await_errors(mark + b"\n", deadline, who, timeout)
+        out, notes = self._notes(bytes(self._out[:at]))
+        err = bytes(self._err[: self._err.index(mark)])
+        self._out.clear()
+        self._err.clear()
+        return Answer(value, notes, out, err, self.prelude_end)
+
+    def _await_errors(self, mark: bytes, deadline: float | None, who: str, timeout: float | None) -> None:
+        soon = time.monotonic() + _OTHER
+        while mark not in self._err:
+            self._limit_noise()
+            if self._starts and (mark in self._out or time.monotonic() > soon):
+                self.usable = False
+                raise TransportError(
+                    "the start-up files of the login shell lead its error output elsewhere",
+                    hint="An `exec 2>…` in .bashrc, or in the cluster's prelude, must be for interactive shells only.",
+                )
+            self._limit_time(deadline, who, timeout)
+            with self._told():
+                data = _take(self.channel.recv_stderr)
+            if data is None:
+                if self._starts and self.channel.recv_ready():
+                    self._out += self.channel.recv(_CHUNK)
+                continue
+            if not data:
+                self.usable = False
+                raise LinkLost("the connection broke while a command ran")
+            self._err += data
+
+    def _notes(self, out: bytes) -> tuple[bytes, tuple[str, ...]]:
+        notes, sign = [], self._mark + b"!"
+        while (at := out.find(sign)) >= 0:
+            end = out.find(b"\n", at)
+            end = len(out) if end < 0 else end
+            notes.append(out[at + len(sign) : end].decode("ascii", "replace"))
+            out = out[:at] + out[end + 1 :]
+        return out, tuple(notes)

@@ -1,0 +1,190 @@
+"""What the server of a connection and the login shell there are like."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import paramiko
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd
+from jupyter_slurm.transport.ssh.shell.shell import Shell
+
+__all__ = ["ShellLook", "count_sessions", "has_sftp", "look_at_prelude", "look_at_shell"]
+
+_CHANNEL: Final = 30.0  # seconds
+_PATIENCE: Final = 10.0
+_NOISE: Final = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class ShellLook:
+    """What a login shell did with one plain command.
+
+    Attributes
+    ----------
+    answered : bool
+        Whether it ran it in time.
+    shell : str
+        The program.
+    seconds : float
+        How long it took, start-up files included.
+    noise : str
+        What was printed that the command had not said.
+    """
+
+    answered: bool
+    shell: str
+    seconds: float
+    noise: str
+
+
+async def look_at_shell(link: KeptLink, timeout: float) -> ShellLook:
+    """Run one plain command by the login shell, as ``ssh HOST echo …`` does.
+
+    Raises
+    ------
+    TransportError
+        The connection broke, or the server allows no session.
+    """
+    with contextlib.closing(await _open(link)) as channel:
+        return await link.threads.call(lambda: _look(link, channel, timeout))
+
+
+def _look(link: KeptLink, channel: Session, timeout: float) -> ShellLook:
+    mark, out, err = secrets.token_hex(16).encode(), b"", b""
+    begun = time.monotonic()
+    with _told_apart(link):
+        channel.exec_command(f"echo {mark.decode()} $SHELL {mark.decode()}")  # all shells read this alike
+        while out.count(mark) < 2 and len(out) < _NOISE and time.monotonic() < begun + timeout:
+            channel.settimeout(max(0.01, begun + timeout - time.monotonic()))
+            try:
+                data = channel.recv(1 << 16)
+            except socket.timeout:  # noqa: UP041 - paramiko's name for it
+                break
+            if not data:
+                break
+            out += data
+        seconds = time.monotonic() - begun
+        while channel.recv_stderr_ready():
+            err += channel.recv_stderr(1 << 16)
+    before, _, rest = out.partition(mark)
+    answered = mark in rest
+    shell = printable(rest.partition(mark)[0]).strip() if answered else ""
+    return ShellLook(answered, shell, seconds, printable(before + err, 2000).strip())
+
+
+async def look_at_prelude(link: KeptLink, prelude: str, login_shell: bool, patience: float) -> PreludeEnd:
+    """Run the prelude of a profile in a shell of its own, and return how it ended.
+
+    Raises
+    ------
+    TransportError
+        It ended the shell; the connection broke, or the server allows no session.
+    """
+    with contextlib.closing(await _open(link)) as channel:
+        shell = Shell(channel, prelude, login_shell, patience)
+
+        def work() -> None:
+            with _told_apart(link):
+                shell.start()
+
+        await link.threads.call(work)
+    return shell.prelude_end or PreludeEnd(0, "")
+
+
+async def has_sftp(link: KeptLink) -> bool:
+    """Whether the server has the SFTP subsystem.
+
+    Raises
+    ------
+    TransportError
+        The connection broke, or the server allows no session.
+    """
+
+    def work() -> bool:
+        try:
+            with _told_apart(link):
+                channel.invoke_subsystem("sftp")
+        except LinkLost:
+            if link.is_alive:
+                return False
+            raise
+        return True
+
+    with contextlib.closing(await _open(link)) as channel:
+        there = await link.threads.call(work)
+    # Its process ends in its own time, and the session with it: whoever comes next must not be refused.
+    with contextlib.closing(await _open(link)):
+        pass
+    await link.ask()
+    return there
+
+
+async def count_sessions(link: KeptLink, most: int = 8) -> int:
+    """Return how many sessions the server allows at once on a connection on which there is none; ``most``: or more.
+
+    Raises
+    ------
+    LinkLost
+        The connection broke.
+    """
+    channels: list[Session] = []
+
+    def fill() -> None:
+        with link.told_apart():
+            channels[-1].exec_command("exec cat")
+
+    try:
+        while len(channels) < most:
+            channels.append(await link.open_session(_CHANNEL))
+            if link.refuses_late:
+                await link.threads.call(fill)
+    except paramiko.ChannelException:
+        count = len(channels) - link.refuses_late  # the last one is there, and was refused
+    else:
+        count = len(channels)
+    finally:
+        for channel in channels:
+            channel.close()
+    await link.ask()  # until then those that were closed may still count
+    return count
+
+
+async def _open(link: KeptLink) -> Session:
+    """Open a session; one that was just closed may still count for a moment."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return await link.open_session(_CHANNEL)
+        except paramiko.ChannelException as error:
+            if time.monotonic() > deadline:
+                raise _full(link, error) from error
+            await asyncio.sleep(0.1)
+
+
+def _full(link: KeptLink, error: paramiko.ChannelException) -> TransportError:
+    return TransportError(
+        f"{link.name} allows no further session: {printable(error.text or '', 200)}",
+        hint="Does a command before it not end? MaxSessions of its sshd is low.",
+    )
+
+
+@contextlib.contextmanager
+def _told_apart(link: KeptLink) -> Iterator[None]:
+    try:
+        yield
+    except paramiko.ChannelException as error:
+        raise _full(link, error) from error
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error

@@ -1,0 +1,1 @@
+"""SSH links by the OpenSSH client of this machine."""

@@ -1,0 +1,396 @@
+"""The link that OpenSSH carries: through a master that the person has open, or one of ours that outlives us.
+
+Sources: ssh(1), ssh_config(5), ControlMaster; PROTOCOL.mux.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import paramiko
+
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
+from jupyter_slurm.transport.ssh.protocols import Hop, LinkLost
+from jupyter_slurm.transport.ssh.via_openssh.control_socket import Channel, Control, Dialled, has_ended
+from jupyter_slurm.transport.ssh.via_openssh.heartbeat import Pulse
+from jupyter_slurm.transport.ssh.via_openssh.hops import Hops, dial, hop_paths, hop_target
+from jupyter_slurm.transport.ssh.via_openssh.login import Login, Target
+from jupyter_slurm.transport.ssh.via_openssh.private_folder import make_private, turn
+
+__all__ = ["Master", "OpenSshLink", "Target", "end_kept", "kept_path"]
+
+_ANSWER: Final = 10.0  # seconds in which a master that is found, and the host behind it, answer
+_IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
+_LOG: Final = 1 << 20  # bytes
+_DENIED: Final = 1
+_ROOM: Final = 2.0  # seconds in which a session that was closed makes room
+_OPEN_FAILED: Final = re.compile(r"open failed: ([a-z ]+): (.*)")
+_CODES: Final = {"administratively prohibited": 1, "connect failed": 2, "unknown channel type": 3}  # RFC 4254, 5.1
+
+
+class Master:
+    """A running ``ssh`` that is logged in, as a connection.
+
+    Parameters
+    ----------
+    target : Target
+        Where to log in if none is found.
+    way : sequence of Host
+        The hosts on the way.
+    asker : Asker
+        Who asks the person.
+    folder : str
+        Private, on a local disk: where the control sockets of our own masters are.
+    max_age : float or None
+        Seconds after which a log-in ends.
+    heard : callable
+        Is given what OpenSSH says while it logs in.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        way: Sequence[Host],
+        asker: Asker,
+        folder: str,
+        max_age: float | None = None,
+        heard: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._target, self._way, self._asker, self._max_age = target, tuple(way), asker, max_age
+        self._own, self._heard = os.path.join(folder, _stem(target, way)), heard
+        self._path, self._process = "", 0
+        self._is_closed = self._is_given_up = False
+        self._hops = Hops(target, way, folder, lambda to, hosts: Master(to, hosts, asker, folder, max_age))
+        self._login: Login | None = None
+        self._watch: Control | None = None
+        self._pulse: Pulse | None = None
+        self._channels: set[Channel] = set()
+        self._room_at = -_ROOM
+        self.since = time.time()
+
+    # Connection -----------------------------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> Master:
+        """Itself: what channels belong to."""
+        return self
+
+    @property
+    def path(self) -> str:
+        """The control socket."""
+        return self._path
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of ours, and not the person's."""
+        return self._path == self._own
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the master is there; one whose host is gone still looks alive."""
+        return self._watch is not None and not self._is_closed and not has_ended(self._watch.socket, 0)
+
+    def is_active(self) -> bool:
+        """See :attr:`is_alive`."""
+        return self.is_alive
+
+    def join(self, timeout: float | None) -> None:
+        """Wait for its end."""
+        if self._watch is not None and not self._is_closed:
+            has_ended(self._watch.socket, timeout)
+
+    def open(self) -> None:
+        """Find a master that is logged in, else log in.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be; LinkLost when it may be better in a moment.
+        """
+        self._reach()
+        if self._is_given_up:  # while it could not be closed yet
+            self.close()
+        elif self._is_closed:
+            self.leave()
+
+    def _reach(self) -> None:
+        theirs = self._way[-1].control_path
+        if theirs and theirs.lower() != "none" and self._find(theirs):
+            return
+        make_private(os.path.dirname(self._own))
+        with turn(f"{self._own}.lock", self._has_left):  # two processes of ours must not make two masters
+            if self._has_left():
+                return  # whoever has closed it waits for nothing
+            if self._find(self._own):
+                self.since = os.stat(self._own).st_mtime  # it is made when the log-in is done, and not changed
+                if self._max_age is None or time.time() - self.since < self._max_age:
+                    return
+                self._unfind()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._own)
+            idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
+            hops = hop_paths(self._target, self._way, os.path.dirname(self._own))
+            self._login = login = Login(self._target, self._way, self._asker, self._own, idle, hops, self._heard)
+            if self._has_left():
+                login.close()
+            login.run()
+            if not self._find(self._own):
+                raise LinkLost(f"the connection to {self._way[-1].label} broke at once", host=self._way[-1].name)
+            self.since = time.time()
+
+    def close(self) -> None:
+        """Give it up: one of ours ends, the person's is left alone."""
+        self._is_given_up = True
+        if self._login is not None:
+            self._login.close()
+        self._hops.close(keep=False)
+        if self.is_own:
+            self._end()
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of it; the log-in stays."""
+        self._is_closed = True
+        self._hops.close(keep=True)
+        if self._login is not None:
+            self._login.close()
+        self._stop_pulse()
+        for channel in tuple(self._channels):
+            channel.close()
+        if self._watch is not None:
+            self._watch.close()
+
+    def ask(self) -> None:
+        """Find out whether the master answers, and whether its host does, by a session that echoes.
+
+        Where that would be one too many, OpenSSH's own questions have to do, which our masters ask every 5 s.
+        """
+        self._tidy()
+        try:
+            with contextlib.closing(Control(self._path, _ANSWER)) as control:
+                control.process()
+            if (pulse := self._pulse) is not None:
+                pulse.beat()
+        except (OSError, EOFError):
+            if self.is_alive and self._pulse is not None and self._pulse.has_ended:
+                self._start_pulse()  # somebody there has ended it, and that is all
+                return
+            self.close()
+            raise
+
+    def open_session(self, timeout: float) -> Channel:
+        """Return a session for one command; whether there can be one more is known when that starts."""
+        session = _Session(self, Control(self._path, timeout), timeout)
+        self._keep(session)
+        return session
+
+    def dial(self, host: str, port: int, timeout: float) -> Dialled:
+        """Return a stream to what listens on a port of a host, as the host at the end sees it."""
+        said = self._log_size()
+        stream = Dialled(Control(self._path, timeout), self, self.forget)
+        self._keep(stream)
+        try:
+            return dial(stream, host, port)
+        except paramiko.ChannelException as error:
+            raise self._reason(said) or error from None
+
+    def hop(self, number: int) -> Hop:
+        """Return a host on the way; where this one was not made by us, that may cost a log-in."""
+        return self._hops.get(number)
+
+    def _keep(self, channel: Channel) -> None:
+        """Note a channel, which ends with us."""
+        self._channels.add(channel)
+        if self._is_closed:  # perhaps since it was begun
+            channel.close()
+
+    def forget(self, channel: Channel) -> None:
+        """Let go of a channel that is closed."""
+        self._channels.discard(channel)
+        self._room_at = time.monotonic()
+
+    def make_room(self) -> bool:
+        """Give a session back that is not for commands; False: there is none, and none was closed just now."""
+        if self._pulse is not None:
+            self._stop_pulse()
+            self._room_at = time.monotonic()
+        return time.monotonic() - self._room_at < _ROOM
+
+    # Beneath --------------------------------------------------------------------------------------------------------
+
+    def _log_size(self) -> int:
+        return os.stat(f"{self._own}.log").st_size if self.is_own else 0
+
+    def _reason(self, since: int) -> paramiko.ChannelException | None:
+        """Look up why a port cannot be reached: of that, a master tells its log only."""
+        if not self.is_own:
+            return None
+        with open(f"{self._own}.log", "rb") as file:
+            file.seek(since)
+            found = set(_OPEN_FAILED.findall(file.read(1 << 16).decode("utf-8", "replace")))
+        if len(found) != 1:  # several at once: whose is which is not told
+            return None
+        kind, text = found.pop()
+        return paramiko.ChannelException(_CODES.get(kind, 2), text.strip())
+
+    def _find(self, path: str) -> bool:
+        """Take the master that listens there, if it answers."""
+        try:
+            self._watch = Control(path, _ANSWER)
+        except (OSError, EOFError):
+            return False
+        self._path = path
+        try:
+            with contextlib.closing(Control(path, _ANSWER)) as control:
+                self._process = control.process()
+            self._start_pulse()  # its host answers to that, whatever the answer is
+        except (OSError, EOFError, paramiko.SSHException):
+            self._unfind()
+            return False
+        return True
+
+    def _unfind(self) -> None:
+        """Have nothing to do with the master that was found; one of ours ends."""
+        if self.is_own:
+            self._end()
+        self._stop_pulse()
+        if self._watch is not None:
+            self._watch.close()
+        self._watch, self._path = None, ""
+
+    def _start_pulse(self) -> None:
+        self._stop_pulse()
+        session = Channel(Control(self._path, _ANSWER), self)
+        try:
+            self._pulse = Pulse(session)
+        except paramiko.ChannelException as error:
+            session.close()
+            self._pulse = None
+            if error.code == _DENIED:  # by the person: ControlMaster ask
+                raise
+        except BaseException:
+            session.close()
+            raise
+
+    def _stop_pulse(self) -> None:
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            pulse.close()
+
+    def _end(self) -> None:
+        """End a master of ours, politely or not."""
+        watch = self._watch
+        if watch is None or has_ended(watch.socket, 0):
+            return
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(self._own, 1.0)) as control:
+            control.terminate()
+        if not has_ended(watch.socket, 1.0) and self._process:
+            with contextlib.suppress(OSError):
+                os.kill(self._process, signal.SIGKILL)  # it has our connection: nobody else has its number
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._own)
+
+    def _has_left(self) -> bool:
+        return self._is_closed
+
+    def _tidy(self) -> None:
+        """Shorten what our master has to say about each session."""
+        if self.is_own:
+            with contextlib.suppress(OSError):
+                if os.stat(f"{self._own}.log").st_size > _LOG:
+                    os.truncate(f"{self._own}.log", 0)
+
+
+class _Session(Channel):
+    """A session for a command; what is not for commands makes room for it, and what was just closed is waited for."""
+
+    def __init__(self, master: Master, control: Control, timeout: float) -> None:
+        super().__init__(control, master, master.forget)
+        self._master, self._patience = master, timeout
+
+    def _begin(self, count: int, act: Callable[[list[socket.socket]], None]) -> None:
+        deadline = time.monotonic() + _ROOM
+        while True:
+            try:
+                super()._begin(count, act)
+                return
+            except paramiko.ChannelException:
+                if not self._master.make_room() or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
+            self.renew(Control(self._master.path, self._patience))
+
+
+class OpenSshLink(KeptLink):
+    """A connection through the hosts of a way, by the system's ``ssh``.
+
+    Parameters
+    ----------
+    target : Target
+        What a person would type after ``ssh``.
+    way : sequence of Host
+        Its hosts, the one that is meant last.
+    prompter : Prompter
+        Who can ask the person.
+    folder : str
+        Private, on a local disk, with a short name.
+    max_age : float, optional
+        Seconds after which a log-in ends, also one that was made by an earlier process of ours.
+    heard : callable, optional
+        Is given what OpenSSH says while it logs in; from another thread.
+    **options
+        As for :class:`KeptLink`.
+    """
+
+    refuses_late = True
+
+    def __init__(
+        self,
+        target: Target,
+        way: Sequence[Host],
+        prompter: Prompter,
+        folder: str,
+        *,
+        max_age: float | None = None,
+        heard: Callable[[str], None] = lambda text: None,
+        **options: Any,
+    ) -> None:
+        super().__init__([host.name for host in way], **options)
+        self._heard = heard
+        self._target, self._way, self._folder, self._max_age = target, tuple(way), folder, max_age
+        self._prompter = prompter
+
+    def new_connection(self) -> Master:
+        """Return a master that is not open yet."""
+        asker = Asker(self._prompter, asyncio.get_running_loop())
+        return Master(self._target, self._way, asker, self._folder, self._max_age, self._heard)
+
+
+def kept_path(target: Target, way: Sequence[Host], folder: str) -> str:
+    """Return where the control socket of our own master for a way is, while there is one."""
+    return os.path.join(folder, _stem(target, way))
+
+
+def end_kept(target: Target, way: Sequence[Host], folder: str) -> None:
+    """End the masters of ours that an earlier process left, if there are any."""
+    paths = [kept_path(hop_target(target, way, number), way[: number + 1], folder) for number in range(len(way) - 1)]
+    for path in (kept_path(target, way, folder), *paths):
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(path, _ANSWER)) as control:
+            control.terminate()
+
+
+def _stem(target: Target, way: Sequence[Host]) -> str:
+    """Return a short name for a way: another configuration is another log-in."""
+    hops = [(host.name, host.hostname, host.port, host.user, host.proxy_command) for host in way]
+    return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]

@@ -1,0 +1,395 @@
+"""A log-in by OpenSSH: it goes on in the background as a master, and asks the person through us.
+
+Sources: ssh(1) (``SSH_ASKPASS``), ssh_config(5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+from jupyter_slurm.domain.scripts.script import quote_argv
+from jupyter_slurm.errors import CommandMissing, LoginDeclined, LoginFailed, SlurmError, TransportError
+from jupyter_slurm.transport.peer_credentials import is_ours
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import is_yes
+from jupyter_slurm.transport.ssh.prompts import Asker, Prompt
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.via_openssh.messages import Asked, Questions, failure, said_in
+from jupyter_slurm.transport.ssh.via_openssh.private_folder import write_own
+
+__all__ = ["Login", "Target"]
+
+_TICK: Final = 0.05  # seconds between two looks whether OpenSSH is done
+_SILENCE: Final = 45.0  # seconds without a line of OpenSSH, while nobody is asked: it waits for nothing that comes
+_NOTICE: Final = 1.0  # seconds after which what a host said, and asked nothing, is shown by itself
+_PATIENCE: Final = 660  # seconds that a host behind others may take to answer: a person logs in to those meanwhile
+_FIRST: Final = 30  # seconds
+_SYSTEM_CONFIG: Final = "/etc/ssh/ssh_config"
+# First come, first served: what stands here is not changed by the person's file, which comes after it.
+_PREFACE: Final = """Host *
+    ServerAliveInterval 5
+    ServerAliveCountMax 2
+    ControlMaster no
+    FingerprintHash sha256
+    VisualHostKey no
+    UpdateHostKeys no
+    ForwardAgent no
+    ForwardX11 no
+    PermitLocalCommand no
+    ExitOnForwardFailure no
+    GatewayPorts no
+    Tunnel no
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a person would type after ``ssh``: from profiles only, and looked at by :func:`way_to` before.
+
+    Attributes
+    ----------
+    name : str
+        ``host`` or ``user@host``.
+    options : tuple of str
+        ``-l``, ``-p`` and ``-J`` with their values.
+    config_file : str or None
+        Instead of ``~/.ssh/config`` and the system's file.
+    """
+
+    name: str
+    options: tuple[str, ...] = ()
+    config_file: str | None = None
+
+
+class Login:
+    """One attempt to log in.
+
+    Parameters
+    ----------
+    target : Target
+        Where.
+    way : sequence of Host
+        The hosts on the way, as the configuration describes them.
+    asker : Asker
+        Who asks the person.
+    path : str
+        The control socket that there will be; its folder is private, and files beside it with that name are ours.
+    idle : float
+        Seconds after which a master that nobody uses ends by itself.
+    hops : mapping, optional
+        Control sockets that there will be for hosts on the way, by their names.
+    heard : callable, optional
+        Is given what OpenSSH says with ``-v``, as it says it.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        way: Sequence[Host],
+        asker: Asker,
+        path: str,
+        idle: float,
+        hops: Mapping[str, str] | None = None,
+        heard: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._target, self._way, self._asker, self._hops = target, tuple(way), asker, hops or {}
+        self._path, self._idle, self._heard, self._told = path, idle, heard, 0
+        self._log, self._desk_path = f"{path}.log", os.path.join(os.path.dirname(path), secrets.token_hex(5))
+        self._questions = Questions(way)
+        self._lock = threading.Lock()
+        self._read, self._open, self._answered = 0, 0, False
+        self._broken: BaseException | None = None
+        self._declined, self._closed = threading.Event(), threading.Event()
+
+    def close(self) -> None:
+        """End it, whatever it waits for."""
+        self._closed.set()
+
+    def run(self) -> None:
+        """Log in, and leave a master behind.
+
+        Raises
+        ------
+        LoginDeclined, LoginFailed, HostKeyError, LinkLost
+            As with the other carrier.
+        CommandMissing
+            There is no OpenSSH.
+        """
+        desk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            desk.bind(self._desk_path)
+            os.chmod(self._desk_path, 0o600)
+            desk.listen(4)
+            desk.settimeout(_TICK)
+            process = self._start()
+            try:
+                self._attend(process, desk)
+            finally:
+                if process.poll() is None:
+                    _end(process)
+        finally:
+            desk.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._desk_path)
+
+    # OpenSSH --------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        folder = os.path.dirname(self._path)
+        write_own(f"{self._path}.conf", self._config().encode(), 0o600)
+        helper = str(resources.files("jupyter_slurm.transport.ssh.via_openssh") / "askpass.py")
+        program = _executable(folder, f'#!/bin/sh\nexec {quote_argv([sys.executable, "-I", "-S", helper])} "$@"\n')
+        for hop in self._hops.values():  # of a log-in that broke: another one would find its place taken
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(hop)
+        argv = ["ssh", "-F", f"{self._path}.conf", "-v", "-M", "-N", "-T", "-S", self._path.replace("%", "%%")]
+        for option in (f"ControlPersist={max(1, round(self._idle))}", "ClearAllForwardings=yes", "ControlMaster=yes"):
+            argv += ["-o", option]
+        argv += [*self._target.options, "--", self._target.name]
+        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=self._environment(program),
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise CommandMissing(
+                "there is no `ssh` on the PATH",
+                hint='Install OpenSSH, or take carrier = "paramiko" in the profile.',
+                argv=["ssh"],
+            ) from None
+        finally:
+            os.close(log)
+
+    def _environment(self, program: str) -> Mapping[str, str]:
+        ours = {"SSH_ASKPASS": program, "SSH_ASKPASS_REQUIRE": "force", "JUPYTER_SLURM_ASK": self._desk_path}
+        # Before 8.4 a display, and no terminal, is what makes OpenSSH take it.
+        return {"DISPLAY": "none:0", **os.environ, **ours}
+
+    def _config(self) -> str:
+        """Return the configuration: what must hold, and then all that the person and the system say."""
+        lines = []
+        for number, host in enumerate(self._way):
+            behind = number > 0 or host.proxy_command is not None
+            timeout = _PATIENCE if behind else round(host.connect_timeout or _FIRST)
+            lines += [f"Host {host.name}", f"    StrictHostKeyChecking {host.strict}", f"    ConnectTimeout {timeout}"]
+            if path := self._hops.get(host.name):  # as long as the connection that goes through it
+                place = path.replace("%", "%%")
+                lines += ["    ControlMaster yes", f'    ControlPath "{place}"', "    ControlPersist no"]
+        own = self._target.config_file
+        files = [own] if own else [os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".ssh", "config"), _SYSTEM_CONFIG]
+        include = "".join(f'Include "{os.path.abspath(file)}"\n' for file in files if file.lower() != "none")
+        return "\n".join(lines) + "\n" + _PREFACE + include
+
+    def _attend(self, process: subprocess.Popen[bytes], desk: socket.socket) -> None:
+        """Wait for its end, and let it ask meanwhile."""
+        notice = _Notice(self._asker, self._way[-1].label)
+        size, changed = 0, time.monotonic()
+        try:
+            while process.poll() is None:
+                with contextlib.suppress(TimeoutError):
+                    client, _ = desk.accept()
+                    notice.end()
+                    threading.Thread(target=self._serve, args=(client,), name="jupyter-slurm-ask", daemon=True).start()
+                    changed = time.monotonic()
+                self._give_up_if_told()
+                before, size = size, os.stat(self._log).st_size
+                if size != before or self._open:
+                    changed = time.monotonic()
+                if size != before:
+                    self._pass_on()
+                quiet = time.monotonic() - changed
+                if quiet > _SILENCE:
+                    raise self._failure("no answer")
+                if quiet > _NOTICE and not self._open and (said := self._said()):
+                    notice.show(said)
+                if notice.is_declined:
+                    self._declined.set()
+        finally:
+            notice.end()
+            self._pass_on()
+        self._give_up_if_told()
+        if process.returncode != 0:
+            raise self._failure("")
+
+    def _pass_on(self) -> None:
+        """Let others hear what was said since the last time."""
+        with open(self._log, "rb") as file:
+            file.seek(self._told)
+            data = file.read(1 << 20)
+        self._told += len(data)
+        self._heard(data.decode("utf-8", "replace"))
+
+    def _give_up_if_told(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if self._closed.is_set():
+            raise LinkLost(f"the connection to {self._way[-1].label} was closed", host=self._way[-1].name)
+        if self._declined.is_set():
+            host = self._way[-1]
+            raise LoginDeclined(
+                f"the log-in to {host.label} was not answered",
+                hint="Connect again when you have the answer at hand.",
+                host=host.name,
+            )
+
+    def _failure(self, more: str) -> SlurmError:
+        with open(self._log, "rb") as file:
+            log = file.read(1 << 20).decode("utf-8", "replace")
+        return failure(log + more, self._way, asked=self._answered)
+
+    def _said(self) -> str:
+        """Return what was printed for the person since the last time."""
+        with self._lock, open(self._log, "rb") as file:
+            file.seek(self._read)
+            text = file.read(1 << 16).decode("utf-8", "replace")
+            self._read = file.tell()
+        return said_in(text)
+
+    # Questions ------------------------------------------------------------------------------------------------------
+
+    def _serve(self, client: socket.socket) -> None:
+        """Answer one question; its end, or that of whoever asked, takes it back."""
+        with self._lock:
+            self._open += 1
+        try:
+            with client, contextlib.suppress(OSError, ValueError, EOFError):
+                client.settimeout(10)
+                if not is_ours(client):
+                    return
+                question = json.loads(_line(client))
+                said = self._said()
+                asked = self._questions.read(question["text"], question["hint"], int(question["process"]), said)
+                answer = self._answer(asked, client)
+                while self._declined.is_set() and not _is_gone(client):
+                    pass  # OpenSSH would take no answer for an empty one, and go on: it is ended
+                client.sendall(json.dumps(answer).encode() + b"\n")
+        finally:
+            with self._lock:
+                self._open -= 1
+
+    def _answer(self, asked: Asked, client: socket.socket) -> str | None:
+        future = self._asker.start(asked.prompt)
+        client.settimeout(_TICK)
+        try:
+            while not future.done():
+                if self._closed.is_set() or _is_gone(client):
+                    return None
+            answers = future.result()
+        except CancelledError:
+            answers = None
+        except Exception as error:  # noqa: BLE001 - whoever logs in is told
+            self._broken, answers = error, None
+            self._declined.set()
+        finally:
+            future.cancel()
+            client.settimeout(10)
+        if asked.meaning == "notice":
+            if answers is None:
+                self._declined.set()
+            return None
+        self._answered = True
+        if asked.meaning == "host-key":
+            return "yes" if answers and is_yes(answers[0], asked.fingerprint) else "no"
+        if answers is None:
+            self._declined.set()
+            return None
+        if any(0xD800 <= ord(char) <= 0xDFFF for char in answers[0]):
+            host = self._way[-1]
+            self._broken = LoginFailed(
+                f"the answer for {asked.prompt.host} cannot be sent: it is no UTF-8 text",
+                hint="Type it again; the terminal or the keyboard may be set to another encoding.",
+                host=host.name,
+            )
+            self._declined.set()
+            return None
+        if asked.meaning == "confirm":
+            return "yes" if answers[0].strip().lower() in ("yes", "y") else None
+        return answers[0]
+
+
+class _Notice:
+    """Something to be read while OpenSSH waits: "press 1 on your phone"."""
+
+    def __init__(self, asker: Asker, host: str) -> None:
+        self._asker, self._host = asker, host
+        self._shown: Any = None
+
+    def show(self, text: str) -> None:
+        """Show it, instead of what was shown before."""
+        self.end()
+        self._shown = self._asker.start(Prompt(self._host, "keyboard-interactive", "", text))
+
+    def end(self) -> None:
+        """Take it back."""
+        if self._shown is not None:
+            self._shown.cancel()
+            self._shown = None
+
+    @property
+    def is_declined(self) -> bool:
+        """Whether the person does not want to wait."""
+        shown = self._shown
+        return shown is not None and shown.done() and not shown.cancelled() and shown.result() is None
+
+
+def _executable(folder: str, text: str) -> str:
+    """Write a small program, and return its path; a folder from which nothing is run is told."""
+    path = os.path.join(folder, "askpass")
+    write_own(path, text.encode("utf-8", "surrogateescape"), 0o700)
+    if not os.access(path, os.X_OK):
+        raise TransportError(
+            f"programs in {folder} cannot be run (noexec?)",
+            hint="Set Settings.runtime_dir to a folder of yours on another local disk.",
+        )
+    return path
+
+
+def _line(client: socket.socket) -> bytes:
+    data = b""
+    while not data.endswith(b"\n") and len(data) < 1 << 16:
+        piece = client.recv(1 << 12)
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def _is_gone(client: socket.socket) -> bool:
+    """Wait a moment, and tell whether the other end was closed meanwhile."""
+    try:
+        return client.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End OpenSSH with those that it started for hosts on the way."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 15)
+    try:
+        process.wait(2)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.wait()

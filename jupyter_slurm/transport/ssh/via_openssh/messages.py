@@ -1,0 +1,269 @@
+"""What OpenSSH says and asks, in our words: its questions as prompts, and why it ended.
+
+Source: readpass.c, sshconnect.c and sshconnect2.c of OpenSSH 7.4 to 10; its messages are not translated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from jupyter_slurm.errors import HostKeyRevoked, LoginFailed, SlurmError, TransportError
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import changed_at, host_key_prompt, names_of
+from jupyter_slurm.transport.ssh.hostkeys.unknown_key import openssh_adds, unknown_key
+from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT
+from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+
+__all__ = ["Asked", "Questions", "failure", "said_in"]
+
+Meaning = Literal["secret", "host-key", "confirm", "notice"]
+
+_DEBUG: Final = re.compile(
+    r"debug[123]: .*|Authenticated (?:to|using|with) .*|Transferred: .*|Bytes per second: .*|OpenSSH_.*"
+)
+_AGAIN: Final = "That was not accepted. Try again."
+_KEY: Final = re.compile(r"(\S+) key fingerprint is ((?:SHA256|MD5):[^\s]+?)\.?$", re.MULTILINE)
+_TYPED: Final = re.compile(r"^debug1: Next authentication method: (?:password|keyboard-interactive)", re.MULTILINE)
+_OFFER: Final = re.compile(r"^debug1: Offering public key: (\S+)", re.MULTILINE)
+
+_ENTERED: Final = re.compile(r"^(?:debug1: )?Authenticated to ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of OpenSSH.
+
+    Attributes
+    ----------
+    prompt : Prompt
+        For the person.
+    meaning : str
+        What to do with the answer: a ``secret`` is what it is, of ``host-key`` and ``confirm`` only a yes counts, a
+        ``notice`` has none.
+    fingerprint : str
+        Of the host key in question.
+    """
+
+    prompt: Prompt
+    meaning: Meaning
+    fingerprint: str = ""
+
+
+class Questions:
+    """The questions of one log-in through all hosts of a way."""
+
+    def __init__(self, way: Sequence[Host]) -> None:
+        self._way, self._seen = tuple(way), set[str]()
+
+    def read(self, text: str, hint: str, process: int, said: str) -> Asked:
+        """Understand a question; ``process`` asks it, and ``said`` it has before."""
+        host = self._host(text, process)
+        if match := _KEY.search(text):
+            remark = "but keys of other types are known of it" if "keys of different" in text else ""
+            return Asked(host_key_prompt(host, match[1], match[2], remark), "host-key", match[2])
+        if hint == "none":
+            return Asked(Prompt(host.label, "keyboard-interactive", "OpenSSH", printable(text)), "notice")
+        notice = "\n".join(part for part in (said, self._notice(host, text)) if part)
+        if hint == "confirm":
+            question = Question(f"{printable(text).strip()} (yes/no)", echo=True)
+            return Asked(Prompt(host.label, "keyboard-interactive", "OpenSSH", notice, (question,)), "confirm")
+        return Asked(self._secret(host, text, notice), "secret")
+
+    def _secret(self, host: Host, text: str, notice: str) -> Prompt:
+        if match := re.fullmatch(r"Enter passphrase for (?:\S+ )?key '(.*)': ?", text, re.DOTALL):
+            wrong = "That passphrase is wrong." if _AGAIN in notice else ""
+            question = Question(f"Passphrase for {printable(match[1])}")
+            return Prompt(host.label, "passphrase", "Your key is locked", wrong, (question,))
+        if text.startswith("Enter PIN"):
+            return Prompt(host.label, "passphrase", "Security key", notice, (Question(printable(text).strip()),))
+        if re.fullmatch(r"\S+@\S+'s password: ?", text):
+            question = Question(f"Password for {host.user}@{host.name}")
+            return Prompt(host.label, "password", "Password", notice, (question,))
+        asked = printable(re.sub(r"^\((\S+@\S+)\) ", "", text)).strip()
+        head, _, last = asked.rpartition("\n")
+        instruction = "\n".join(part for part in (notice, head) if part)
+        return Prompt(host.label, "keyboard-interactive", "", instruction, (Question(last or "Answer"),))
+
+    def _notice(self, host: Host, text: str) -> str:
+        key = f"{host.name}\0{text}"
+        again = key in self._seen
+        self._seen.add(key)
+        return _AGAIN if again else ""
+
+    def _host(self, text: str, process: int) -> Host:
+        """Return the host that asks: the one that the process connects to, else the one that is named."""
+        with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
+            words = file.read().rstrip(b"\0").split(b"\0")
+            for host in self._way[:-1]:  # the last one is what our own command ends with
+                if words and words[-1].decode(errors="replace") == host.name:
+                    return host
+            if words and words[-1].decode(errors="replace") == self._way[-1].name:
+                return self._way[-1]
+        return _named(text, self._way) or self._way[-1]
+
+
+def said_in(log: str) -> str:
+    """Return what is for the person of what OpenSSH printed: no debugging, nothing that is told otherwise."""
+    lines = [line for line in log.replace("\r", "").split("\n") if line and not _DEBUG.fullmatch(line)]
+    dull = ("Permission denied, please try again.", "Warning: Permanently added", "Pseudo-terminal will not")
+    return printable("\n".join(line for line in lines if not line.startswith(dull)), 2000)
+
+
+def _named(text: str, way: Sequence[Host]) -> Host | None:
+    for host in way:
+        where = re.escape(host.host_key_alias or host.hostname)
+        if re.search(rf"(?<![\w.-]){re.escape(host.user)}@{where}(?![\w.-])", text, re.IGNORECASE):
+            return host
+    for host in way:
+        for name in names_of(host):
+            if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE):
+                return host
+    return None
+
+
+# Why it ended --------------------------------------------------------------------------------------------------------
+
+
+def failure(log: str, way: Sequence[Host], *, asked: bool) -> SlurmError:
+    """Return the error for a log-in that ended with this log; ``asked``: a person has answered something."""
+    said = said_in(log)
+    for find in (_host_key, _let_in, _reach, _odd):
+        if (error := find(log, said, way)) is not None:
+            return error
+    host = _named(said.rpartition("\n")[2], way) or way[-1]
+    last = said[-500:].strip() or "no reason given"
+    if asked or log.count("SSH2_MSG_SERVICE_ACCEPT received") > len(_ENTERED.findall(log)):  # while it logged in
+        return LoginFailed(
+            f"{host.label} ended the log-in: {last}",
+            hint="Try again in a moment, or when its own words say so.",
+            host=host.name,
+            reason=last,
+        )
+    return LinkLost(
+        f"{host.label} cannot be reached: {last}",
+        hint="Is this machine on line, and in the VPN where the site wants that?",
+        host=host.name,
+    )
+
+
+def _host_key(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+    if "Host key verification failed" not in said and "host key" not in said.lower():
+        return None
+    revoked = re.search(r"host key for (\S+) (?:is marked as|was) revoked|Host key (\S+) (\S+) revoked by file", said)
+    changed = re.search(r"Host key for (\S+) has changed", said)
+    unknown = re.search(r"No (\S+) host key is known for (\S+) and you", said)
+    line = next((match[0] for match in (revoked, changed, unknown) if match), "")
+    host = _named(line, way) or _shown_by(log, way)
+    shown = re.findall(r"^debug1: Server host (?:key|certificate): (\S+) ([^\s,]+)", log, re.MULTILINE)
+    kind, fingerprint = shown[-1] if shown else ("", "")
+    kind = kind.removeprefix("ssh-").partition("-")[0].upper()
+    facts = {"host": host.name, "fingerprint": fingerprint, "key_type": kind}
+    if revoked:
+        return HostKeyRevoked(
+            f"{host.label} shows a key that was revoked: {fingerprint}",
+            hint="Do not connect. Ask the people who run it.",
+            **facts,
+        )
+    if changed and (where := re.search(r"Offending (\S+) key in (.+):(\d+)", said)):
+        return changed_at(host, fingerprint, kind, where[2], int(where[3]))
+    if "Host key verification failed" in said:
+        return unknown_key(host, fingerprint, kind, openssh_adds(host))
+    return None
+
+
+def _shown_by(log: str, way: Sequence[Host]) -> Host:
+    """Return the host whose key was looked at last."""
+    found = re.findall(r"^debug1: Authenticating to (\S+?):(\d+) as '(.*)'", log, re.MULTILINE)
+    for hostname, port, _ in reversed(found[-1:]):
+        for host in way:
+            if (host.hostname.lower(), str(host.port)) == (hostname.lower(), port):
+                return host
+    return way[-1]
+
+
+def _let_in(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+    tried = [f"key {path}" for path in dict.fromkeys(_OFFER.findall(log))]
+    if "Too many authentication failures" in said:
+        host = _named(said, way) or _shown_by(log, way)
+        return LoginFailed(
+            f"{host.label} ended the log-in: too many attempts{_list(tried)}",
+            hint="It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
+            f"~/.ssh/config: Host {host.name}, IdentityFile …, IdentitiesOnly yes.",
+            host=host.name,
+            tried=tried,
+        )
+    match = re.search(r"^(.*): Permission denied \(([^)]*)\)\.?$", said, re.MULTILINE)
+    if match is None:
+        return None
+    host, methods = _named(match[1], way) or way[-1], match[2].split(",")
+    return LoginFailed(
+        f"{host.label} did not let {host.user} in; it takes: {', '.join(methods)}{_list(tried)}",
+        hint=_hint(host, methods, tried, typed=_TYPED.search(log) is not None),
+        host=host.name,
+        tried=tried,
+        methods=methods,
+    )
+
+
+def _hint(host: Host, methods: Sequence[str], tried: Sequence[str], *, typed: bool) -> str:
+    if any("gssapi" in method for method in methods) and not {"password", "keyboard-interactive"} & {*methods}:
+        return (
+            "It takes Kerberos tickets: `kinit`, and try again; `klist` shows what you have. Where ~/.ssh/config does "
+            f"not say `GSSAPIAuthentication yes` for Host {host.name}, ssh may show none."
+        )
+    if host.batch_mode and {"password", "keyboard-interactive"} & {*methods}:
+        return "BatchMode in ~/.ssh/config forbids to ask you: take it out for this host."
+    named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
+    if typed:
+        return f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
+    if not tried and "publickey" in methods:
+        return f"You have no key for it: `jupyter slurm init` makes one, or name yours in {named}."
+    return f"Put your key there (`ssh-copy-id {host.name}`, or the site's web page), or name the right one in {named}."
+
+
+def _list(tried: Sequence[str]) -> str:
+    return "".join(f"\n  {line}: refused" for line in tried)
+
+
+def _reach(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+    vpn = "Is this machine on line, and in the VPN where the site wants that?"
+    if match := re.search(r"Could not resolve hostname (\S+):", said):
+        host = next((one for one in way if one.hostname.lower() == match[1].lower()), way[-1])
+        return LinkLost(
+            f"{host.label} cannot be reached: the name {host.hostname} is not known", hint=vpn, host=host.name
+        )
+    if match := re.search(r"connect to host (\S+) port (\d+): (.*)", said):
+        host = next((one for one in way if one.hostname.lower() == match[1].lower()), way[0])
+        reason, hint = match[3].strip(), vpn
+        if "refused" in reason.lower():
+            reason, hint = "connection refused", f"Does an SSH server listen there on port {host.port}?"
+        elif "timed out" in reason.lower():
+            reason = "no answer"
+        return LinkLost(f"{host.label} cannot be reached: {reason}", hint=hint, host=host.name)
+    if match := re.search(r"open failed: (.*)", said):
+        host, before = way[-1], way[-2].name if len(way) > 1 else "the host before it"
+        return LinkLost(
+            f"{host.label} cannot be reached: {match[1]}",
+            hint=f"Is the name right, and may {before} forward connections (AllowTcpForwarding)?",
+            host=host.name,
+        )
+    return None
+
+
+def _odd(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+    """Return what does not get better by itself."""
+    for words, hint in (
+        (r"Bad configuration option.*|.*Bad owner or permissions.*", "Correct ~/.ssh/config, or the file it names."),
+        (r"Bad server host key: .*", TOO_SHORT),
+        (r"Unable to negotiate with .*", "The server is old, or ~/.ssh/config restricts algorithms: ask the site."),
+        (r"ssh_askpass: exec.*", "Is the folder of the agent's socket mounted noexec? Set Settings.runtime_dir."),
+        (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set Settings.runtime_dir to a shorter path."),
+    ):
+        if match := re.search(words, said):
+            return TransportError(f"OpenSSH to {way[-1].name}: {match[0][:500]}", hint=hint, host=way[-1].name)
+    return None

@@ -1,0 +1,1 @@
+"""SSH links by paramiko, inside this process."""

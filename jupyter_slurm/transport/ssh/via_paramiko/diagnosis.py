@@ -1,0 +1,285 @@
+"""A connection looked at while it is made: each host is reached, is the right one, and lets us in."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import paramiko
+
+from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import judge
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+
+__all__ = ["Hop", "LogWalk", "Walk"]
+
+_NOISE: Final = 1 << 20  # bytes
+_LINE: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A host of a way that has let us in.
+
+    Attributes
+    ----------
+    host : Host
+    tried : tuple of str
+        What it was shown, and what became of it: ``key PATH: accepted`` …
+    transport : paramiko.Transport or None
+        The connection to it; None: only OpenSSH has it.
+    """
+
+    host: Host
+    tried: tuple[str, ...]
+    transport: paramiko.Transport | None = None
+
+    @property
+    def accepted(self) -> list[str]:
+        """What it accepted: ``key PATH``, ``certificate PATH``, ``password`` …"""
+        return [line.removesuffix(": accepted") for line in self.tried if line.endswith(": accepted")]
+
+    @property
+    def refused_keys(self) -> bool:
+        """Whether it takes keys, and took none of the person's."""
+        shown = [line for line in self.tried if line.startswith(("key ", "certificate "))]
+        return any(": refused" in line for line in shown) and not any(line.endswith(": accepted") for line in shown)
+
+    def run(self, script: str, timeout: float = 30.0) -> tuple[int, str]:
+        """Run text in ``/bin/sh`` there, whatever the login shell; return the exit code and what was printed. Blocks.
+
+        Raises
+        ------
+        TransportError
+            No command runs there, or it does not end in time.
+        """
+        if self.transport is None:
+            raise TransportError(
+                f"no command runs on {self.host.label} by OpenSSH's log-in", hint=f"`ssh-copy-id {self.host.name}`"
+            )
+        out = b""
+        try:
+            with contextlib.closing(self.transport.open_session(timeout=timeout)) as channel:
+                channel.settimeout(timeout)
+                channel.set_combine_stderr(True)
+                channel.exec_command("exec /bin/sh -s")
+                channel.sendall(script.encode("utf-8", "surrogateescape"))
+                channel.shutdown_write()
+                while len(out) < _NOISE and (data := channel.recv(1 << 16)):
+                    out += data
+                code = channel.recv_exit_status() if channel.status_event.wait(timeout) else -1
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise TransportError(f"no command runs on {self.host.label}: {printable(str(error), 300)}") from error
+        return code, printable(out, 4000).strip()
+
+
+class _Steps:
+    """Where a walk is, and what is told of it.
+
+    Parameters
+    ----------
+    way : sequence of Host
+        The hosts.
+    tell : callable
+        Is given what was found; from another thread.
+    clock : callable, optional
+        Seconds.
+
+    Attributes
+    ----------
+    hops : list of Hop
+        The hosts that have let us in so far.
+    """
+
+    def __init__(
+        self, way: Sequence[Host], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._way, self._tell, self._clock = tuple(way), tell, clock
+        self._hop, self._step, self._since = 0, "reached", clock()
+        self.hops: list[Hop] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all hosts have let us in; a connection that breaks later and is made again is another matter."""
+        return self._hop >= len(self._way)
+
+    def failure(self, error: SlurmError) -> Finding:
+        """Return what it means that the walk ended with an error."""
+        host, todo = self._way[min(self._hop, len(self._way) - 1)], error.hint
+        if isinstance(error.__cause__, socket.gaierror):
+            todo = (
+                "Is the name right (`host` in the profile, HostName in ~/.ssh/config)? Is this machine on line, and in "
+                "the VPN where the site wants that?"
+            )
+        return Finding("failed", f"{host.name}, {self._step}", error.message, todo)
+
+    def _reached(self, host: Host) -> None:
+        self._ok(host, f"{host.label} answers after {self._clock() - self._since:.2f} s")
+        self._step = "host key"
+
+    def _known(self, host: Host, where: str, key_type: str, fingerprint: str) -> None:
+        self._ok(host, f"known ({where or 'known_hosts from now on'}): {key_type} {fingerprint}")
+        self._step = "log-in"
+
+    def _entered(self, hop: Hop, version: str) -> None:
+        how = f" by {' and '.join(hop.accepted)}" if hop.accepted else ""
+        self._ok(hop.host, f"{hop.host.user} is let in{how} ({printable(version, 100)})")
+        if not self.is_over:
+            self.hops.append(hop)
+        self._hop, self._step, self._since = self._hop + 1, "reached", self._clock()
+
+    def _ok(self, host: Host, said: str) -> None:
+        if not self.is_over:
+            self._tell(Finding("ok", f"{host.name}, {self._step}", said))
+
+
+class Walk(_Steps):
+    """Watch how paramiko walks a way.
+
+    Parameters
+    ----------
+    way, tell, clock
+        As for :class:`LogWalk`.
+    new_gate : callable
+        Given what hears how a host was entered, returns who decides; its calls are passed on.
+    """
+
+    def __init__(
+        self,
+        way: Sequence[Host],
+        new_gate: Callable[[Callable[[Host, tuple[str, ...]], None]], Gate],
+        tell: Callable[[Finding], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(way, tell, clock=clock)
+        self._opened: dict[Host, tuple[str, ...]] = {}
+        self._inner = new_gate(self._opened.__setitem__)
+        self.gate = Gate(self._verify, self._login, self._inner.key_types)
+
+    def _verify(self, host: Host, key: paramiko.PKey) -> None:
+        if self.is_over:
+            self._inner.verify(host, key)
+            return
+        self._reached(host)
+        certificate = getattr(key, "public_blob", None)
+        blob = certificate.key_blob if certificate is not None else key.asbytes()
+        before = judge(host, blob)
+        self._inner.verify(host, key)
+        where = f"{before.entry.file}, line {before.entry.line}" if before.entry else ""
+        if before.status == "unknown" and judge(host, blob).status == "unknown":
+            where = "for this connection: it could not be kept"
+        self._known(host, where, before.key_type, before.fingerprint)
+
+    def _login(self, host: Host, transport: paramiko.Transport) -> None:
+        self._inner.login(host, transport)
+        if not self.is_over:
+            self._entered(Hop(host, self._opened.get(host, ()), transport), str(transport.remote_version))
+
+
+class LogWalk(_Steps):
+    """Watch how OpenSSH walks a way, by what it says with ``-v``: the processes of all hosts say it in one place.
+
+    Parameters
+    ----------
+    way : sequence of Host
+        The hosts.
+    tell : callable
+        Is given what was found; from another thread.
+    clock : callable, optional
+        Seconds.
+    """
+
+    def __init__(
+        self, way: Sequence[Host], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(way, tell, clock=clock)
+        self._rest, self._version, self._key, self._where = "", "", ("", ""), ""
+        self._offered, self._tried = "", list[str]()
+        self._rules: Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], None]]] = tuple(
+            (re.compile(f"(?:debug1: )?{pattern}"), act)
+            for pattern, act in (
+                (r"Remote protocol version \S+ remote software version (.*)", self._hear_version),
+                (r"Authenticating to (\S+):(\d+) as '.*'", self._hear_reached),
+                (r"Server host key: (?:ssh-)?(\S+) (\S+)", self._hear_key),
+                (r"Found (?:CA )?key in (.+):(\d+)", self._hear_where),
+                (r"SSH2_MSG_NEWKEYS received", self._hear_keys_set),
+                (r"Offering (?:\S+ )?public key: (.*)", self._hear_offer),
+                (r'Authenticated (?:using "([\w-]+)" )?with partial success\.', self._hear_part),
+                (r'Authenticated to .* \(.*\)(?: using "([\w-]+)")?\.', self._hear_entered),
+            )
+        )
+
+    def hear(self, text: str) -> None:
+        """Take in what it has said since the last time."""
+        if self.is_over:
+            return
+        *lines, self._rest = (self._rest + text).split("\n")
+        self._rest = self._rest[-_LINE:]
+        for line in lines:
+            for pattern, act in self._rules:
+                if (match := pattern.fullmatch(line.rstrip("\r"))) is not None and not self.is_over:
+                    act(match)
+
+    @property
+    def _host(self) -> Host:
+        return self._way[self._hop]
+
+    def _hear_version(self, match: re.Match[str]) -> None:
+        self._version, self._where = match[1], ""
+
+    def _hear_reached(self, match: re.Match[str]) -> None:
+        """Note a host that answers; those before it that say nothing (a ProxyCommand without ``-v``) have let us in."""
+        found = (host.hostname.lower() == match[1].lower() and str(host.port) == match[2] for host in self._way)
+        numbers = [number for number, here in enumerate(found) if here and number >= self._hop]
+        self._hop = numbers[0] if numbers else self._hop
+        self._reached(self._host)
+
+    def _hear_key(self, match: re.Match[str]) -> None:
+        kind = match[1].partition("-")[0].upper()
+        self._key = (kind, match[2])
+
+    def _hear_where(self, match: re.Match[str]) -> None:
+        self._where = f"{match[1]}, line {match[2]}"
+
+    def _hear_keys_set(self, match: re.Match[str]) -> None:
+        if self._step == "host key":
+            self._known(self._host, self._where, *self._key)
+
+    def _hear_offer(self, match: re.Match[str]) -> None:
+        self._refuse()
+        path, _, rest = match[1].partition(" SHA256:")
+        path, _, kind = path.rpartition(" ") if rest else (path, "", "")
+        self._offered = f"{'certificate' if kind.endswith('-CERT') else 'key'} {printable(path, 1000)}"
+
+    def _hear_part(self, match: re.Match[str]) -> None:
+        self._accept(match[1] or "publickey")
+
+    def _hear_entered(self, match: re.Match[str]) -> None:
+        self._accept(match[1] or "")
+        self._entered(Hop(self._host, tuple(self._tried)), self._version)
+        self._tried = []
+
+    def _accept(self, method: str) -> None:
+        names = {"password": "password", "keyboard-interactive": "questions of the host"}
+        names |= {"gssapi-with-mic": "Kerberos ticket", "gssapi-keyex": "Kerberos ticket", "hostbased": "host-based"}
+        if method == "publickey" and self._offered:
+            self._tried.append(f"{self._offered}: accepted")
+            self._offered = ""
+            return
+        self._refuse()
+        if method in names:
+            self._tried.append(f"{names[method]}: accepted")
+
+    def _refuse(self) -> None:
+        if self._offered:
+            self._tried.append(f"{self._offered}: refused")
+        self._offered = ""

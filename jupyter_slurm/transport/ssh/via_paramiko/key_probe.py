@@ -1,0 +1,60 @@
+"""Whether a host would let a key in: asked of it, with nothing signed, and so without a passphrase or a code."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+import paramiko
+
+from jupyter_slurm.transport.ssh.auth.userauth import KeyWanted, Lost, Userauth
+from jupyter_slurm.transport.ssh.keys.public_keys import key_type, read_line
+from jupyter_slurm.transport.ssh.via_paramiko.connection import tcp
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import Hop
+
+__all__ = ["takes_key"]
+
+_PATIENCE: Final = 30.0  # seconds
+
+
+def takes_key(hop: Hop, before: Hop | None, line: str) -> bool | None:
+    """Ask a host by a connection of its own (RFC 4252, section 7: a request without a signature); blocks.
+
+    Parameters
+    ----------
+    hop : Hop
+        The host.
+    before : Hop or None
+        The one through which it is reached; None: from here.
+    line : str
+        The public key, as it stands in a file.
+
+    Returns
+    -------
+    bool or None
+        None: it cannot be said.
+    """
+    blob = read_line(*line.split()[:2])
+    known = hop.transport
+    if known is None or blob is None or hop.host.proxy_command:
+        return None
+    try:
+        with contextlib.closing(paramiko.Transport(_socket(hop, before))) as transport:
+            transport.get_security_options().key_types = (known.host_key_type,)
+            transport.start_client(timeout=_PATIENCE)
+            if transport.get_remote_server_key() != known.get_remote_server_key():
+                return None  # another machine behind the same name
+            auth = Userauth(transport, hop.host.user)
+            auth.begin()
+            auth.request("none")
+            algorithm = "rsa-sha2-512" if key_type(blob) == "ssh-rsa" else key_type(blob)
+            return isinstance(auth.request("publickey", False, algorithm, blob), KeyWanted)
+    except (paramiko.SSHException, OSError, EOFError, Lost):
+        return None
+
+
+def _socket(hop: Hop, before: Hop | None) -> Any:
+    if before is None or before.transport is None:
+        return tcp(hop.host, _PATIENCE)
+    target = (hop.host.hostname, hop.host.port)
+    return before.transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=_PATIENCE)

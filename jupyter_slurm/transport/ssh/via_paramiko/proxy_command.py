@@ -1,0 +1,88 @@
+"""A ProxyCommand of ssh_config(5), and what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+from typing import Final
+
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+
+__all__ = ["Proxy"]
+
+_MOST: Final = 2048  # bytes of what it says
+_END: Final = 1.0  # seconds until one that has closed its streams has ended
+_NOT_FOUND: Final = (126, 127)  # exit codes of sh(1)
+
+
+class Proxy:
+    """The process that brings bytes to a host, started as OpenSSH does; the text is of the person's own configuration.
+
+    Attributes
+    ----------
+    sock : socket
+        Its standard input and output.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._tail = bytearray()
+        self.sock, theirs = socket.socketpair()
+        try:
+            end = theirs.fileno()
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {host.proxy_command}"],
+                stdin=end,
+                stdout=end,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except BaseException:
+            self.sock.close()
+            raise
+        finally:
+            theirs.close()
+        self._reader = threading.Thread(target=self._listen, name="proxy-command", daemon=True)
+        self._reader.start()
+
+    def failure(self, reason: str) -> LinkLost:
+        """Return why the host cannot be reached by it; ``reason``: what its peer saw of that."""
+        code: int | None = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(_END)
+            self._reader.join(_END)
+        said = printable(bytes(self._tail), _MOST).strip()
+        where = f"ProxyCommand of {self._host.name} in ~/.ssh/config is `{self._host.proxy_command}`"
+        hint = f"Does it work in a terminal? {where}."
+        if code in _NOT_FOUND:
+            what, hint = "could not be started", f"Is that program installed on this machine? {hint}"
+        else:
+            what = "gave no connection" if code is None else f"ended with exit code {code}"
+            hint += " A command can ask nobody for a password or a code; the hosts of a ProxyJump can."
+        return LinkLost(
+            f"{self._host.label} cannot be reached: its ProxyCommand {what}: {said or reason}",
+            hint=hint,
+            host=self._host.name,
+        )
+
+    def close(self) -> None:
+        """End it, and what it has started."""
+        if self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _listen(self) -> None:
+        """Keep the end of what it says."""
+        pipe = self._process.stderr
+        assert pipe is not None
+        with pipe, contextlib.suppress(OSError):
+            while data := os.read(pipe.fileno(), 1 << 16):
+                self._tail += data
+                del self._tail[:-_MOST]
