@@ -20,7 +20,7 @@ class BusLike(Protocol):
 
 
 class SessionsLike(Protocol):
-    """What the routes ask of sessions: :class:`jupyter_slurm.services.sessions.Sessions`."""
+    """What the routes ask of sessions: :class:`jupyter_slurm.services.sessions.manager.Sessions`."""
 
     async def launch(self, name: str, asked: Json) -> Json: ...
     def told(self, name: str, *, active: bool) -> list[Json]: ...
@@ -31,7 +31,7 @@ class SessionsLike(Protocol):
 
 
 class ImagesLike(Protocol):
-    """What the routes ask of images: :class:`jupyter_slurm.services.images.Images`."""
+    """What the routes ask of images: :class:`jupyter_slurm.services.images.manager.Images`."""
 
     async def make(self, name: str, asked: Json) -> Json: ...
     async def told(self, name: str) -> Json: ...

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from jupyter_slurm.services.users import User
+from jupyter_slurm.services.connections.clients import User
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
 __all__ = ["Presence", "UsersLike"]
 
 
 class UsersLike(Protocol):
-    """Who is told: :class:`jupyter_slurm.services.users.Users`."""
+    """Who is told: :class:`jupyter_slurm.services.connections.clients.Users`."""
 
     def join(self, user: User, cluster: str) -> None: ...  # noqa: D102
     def leave(self, user: User) -> None: ...  # noqa: D102

@@ -143,7 +143,7 @@ class _Interview:
 
     def _is_right(self) -> bool:
         """Whether the way is the one that ``~/.ssh/config`` describes."""
-        from jupyter_slurm.services.carrier import way_of
+        from jupyter_slurm.services.connections.transports import way_of
 
         try:
             way = asyncio.run(way_of(self._read()))

@@ -32,7 +32,7 @@ def key_bearer(
     passphrase : bool
         False: a key that is made gets none.
     """
-    from jupyter_slurm.services.enrolment import keys_for
+    from jupyter_slurm.services.connections.ssh_keys import keys_for
 
     if wish == "no":
         return _nothing

@@ -21,7 +21,7 @@ from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError,
 
 if TYPE_CHECKING:
     from jupyter_slurm.handles.cluster import Cluster
-    from jupyter_slurm.services.ssh_entries import Entry, Place
+    from jupyter_slurm.services.tunnels.ssh_config import Entry, Place
     from jupyter_slurm.sites.profile import Profile
 
 __all__ = ["add_parser", "run"]
@@ -86,8 +86,8 @@ def _tell(text: str) -> None:
 def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[Entry]:
     from jupyter_slurm.agent.discovery import place_to_start
     from jupyter_slurm.handles.cluster import settings
-    from jupyter_slurm.services.carrier import control_socket, way_of
-    from jupyter_slurm.services.ssh_entries import entry_for
+    from jupyter_slurm.services.connections.transports import control_socket, way_of
+    from jupyter_slurm.services.tunnels.ssh_config import entry_for
 
     profile = _profile(cluster)
     places = _of_job(cluster, job) if job else _nodes(cluster, str(node), {})
@@ -129,7 +129,7 @@ def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[Place]:
     """Ask Slurm where nodes are."""
     from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
     from jupyter_slurm.handles.cluster import context
-    from jupyter_slurm.services.ssh_entries import Place
+    from jupyter_slurm.services.tunnels.ssh_config import Place
 
     wanted, mark = expand_hosts(names)[:_MOST_NODES], secrets.token_hex(8)
     argv = [*nodes_argv(mark), f"--nodes={','.join(wanted)}"]
@@ -173,7 +173,7 @@ def _folder() -> str:
 
 def _update(cluster: Cluster, new: Sequence[Entry]) -> list[str]:
     """Put entries into our file, in the place of older ones, and take out those that are over; return their names."""
-    from jupyter_slurm.services.ssh_entries import FILE, config_text, parse_entries
+    from jupyter_slurm.services.tunnels.ssh_config import FILE, config_text, parse_entries
     from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 
     folder = _folder()
@@ -196,7 +196,7 @@ def _update(cluster: Cluster, new: Sequence[Entry]) -> list[str]:
 
 def _include(name: str, *, sure: bool) -> None:
     """See to it that ssh reads our file."""
-    from jupyter_slurm.services.ssh_entries import FILE, with_include
+    from jupyter_slurm.services.tunnels.ssh_config import FILE, with_include
 
     folder = _folder()
     shown = os.path.join(folder, "config")

@@ -19,21 +19,21 @@ from jupyter_slurm.errors import (
     TransportError,
     UsageError,
 )
-from jupyter_slurm.services import tasks
-from jupyter_slurm.services.about import cluster_id, read_about
-from jupyter_slurm.services.bus import Bus
-from jupyter_slurm.services.cluster import Cluster
-from jupyter_slurm.services.copies import Copies
-from jupyter_slurm.services.examinations import Examinations
-from jupyter_slurm.services.housekeeping import Housekeeping
-from jupyter_slurm.services.images import Images
-from jupyter_slurm.services.names import told_by_site
-from jupyter_slurm.services.sessions import Sessions
-from jupyter_slurm.services.site import Site, unusable
-from jupyter_slurm.services.store import Store
-from jupyter_slurm.services.tunnels import Tunnels
-from jupyter_slurm.services.users import Users
-from jupyter_slurm.services.where import Where, here
+from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.clusters.completion import told_by_site
+from jupyter_slurm.services.clusters.copies import Copies
+from jupyter_slurm.services.clusters.housekeeping import Housekeeping
+from jupyter_slurm.services.clusters.site import Site, unusable
+from jupyter_slurm.services.connections.clients import Users
+from jupyter_slurm.services.diagnostics.examinations import Examinations
+from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.images.manager import Images
+from jupyter_slurm.services.jobdir.index import Store
+from jupyter_slurm.services.jobs import array_tasks as tasks
+from jupyter_slurm.services.sessions.manager import Sessions
+from jupyter_slurm.services.slurm.identity import cluster_id, read_about
+from jupyter_slurm.services.slurm.location import Where, here
+from jupyter_slurm.services.tunnels.manager import Tunnels
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -226,7 +226,7 @@ class Core:
         return await self._cluster(cluster).resubmit(ref, asked)
 
     async def tasks(self, cluster: str, ref: str, *, parameters: bool) -> dict[str, Any]:
-        """Return the tasks of an array; see :func:`jupyter_slurm.services.tasks.told`."""
+        """Return the tasks of an array; see :func:`jupyter_slurm.services.jobs.array_tasks.told`."""
         where = self._cluster(cluster)
         entry, transport = await where.entry(ref), where.client.transport
         for part in where.tracker.parts(entry):
@@ -234,7 +234,7 @@ class Core:
         return await tasks.told(transport, where.tracker.whole(entry), parameters=parameters)
 
     async def values(self, cluster: str, ref: str, first: int) -> dict[str, Any]:
-        """Return what tasks of an array left; see :func:`jupyter_slurm.services.tasks.values`."""
+        """Return what tasks of an array left; see :func:`jupyter_slurm.services.jobs.array_tasks.values`."""
         where = self._cluster(cluster)
         parts = where.tracker.parts(await where.entry(ref))
         return await tasks.values(where.client.transport, parts, first)

@@ -16,7 +16,7 @@ from jupyter_slurm.agent import discovery, routes, sse
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.hosting import serve_in_thread
 from jupyter_slurm.agent.schema import load_document
-from jupyter_slurm.services.prompting import Desk
+from jupyter_slurm.services.connections.prompts import Desk
 
 _LONG = 1000
 

@@ -18,7 +18,7 @@ from jupyter_slurm.agent.endpoint import endpoint_at
 from jupyter_slurm.agent.hosting import ThreadedAgent
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
-from jupyter_slurm.services.bus import Bus
+from jupyter_slurm.services.event_bus import Bus
 
 STREAM = "/v1/clusters/local/jobs/{}/stream"
 

@@ -23,10 +23,10 @@ AT_MOST = 3.0
 PROGRAM = r"""
 import asyncio, json, os, subprocess, sys, time
 from jupyter_slurm.config import Settings
-from jupyter_slurm.services.bus import Bus
-from jupyter_slurm.services.cluster import Cluster
-from jupyter_slurm.services.store import Store
-from jupyter_slurm.services.where import here
+from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.jobdir.index import Store
+from jupyter_slurm.services.slurm.location import here
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 OWN, RUNS = int(sys.argv[1]), 15

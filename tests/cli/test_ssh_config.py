@@ -13,7 +13,7 @@ from ssh_hosts import Site
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError
-from jupyter_slurm.services.ssh_entries import Place, config_text, entry_for, parse_entries, with_include
+from jupyter_slurm.services.tunnels.ssh_config import Place, config_text, entry_for, parse_entries, with_include
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.config.ssh_config import Host
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from jupyter_slurm.errors import JobNotFound, UsageError
-from jupyter_slurm.services.bus import Bus
-from jupyter_slurm.services.prompting import Desk
-from jupyter_slurm.services.users import Users
+from jupyter_slurm.services.connections.clients import Users
+from jupyter_slurm.services.connections.prompts import Desk
+from jupyter_slurm.services.event_bus import Bus
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 
 __all__ = ["PlumbingCore"]

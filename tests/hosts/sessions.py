@@ -23,7 +23,7 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 from jupyter_slurm.errors import JobNotFound
-from jupyter_slurm.services.watcher import Watcher
+from jupyter_slurm.services.slurm.poller import Watcher
 
 __all__ = [
     "Address",
@@ -230,9 +230,10 @@ def _is_ours(port: int | None) -> bool:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have agents look at the queue, and for a way to a session, every second: of tests that wait for that many times."""
-    monkeypatch.setattr("jupyter_slurm.services.sessions._AGAIN", (0.5, 1.0))
+    monkeypatch.setattr("jupyter_slurm.services.sessions.manager._AGAIN", (0.5, 1.0))
     monkeypatch.setattr(
-        "jupyter_slurm.services.cluster.Watcher", lambda look, **more: Watcher(look, **{**more, "shortest": 1.0})
+        "jupyter_slurm.services.clusters.cluster.Watcher",
+        lambda look, **more: Watcher(look, **{**more, "shortest": 1.0}),
     )
 
 

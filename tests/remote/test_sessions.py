@@ -48,7 +48,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch, site: Site, tmp_path: Path) -> lis
     monkeypatch.setattr(KeptLink, "_open", counted)
     for name, seconds in (("ping", 0.5), ("deadline", 1.2), ("pause", 0.05)):
         monkeypatch.setitem(KeptLink.__init__.__kwdefaults__ or {}, name, seconds)
-    monkeypatch.setattr("jupyter_slurm.services.tunnel._PATIENCE", 2.0)
+    monkeypatch.setattr("jupyter_slurm.services.tunnels.tunnel._PATIENCE", 2.0)
     config = tmp_path / "impatient"
     config.write_text("ConnectTimeout 1\n" + site.ssh_config.read_text())
     monkeypatch.setattr(site, "ssh_config", config)

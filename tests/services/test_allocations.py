@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.errors import JobError, OptionError, SubmissionUnknown, TransportError, UsageError
-from jupyter_slurm.services import releasing, steps
-from jupyter_slurm.services.signs import Signs
+from jupyter_slurm.services.allocations import leases, steps
+from jupyter_slurm.services.jobs.runner_events import Signs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
@@ -219,7 +219,7 @@ async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: 
 async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or_kept(
     bench: Bench, marks: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releasing, "_GRACE", 1.0)
+    monkeypatch.setattr(leases, "_GRACE", 1.0)
     desk = bench.desk
     with subprocess.Popen(["sleep", "1000"]) as kernel:
         forgotten, used, kept, pending = [

@@ -25,7 +25,7 @@ from containers import Docker, Node
 from registry import Registry
 
 from jupyter_slurm.runner.program import family
-from jupyter_slurm.services.contexts import ARCHIVE, packed
+from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

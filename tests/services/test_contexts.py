@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_slurm.domain.containers.build_context import Ignored, of_definition, of_dockerfile
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.contexts import Packed, packed
+from jupyter_slurm.services.images.build_context import Packed, packed
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_stays_is_looked_at_only_where_an_exception_may_be_and_not_without_
     folder = _folder(tmp_path)
     for number in range(30):
         (folder / f"data/{number}").touch()
-    monkeypatch.setattr("jupyter_slurm.services.contexts._MOST_SEEN", 20)
+    monkeypatch.setattr("jupyter_slurm.services.images.build_context._MOST_SEEN", 20)
     for kept in ("!src/deep", "!./src/d?ep/", "!src/deep/*.py\n!one/more", "!/src/deep/**"):
         (folder / ".dockerignore").write_text(f"*\n{kept}\n")
         assert "src/deep/b.py" in _inside(_take(folder, "FROM a\nCOPY . /x/\n")), kept

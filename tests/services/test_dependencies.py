@@ -7,8 +7,8 @@ import pytest
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.services.dependencies import note_blame
-from jupyter_slurm.services.entry import Entry
+from jupyter_slurm.services.jobs.dependency_failures import note_blame
+from jupyter_slurm.services.jobs.job import Entry
 
 
 def _entry(number: int, state: str, **more: object) -> Entry:

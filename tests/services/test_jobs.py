@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, UsageError
-from jupyter_slurm.services import housekeeping
+from jupyter_slurm.services.clusters import housekeeping
 
 pytestmark = pytest.mark.slurm
 

@@ -21,13 +21,13 @@ from jupyter_slurm.agent.failures import encode
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services import tasks
-from jupyter_slurm.services.entry import Entry
-from jupyter_slurm.services.jobdir import ClusterFolder, JobFolder
-from jupyter_slurm.services.reading import Reader
-from jupyter_slurm.services.recorded import sweep_of, values_of
-from jupyter_slurm.services.sampled import sampled
-from jupyter_slurm.services.tracking import Tracker
+from jupyter_slurm.services.jobdir.job_directory import ClusterFolder, JobFolder
+from jupyter_slurm.services.jobs import array_tasks
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.results.reader import Reader
+from jupyter_slurm.services.results.record import sweep_of, values_of
+from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 _DAMAGED = "What was measured cannot be read: its file is damaged."
@@ -136,12 +136,12 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
     readings: list[Coroutine[Any, Any, object]] = [
         *(job.load(transport), values_of(transport, job, 1000), sweep_of(transport, job)),
         *(Reader.script(reader, "12"), Reader.source(reader, "12")),
-        tasks.told(transport, entry, parameters=True),
+        array_tasks.told(transport, entry, parameters=True),
     ]
     for reading in readings:
         with pytest.raises(UsageError, match="it has grown beyond"):
             await reading
-    await tasks.load(transport, entry)
+    await array_tasks.load(transport, entry)
     assert not entry.tasks
 
 

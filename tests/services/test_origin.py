@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.services import origin
-from jupyter_slurm.services.origin import look_at
+from jupyter_slurm.services.submission import git_origin as origin
+from jupyter_slurm.services.submission.git_origin import look_at
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 

@@ -14,7 +14,7 @@ import pytest
 from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ControllerError, ParseError
-from jupyter_slurm.services.everybody import OthersKeeper
+from jupyter_slurm.services.inventory.all_jobs import OthersKeeper
 
 pytestmark = [pytest.mark.here_only("what is asked goes by the client, as what is free")]
 

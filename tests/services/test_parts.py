@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import JobError, SubmissionUnknown, SubmitRefused
-from jupyter_slurm.services.parts import divided
+from jupyter_slurm.services.jobs.array_parts import divided
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("the parts are submissions like others, which are tried there")]
 

@@ -254,7 +254,7 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
             await page.log_in()
             assert await page.get("api/contents") == 200
             with monkeypatch.context() as at_once:
-                at_once.setattr("jupyter_slurm.services.pages._OPENS", 0.0)
+                at_once.setattr("jupyter_slurm.services.sessions.login_pages._OPENS", 0.0)
                 await desk.core.sessions.open(desk.id, "mine")
             await until(lambda: not old.exists(), "the end of what it is there for")
             await desk.core.sessions.open(desk.id, "mine")

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from jupyter_slurm.services.slurm import is_silence
-from jupyter_slurm.services.submission import Answer
+from jupyter_slurm.services.slurm.client import is_silence
+from jupyter_slurm.services.submission.sbatch import Answer
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused, TransportError
 from jupyter_slurm.services import core as services_core
-from jupyter_slurm.services import recording
-from jupyter_slurm.services import site as services_site
+from jupyter_slurm.services.clusters import site as services_site
 from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.jobs import record_writer
 from jupyter_slurm.sites.profile import load_profile
 from jupyter_slurm.transport.ssh import transport
 
@@ -288,8 +288,8 @@ async def test_after_a_restart_the_jobs_are_there(
     assert (await core.job("far", job["key"]))["state"] == "COMPLETED"
     assert await text(core, job) == "kept\n"
     monkeypatch.setattr(transport, "_PATIENCE", 1e6)
-    monkeypatch.setattr(recording, "_ANSWER_FIRST", (2.0, 1))  # the link is cut before it is written
-    monkeypatch.setattr(recording, "_LAST", 4.0)
+    monkeypatch.setattr(record_writer, "_ANSWER_FIRST", (2.0, 1))  # the link is cut before it is written
+    monkeypatch.setattr(record_writer, "_LAST", 4.0)
     job = await core.submit("far", asked("#!/bin/sh\necho kept, too\n"))
     ssh_site.gateway.drop()
     try:

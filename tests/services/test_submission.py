@@ -12,11 +12,11 @@ import jsonschema
 import pytest
 
 from jupyter_slurm.errors import JobOutputMissing, OptionError, SubmitRefused, TransportError, UsageError
-from jupyter_slurm.services.submission import Answer, refusal
+from jupyter_slurm.services.submission.sbatch import Answer, refusal
 
 pytestmark = pytest.mark.slurm
 
-SCHEMA = json.loads(resources.files("jupyter_slurm.services").joinpath("job.schema.json").read_text())
+SCHEMA = json.loads(resources.files("jupyter_slurm.services.jobdir").joinpath("job.schema.json").read_text())
 
 
 def slurm(desk, *argv):

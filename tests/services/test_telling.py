@@ -7,8 +7,8 @@ import pytest
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.services.entry import Entry
-from jupyter_slurm.services.telling import job_dict
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.serialize import job_dict
 
 
 @pytest.mark.parametrize(("state", "reason"), [("PENDING", "BeginTime"), ("RUNNING", ""), ("CANCELLED", "BeginTime")])

@@ -15,10 +15,10 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.core import Core
-from jupyter_slurm.services.entry import Entry
-from jupyter_slurm.services.jobdir import JobFolder
-from jupyter_slurm.services.reach import Goal, Reach
-from jupyter_slurm.services.tunnels import Tunnels
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.tunnels.manager import Tunnels
+from jupyter_slurm.services.tunnels.node_routes import Goal, Reach
 
 _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "", "port": 1, "since": 0.0}
 

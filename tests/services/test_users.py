@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_slurm.services.users import User, Users
+from jupyter_slurm.services.connections.clients import User, Users
 
 FIT, PLOT = User("kernel", "fit.ipynb", 12), User("kernel", "plot.ipynb", 13)
 

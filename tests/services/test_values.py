@@ -23,7 +23,7 @@ from jupyter_slurm.handles.values import parcel, read_outputs
 from jupyter_slurm.runner import values
 from jupyter_slurm.runner.packing import TooLarge
 from jupyter_slurm.runner.packing import packed as several
-from jupyter_slurm.services.ownership import read_own
+from jupyter_slurm.services.jobdir.ownership import read_own
 
 FILE = str(resources.files("jupyter_slurm.runner").joinpath("values.py"))
 

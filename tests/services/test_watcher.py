@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from jupyter_slurm.errors import ControllerError, Throttled
-from jupyter_slurm.services.throttle import Bucket
-from jupyter_slurm.services.watcher import Watcher
+from jupyter_slurm.services.slurm.poller import Watcher
+from jupyter_slurm.services.slurm.rate_limit import Bucket
 
 
 class World:

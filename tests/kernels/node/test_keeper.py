@@ -22,7 +22,7 @@ import pytest
 from jupyter_slurm.runner import kernel_door, link
 from jupyter_slurm.runner.greeting import FrontGreeting, Replaced, Stranger
 from jupyter_slurm.runner.link import CONTROL, STDIN
-from jupyter_slurm.services.about import RUNNER
+from jupyter_slurm.services.slurm.identity import RUNNER
 
 Keep = Callable[..., Any]
 LINES = 100_000

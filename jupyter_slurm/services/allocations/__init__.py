@@ -1,0 +1,1 @@
+"""Allocations of salloc, and the steps and kernels in them."""

@@ -1,0 +1,142 @@
+"""Kernels of notebooks on nodes: what a step of an allocation needs to be one, and where it is reached.
+
+``runner/kernel.py`` runs in the step, and keeps the kernel. What it and who connects to it know each other by stands in
+``kernel.json`` of the job directory alone: in no command line, no environment and no record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm.errors import TransportError, UsageError
+from jupyter_slurm.services.environments.resolver import Environments
+from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.client import SlurmClient
+
+__all__ = ["Kernels", "Planned", "kernel_dict"]
+
+_TOLD = ("owner", "name", "display_name")
+_NOTE = 65_536  # bytes of what a keeper leaves
+_FIRST, _LONGEST = 0.1, 1.0  # seconds between two looks whether it listens
+_OF_THE_NODE = "python3"  # runs the keeper where the kernel's own Python is in a container
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a step has because it is a kernel: in ``step.json``, in its record, and files of its own."""
+
+    step: Mapping[str, Any]
+    record: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+
+def kernel_dict(kernel: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is recorded, and told, of a kernel: whose it is and which one, and nothing that is secret."""
+    return {name: kernel.get(name) for name in _TOLD}
+
+
+class Kernels:
+    """The kernels of one cluster.
+
+    Parameters
+    ----------
+    client, tracker
+        Of the cluster.
+    environments : Environments
+        Those that kernels may run in.
+    home : str
+        The person's home there.
+    """
+
+    def __init__(self, client: SlurmClient, tracker: Tracker, environments: Environments, home: str) -> None:
+        self._client, self._tracker, self._environments, self._home = client, tracker, environments, home
+
+    async def plan(self, asked: Mapping[str, Any]) -> Planned:
+        """Work out what a step needs to be the kernel that is asked for.
+
+        Raises
+        ------
+        UsageError
+            It cannot be one.
+        """
+        kernel = asked.get("kernel")
+        if not kernel:
+            raise UsageError("a kernel needs to be told which one it is, and its secret")
+        context = self._client.submission_context(asked.get("context") or {})
+        prepared = await self._environments.prepare(asked, context) if asked.get("env") else None
+        environment = prepared.environment if prepared else None
+        python = (prepared.python if prepared else asked.get("python")) or _OF_THE_NODE
+        described = environment.as_dict() if environment else None
+        image = {**described, "python": python} if described and "image" in described else None
+        folder = kernel.get("dir") or (environment.work_dir if environment else None)
+        cwd = self._absolute(folder, context.cwd) if folder else None
+        started = {"name": kernel.get("kernel") or "python3"} if not kernel.get("argv") else {"argv": kernel["argv"]}
+        known = {**started, **{name: kernel[name] for name in ("secret", "idle", "lease")}}
+        known["transport"] = kernel.get("transport")
+        step: dict[str, Any] = {
+            "python": _OF_THE_NODE if image else python,
+            "wrapper": list(prepared.wrapper()) if prepared else [],
+            "variables": dict(environment.variables) if environment else {},
+        }
+        if cwd:
+            step["cwd"] = cwd
+        record: dict[str, Any] = {"kernel": kernel_dict(kernel)}
+        if described:
+            record["environment"] = image or described
+        return Planned(step, record, {"kernel.json": json.dumps({**known, "image": image, "cwd": cwd}).encode()})
+
+    async def where(self, entry: Entry, wait: float) -> dict[str, Any]:
+        """Return where a kernel is reached, as soon as that is known.
+
+        Parameters
+        ----------
+        entry : Entry
+            The step.
+        wait : float
+            Seconds in which it may come to that.
+
+        Raises
+        ------
+        UsageError
+            It is no kernel.
+        """
+        if entry.kind != "kernel" or entry.folder is None:
+            raise UsageError(f"job {entry.key or entry.id} is no kernel")
+        until, pause = asyncio.get_running_loop().time() + wait, _FIRST
+        while True:
+            told = {"node": None, "port": None, "stage": None, **await self._left(entry)}
+            if told["port"] or entry.is_finished or asyncio.get_running_loop().time() >= until:
+                return {"state": entry.state.name, "finished": entry.is_finished, **told}
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST, 1.2 * pause)
+
+    async def _left(self, entry: Entry) -> dict[str, Any]:
+        """Return what the keeper, and what starts its kernel, have left; nothing while they cannot have begun."""
+        allocation = self._tracker.find(entry.allocation or "")
+        if entry.is_finished or (entry.state.is_pending and not (allocation and allocation.state.is_running)):
+            return {}
+        found: dict[str, Any] = {}
+        assert entry.folder is not None
+        transport = self._client.transport
+        with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+            told = await read_left(transport, entry.folder.file("keeper.json"), _NOTE)
+            port = int(told["port"])
+            if 0 < port < 65_536:
+                found = {"node": str(told["node"]), "port": port}
+        with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+            if (entry.record or {}).get("environment", {}).get("image"):
+                found["stage"] = str((await read_left(transport, entry.folder.file("served.json"), _NOTE))["stage"])
+        return found
+
+    def _absolute(self, path: str, cwd: str | None) -> str:
+        if path == "~" or path.startswith("~/"):
+            path = self._home + path[1:]
+        return posixpath.normpath(posixpath.join(cwd or self._home, path))

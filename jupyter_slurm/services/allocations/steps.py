@@ -1,0 +1,409 @@
+"""Allocations that stay open, and the steps that are started in them.
+
+An allocation is a batch job that holds it (``runner/hold.py``): it outlives us, the connection and the person's
+machine, and it starts the steps from inside, with all that Slurm has set there. A step has a job directory of its own,
+made in the same way as that of a job; a directory ``steps/KEY`` in the allocation's asks for it. None of this asks the
+controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import posixpath
+import secrets
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+from jupyter_slurm._version import __version__
+from jupyter_slurm.domain.environment_variables import submission_environment
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.step_options import BUSY, step_options
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import ENDING_STATES, JobState
+from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
+from jupyter_slurm.services.allocations.kernels import Kernels
+from jupyter_slurm.services.jobdir.job_directory import FORMAT, JobFolder, dump, is_key
+from jupyter_slurm.services.jobdir.ownership import read_own
+from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobs.directory_scan import Shelf
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.jobs.shared_process import owner_of, process_of
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.jobs.upload import may_run, on_its_way
+from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.transport.base import Once
+
+__all__ = ["Steps"]
+
+log = logging.getLogger(__name__)
+
+_RENEWALS = 4  # of a lease, while somebody uses the allocation
+_LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
+_NOTE = 4096  # bytes of what a process notes about itself
+_SHARED = {"exact", "exclusive", "overlap", "whole"}
+_BEGINS = 5.0  # seconds in which srun begins a step, where nothing is in its way
+_GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
+_ONE_TASK = ("--nodes=1", "--ntasks=1")
+_SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
+
+
+class Steps:
+    """Start, find and end the steps of one cluster's allocations, and keep those open that are in use.
+
+    Parameters
+    ----------
+    client, tracker, shelf, kernels
+        Of the cluster.
+    timeout : float
+        Seconds that asking for a step may take.
+    """
+
+    def __init__(self, client: SlurmClient, tracker: Tracker, shelf: Shelf, kernels: Kernels, timeout: float) -> None:
+        self._client, self._tracker, self._shelf, self._timeout = client, tracker, shelf, timeout
+        self._kernels = kernels
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._renewed: dict[str, float] = {}
+        self._looked: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- what a front door asks for
+
+    async def start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for a step, once.
+
+        Raises
+        ------
+        UsageError, JobError
+            There is no such step.
+        """
+        if not is_key(asked["key"]):
+            raise UsageError(f"{asked['key']!r} is not a submission key")
+        if allocation.kind != "allocation" or allocation.folder is None:
+            raise UsageError(
+                f"job {allocation.id} is not an allocation that steps can be started in", hint="%salloc makes one."
+            )
+        lock = self._locks.setdefault(asked["key"], asyncio.Lock())
+        async with lock:
+            known = self._tracker.find(asked["key"]) or await self._shelf.get(asked["key"])
+            if known is not None:
+                return job_dict(known)
+            if allocation.is_finished or allocation.state.name in ENDING_STATES:
+                raise JobError(
+                    f"The allocation {allocation.id} is over ({allocation.state.name}).", hint="%salloc makes another."
+                )
+            return await self._start(allocation, asked)
+
+    async def _start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
+        process = owner_of(asked, self._tracker.find, allocation)
+        folder = self._tracker.folder.job(asked["key"])
+        step = self._step(asked, await self._client.options("srun"), allocation)
+        kernel = await self._kernels.plan(asked) if asked["kind"] == "kernel" else None
+        step |= kernel.step if kernel else {}
+        record, script = self._record(asked, folder, allocation, step)
+        record |= kernel.record if kernel else {}
+        if process is not None and process.kind == "kernel":
+            record["kernel"] = (process.record or {}).get("kernel")
+        files = {record["script"]: script, "job.json": dump(record), "step.json": dump(step)}
+        files |= kernel.files if kernel else {}
+        if path := (asked.get("values") or {}).get("file"):
+            files["in.values"] = await asyncio.to_thread(read_own, path)
+        entry = Entry(self._tracker.name, folder=folder)
+        entry.recall(record, self._tracker.clock())
+        self._tracker.add(entry)
+        try:
+            argv = ["mkdir", "-p", "--", self._request(allocation, folder.key)]
+            with on_its_way(entry) as sent:
+                once = await self._client.transport.start_once(folder.answer(1), argv, files=files, sent=sent)
+        except FileExistsError:
+            self._tracker.drop(entry)
+            return await self._of_another(folder.key)
+        except BaseException as error:
+            self._tracker.drop(entry)
+            if may_run(error):
+                raise SubmissionUnknown(
+                    f"Whether the step was asked for is not known: {error}",
+                    hint="If it was, .steps of its allocation has it when the link is back: look before you repeat it.",
+                ) from error
+            raise
+        await self._judge(entry, once)
+        await self._renew(allocation)
+        return job_dict(entry)
+
+    async def _of_another(self, key: str) -> dict[str, Any]:
+        """Return a step that another agent asks for."""
+        found = await self._shelf.get(key)
+        if found is None:
+            raise SubmissionUnknown(
+                f"another agent asks for the step {key}", hint="It is found with .steps of its allocation in a moment."
+            )
+        return job_dict(found)
+
+    async def _judge(self, entry: Entry, once: Once) -> None:
+        """Take it back where the request could not be made; where that is not known, it is made again later."""
+        done = await once.result(self._timeout)
+        if once.hold is not None:
+            once.hold.release()
+        if done is None:
+            entry.error = SubmissionUnknown("Whether the step was asked for is being found out.")
+        elif done.exit_code and entry.folder is not None:
+            await self._client.transport.remove(entry.folder.path)
+            self._tracker.drop(entry)
+            raise JobError(
+                f"The step could not be asked for: {printable(text_of(done.stderr)).strip()}",
+                hint="Is the disk of the job directories full?",
+            )
+
+    @staticmethod
+    def _request(allocation: Entry, name: str) -> str:
+        assert allocation.folder is not None
+        return allocation.folder.file(posixpath.join("steps", name))
+
+    def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: Entry) -> dict[str, Any]:
+        """Return what the holder needs to know."""
+        options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
+        names = step_options(table, options, is_process=is_one_task)
+        if is_one_task:
+            options[:0] = _ONE_TASK
+        if not names & _SHARED:
+            options.insert(0, "--overlap")  # else a step waits until the one before it is over
+        context = asked.get("context") or {}
+        env = None if asked.get("process") else context.get("env")  # the cell finds that of its process
+        return {
+            "options": options,
+            "args": list(asked.get("args") or []),
+            "python": asked.get("python"),
+            "has_cpus": "cpus-per-task" in names,
+            "has_gpus": bool(names & _GPUS),
+            "has_output": bool(names & {"output", "error"}),
+            "cwd": context.get("cwd") or (allocation.record or {}).get("work_dir"),
+            "env": None if env is None else submission_environment(env),
+            "umask": context.get("umask"),
+        }
+
+    def _record(
+        self, asked: Mapping[str, Any], folder: JobFolder, allocation: Entry, step: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        kind, args = asked["kind"], step["args"]
+        text, name = asked.get("text") or "", "cell.sh"
+        if kind == "command":
+            if not args:
+                raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]")
+            text, name = f"{shlex.join(args)}\n", "command"
+        elif kind in ("python", "process", "kernel"):
+            name = "cell.py" if kind == "python" else kind
+            if not (step["python"] or asked.get("process")):
+                raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
+        out = None if step["has_output"] else folder.file("stdout")
+        record: dict[str, Any] = {
+            "format": FORMAT,
+            "key": folder.key,
+            "kind": kind,
+            "created": self._tracker.clock(),
+            "writer": __version__,
+            "label": None,
+            "name": printable(shlex.join(args))[:80] if kind == "command" else name,
+            "script": name,
+            "argv": ["srun", *step["options"], *_run_by(asked, name, step["python"])],
+            "work_dir": step["cwd"],
+            "events": self._tracker.folder.events,
+            "outputs": {"stdout": out, "stderr": out and folder.file("stderr")},
+            "step": {"allocation": allocation.key, "id": None, "nodes": None},
+            "end": None,
+        }
+        if asked.get("process"):
+            record["step"]["process"], record["name"] = asked["process"], asked.get("filename") or name
+        if kind == "python":
+            record["cell"] = {"source": text, "filename": asked.get("filename") or "<cell>"}
+            if asked.get("python"):
+                record["cell"]["python"] = asked["python"]
+            if asked.get("values"):
+                record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
+        return record, text.encode("utf-8", "surrogateescape")
+
+    def of(self, allocation: Entry) -> list[dict[str, Any]]:
+        """Return the steps of an allocation, the first one first."""
+        steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
+        return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
+
+    async def send(self, step: Entry, signal: str | None, cancel: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
+        """Interrupt a step (INT), or end it; ``cancel`` ends an allocation that waits for this one alone.
+
+        Raises
+        ------
+        UsageError
+            It is another signal.
+        """
+        if signal not in _SIGNALS:
+            raise UsageError(
+                f"a step is sent INT or KILL from here, not {signal}", hint=f"%scancel --signal {signal} {step.key}"
+            )
+        allocation = await self._allocation(step)
+        if not step.is_finished and allocation is not None and allocation.folder is not None:
+            name = f"{step.key}.{_SIGNALS[signal]}.{secrets.token_hex(4)}"
+            await self._client.transport.make_dir(self._request(allocation, name))
+            is_alone = bool(((allocation.record or {}).get("lease") or {}).get("once"))
+            if is_alone and allocation.state.is_pending:
+                await cancel(allocation.key or "")
+        return job_dict(step)
+
+    async def with_memory(self, step: Entry, told: dict[str, Any]) -> dict[str, Any]:
+        """Add to what is told of a process for cells how much memory it has, as it wrote that down on its node."""
+        if step.kind == "process" and step.folder is not None and not step.is_finished:
+            with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+                noted = await read_left(self._client.transport, step.folder.file("memory.json"), _NOTE)
+                told["memory"] = {name: int(noted[name]) for name in ("now", "most")}
+        return told
+
+    # -- what goes on meanwhile
+
+    async def learn(self, entry: Entry) -> None:
+        """Take in what the runner of an allocation, or of a step, told when it began."""
+        if entry.folder is None or entry.record is None or not (entry.is_step or entry.kind == "allocation"):
+            return
+        name = "started.json" if entry.is_step else "granted.json"
+        try:
+            told = await read_left(self._client.transport, entry.folder.file(name))
+            if entry.is_step:
+                entry.record["step"].update(id=str(int(told["id"])), nodes=str(told["nodes"] or ""))
+                entry.record["step"]["restarts"] = int(told.get("restarts") or 0)
+                entry.start_time, entry.latest = float(told["time"]), None
+                entry.started(self._tracker.clock())
+            else:
+                entry.record["granted"] = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"])}
+        except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+            return
+        await self._number(entry)
+        self._tracker.save_soon(entry)
+
+    async def _number(self, step: Entry) -> None:
+        allocation = await self._allocation(step) if step.is_step else None
+        if allocation is not None and step.record is not None and allocation.id is not None:
+            number = step.record["step"].get("id")
+            step.number = str(JobId(allocation.id.job, step=number)) if number is not None else None
+
+    async def tend(self) -> None:
+        """Renew the leases of what is in use; bring to an end what an allocation took with it."""
+        active = self._tracker.active()
+        self._looked = {key: at for entry in active if (at := self._looked.get(key := entry.key or "")) is not None}
+        for entry in active:
+            if entry.is_step:
+                await self._look_after(entry)
+            elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
+                await self._renew(entry)
+
+    def resume(self, step: Entry) -> None:
+        """Go on with a step that an agent before us asked for: it may not have come to that."""
+        task = asyncio.create_task(self._resume(step), name=f"step {step.key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Leave everything as it is."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _resume(self, step: Entry) -> None:
+        allocation = await self._allocation(step)
+        if allocation is not None and not allocation.is_finished and step.state.is_pending:
+            with contextlib.suppress(TransportError):
+                await self._client.transport.make_dir(self._request(allocation, step.key or ""))
+        await self.learn(step)
+
+    async def _look_after(self, step: Entry) -> None:
+        if step.number is None:
+            await self._number(step)
+        allocation = await self._allocation(step)
+        if allocation is not None and not allocation.is_finished and not _is_of_earlier_run(step, allocation):
+            waits = allocation.latest if allocation.state.is_pending else self._behind_others(step, allocation)
+            self._say_why(step, waits)
+            await self._look_into(step)
+            return
+        if not await self._has_ended(step):
+            step.set_state(JobState("CANCELLED"), self._tracker.clock())
+            step.error = JobError("Its allocation ended.", hint="%salloc makes another one.", with_allocation=True)
+            step.end_time = allocation.end_time if allocation else None
+        await self._tracker.finish(step)
+
+    async def _look_into(self, step: Entry) -> None:
+        """Read now and then what the job directory says, where no sign told it: signs only make it quick."""
+        now, key = self._tracker.clock(), step.key or ""
+        if abs(now - self._looked.setdefault(key, now)) < _LOOKS_EVERY:
+            return
+        self._looked[key] = now
+        if step.state.is_pending:
+            await self.learn(step)
+            if step.state.is_running:
+                self._tracker.tell(step)
+        if await self._has_ended(step):
+            await self._tracker.finish(step)
+
+    def _behind_others(self, step: Entry, allocation: Entry) -> JobRecord | None:
+        """Tell of a step that it waits for others: srun itself is silent about it, for two minutes."""
+        now, created = self._tracker.clock(), float((step.record or {}).get("created") or 0.0)
+        if not step.state.is_pending or not _is_alone(step) or now - created < _BEGINS or allocation.id is None:
+            return None
+        others = (e for e in self._tracker.active() if e.allocation == step.allocation and e.state.is_running)
+        return JobRecord(allocation.id, step.state, reason=BUSY) if any(map(_is_alone, others)) else None
+
+    def _say_why(self, step: Entry, latest: JobRecord | None) -> None:
+        """Have a step wait for what its allocation waits for, or for other steps."""
+        if step.state.is_pending and step.latest != latest:
+            step.latest = latest
+            self._tracker.tell(step)
+
+    async def _has_ended(self, step: Entry) -> bool:
+        if step.folder is None:
+            return False
+        with contextlib.suppress(FileNotFoundError, TransportError):
+            await self._client.transport.list_dir(step.folder.path)  # what was seen there before is looked at anew
+        return await self._tracker.read_end(step)
+
+    async def _renew(self, allocation: Entry) -> None:
+        """Say on the node that somebody uses the allocation, a few times while the lease lasts."""
+        now, key = self._tracker.clock(), allocation.key or ""
+        seconds = float(((allocation.record or {}).get("lease") or {}).get("seconds") or 0.0)
+        if allocation.folder is None or abs(now - self._renewed.get(key, 0.0)) < seconds / _RENEWALS:
+            return
+        self._renewed[key] = now
+        if (allocation.record or {}).get("granted") is None:  # its sign was not seen
+            await self.learn(allocation)
+        transport, path = self._client.transport, allocation.folder.file("lease")
+        try:
+            try:
+                await transport.write(path, f"{now:.3f}\n".encode())
+            except TransportError:  # the disk is full, for example; its time can be set all the same
+                if (await transport.run(["touch", "--", path], timeout=self._timeout)).exit_code:
+                    raise
+        except (FileNotFoundError, TransportError) as error:
+            del self._renewed[key]
+            log.info("the lease of allocation %s was not renewed: %s", allocation.id, error)
+
+    async def _allocation(self, step: Entry) -> Entry | None:
+        key = step.allocation or ""
+        return self._tracker.entries.get(key) or await self._shelf.get(key)
+
+
+def _is_of_earlier_run(step: Entry, allocation: Entry) -> bool:
+    """Tell whether a step ran before its allocation was requeued: where a node failed, nobody has noted its end."""
+    run = ((step.record or {}).get("step") or {}).get("restarts")
+    return step.state.is_running and run is not None and allocation.restarts > run
+
+
+def _is_alone(step: Entry) -> bool:
+    """Tell whether srun was asked for a step that shares nothing with others; a cell in a process is none of srun's."""
+    return process_of(step) is None and "--overlap" not in ((step.record or {}).get("argv") or [])
+
+
+def _run_by(asked: Mapping[str, Any], name: str, python: str | None) -> list[str]:
+    """Return what srun runs, as it is told."""
+    args = list(asked.get("args") or [])
+    if asked["kind"] in ("process", "kernel"):
+        return [python or ""]
+    return args if asked["kind"] == "command" else [name, *args]

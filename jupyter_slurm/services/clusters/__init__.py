@@ -1,0 +1,1 @@
+"""Clusters: one cluster, composed of the services below it."""

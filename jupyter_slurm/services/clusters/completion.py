@@ -1,0 +1,139 @@
+"""Names that a person may type, for the Tab key: of the cluster, and of what this person has there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final
+
+from jupyter_slurm.domain.facts import NAMED, Named
+from jupyter_slurm.domain.profile_facts import beside, named_in
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.inventory.facts import FactsKeeper
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.poller import Watcher
+
+__all__ = ["Names", "told_by_site"]
+
+_OWN: Final = ("job", "finished", "step", "allocation")
+
+_RECENT = 60.0  # seconds; the queue is looked at again for the sake of jobs that others than we have submitted
+_MOST, _MOST_FINISHED = 1000, 50  # the newest ones
+
+
+class Names:
+    """Give names without asking Slurm for each key press.
+
+    Parameters
+    ----------
+    keeper : FactsKeeper
+        Of the cluster.
+    tracker, watcher
+        Of the person's jobs there.
+    learn_names : callable
+        Asks what the jobs are called that others than we submitted, where that is not known.
+    environments : mapping
+        Those of the profile, by name.
+    site : mapping
+        What the profile says of names: see :mod:`jupyter_slurm.domain.profile_facts`.
+    """
+
+    def __init__(
+        self,
+        keeper: FactsKeeper,
+        tracker: Tracker,
+        watcher: Watcher,
+        learn_names: Callable[[], Awaitable[None]],
+        environments: Mapping[str, Mapping[str, Any]],
+        site: Mapping[str, Any],
+    ) -> None:
+        self._keeper, self._tracker, self._watcher = keeper, tracker, watcher
+        self._learn_names, self._environments, self._site = learn_names, environments, site
+        self._looking: asyncio.Task[None] | None = None
+
+    async def told(self, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
+        """Return the names of a kind as the API tells them.
+
+        Parameters
+        ----------
+        kind : str
+            Of the API's ``listNames``.
+        wait : float
+            Seconds to wait at most for what is not known yet.
+        partitions : str
+            Of generic resources, GPUs, memory and time limits, only those that there are, with commas.
+        """
+        if kind in NAMED:
+            facts = await self._keeper.get(wait)
+            if facts is None:
+                return told_by_site(self._site, kind)
+            return _told(facts.taken, beside(self._site, kind, facts.named(kind, partitions.split(","))))
+        if kind in _OWN:
+            await self._look(wait)
+            return _told(self._tracker.clock(), self._own(kind))
+        about = {name: ", ".join(sorted(described)) for name, described in self._environments.items()}
+        return _told(self._tracker.clock(), [Named(*item) for item in about.items()])
+
+    async def stop(self) -> None:
+        """End."""
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+
+    async def _look(self, wait: float) -> None:
+        """Look at the queue where the last look is long ago; a controller that is slow is not waited for."""
+        last = self._watcher.last
+        if self._looking is None and (last is None or time.monotonic() - last > _RECENT):
+            self._looking = asyncio.create_task(self._look_once(), name="look for names")
+        if self._looking is not None and wait > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await asyncio.shield(self._looking)
+
+    async def _look_once(self) -> None:
+        try:
+            with contextlib.suppress(SlurmError):
+                await self._watcher.fresh(_RECENT)
+                await self._learn_names()
+        finally:
+            self._looking = None
+
+    def _own(self, kind: str) -> list[Named]:
+        entries = self._tracker.everybody() if kind == "finished" else self._tracker.active()
+        newest = sorted(entries, key=lambda entry: entry.submit_time or 0.0, reverse=True)
+        found = (named for entry in newest for named in _names_of(entry, kind))
+        return list(itertools.islice(found, _MOST_FINISHED if kind == "finished" else _MOST))
+
+
+def _names_of(entry: Entry, kind: str) -> Iterator[Named]:
+    """Give the name that a job, step or allocation is typed by, if it is of that kind."""
+    if entry.is_step != (kind == "step") or entry.is_finished != (kind == "finished"):
+        return
+    record, latest = entry.record or {}, entry.latest
+    number, label = str(entry.id or entry.number or ""), record.get("label")
+    is_allocation = kind == "allocation"
+    name = label if is_allocation and entry.kind == "allocation" else None if is_allocation else number
+    if name:
+        called = number if is_allocation else label or record.get("name") or (latest.name if latest else None)
+        nodes = (latest.nodes if latest else None) or entry.told_nodes
+        yield Named(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
+
+
+def told_by_site(site: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return what the profile tells of names of a kind, where the cluster has told nothing yet."""
+    return _told(None, named_in(site, kind))
+
+
+def _told(taken: float | None, names: Any) -> dict[str, Any]:
+    """Return names for the API. What is no text can neither be told in JSON nor typed."""
+    told = [{"name": name, "about": _text(about)} for name, about in names if name == _text(name)]
+    return {"taken": taken, "names": told}
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

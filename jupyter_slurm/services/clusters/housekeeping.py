@@ -1,0 +1,176 @@
+"""Removing what nobody needs any more. Only directories of jobs that are known to be over are ever touched."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.services.clusters.copies import Copies
+from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.poller import Watcher
+
+__all__ = ["Housekeeping"]
+
+log = logging.getLogger(__name__)
+
+_HOUR, _DAY = 3600.0, 86400.0
+
+
+class Housekeeping:
+    """Clean up once a day, and whenever somebody wants it.
+
+    Parameters
+    ----------
+    reached : callable
+        Returns tracker, watcher and copies of folders of each cluster that can be asked now.
+    days : float
+        After which the directory of a job that ended goes; 0: none does by itself.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(
+        self, reached: Callable[[], Iterable[tuple[Tracker, Watcher, Copies]]], days: float, clock: Callable[[], float]
+    ) -> None:
+        self._reached, self._days, self._clock = reached, days, clock
+        self._daily: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin."""
+        self._daily = asyncio.create_task(self._clean_daily(), name="housekeeping")
+
+    async def stop(self) -> None:
+        """End."""
+        if self._daily is not None:
+            self._daily.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._daily
+
+    def arrived(self) -> None:
+        """Clean up soon: there is a cluster that was not there the last time."""
+        self._arrived.set()
+
+    async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> dict[str, Any]:
+        """Remove the directories of jobs that ended long ago; return which, and how many are kept."""
+        days = self._days if older_than_days is None else older_than_days
+        removed: list[str] = []
+        kept = 0
+        for tracker, watcher, copies in self._reached():
+            before = self._clock() - days * _DAY
+            gone, left = await _clean(tracker, watcher, copies, before, dry_run=dry_run)
+            removed += gone
+            kept += left
+        return {"removed": removed, "kept": kept}
+
+    async def _clean_daily(self) -> None:
+        while self._days > 0:
+            self._arrived.clear()
+            try:
+                gone = (await self.clean())["removed"]
+                if gone:
+                    log.info("%d job directories were older than %g days", len(gone), self._days)
+            except (SlurmError, OSError):
+                log.exception("housekeeping")
+            with contextlib.suppress(TimeoutError):  # few log-ins last as long as a day
+                await asyncio.wait_for(self._arrived.wait(), _DAY)
+
+
+async def _clean(
+    tracker: Tracker, watcher: Watcher, copies: Copies, before: float, *, dry_run: bool
+) -> tuple[list[str], int]:
+    """Remove the directories of jobs that ended before a time.
+
+    Parameters
+    ----------
+    tracker, watcher, copies
+        Of a cluster.
+    before : float
+        Seconds since the epoch.
+    dry_run : bool
+        Only say which.
+
+    Returns
+    -------
+    list of str, int
+        The directories removed, and how many are kept.
+    """
+    if any(_is_old(tracker.whole(entry), before) for entry in tracker.entries.values()):
+        try:
+            await watcher.fresh(within=0.0)  # a job that was requeued is not over
+        except SlurmError as error:
+            log.warning("jobs that ended today stay: %s", error.message)
+            before = min(before, tracker.clock() - _DAY)  # a controller forgets what is over long before
+    removed, kept = list[Entry](), list[Entry]()
+    old = {entry.key for entry in tracker.entries.values() if _is_old(tracker.whole(entry), before)}
+    for entry in list(tracker.entries.values()):
+        if entry.folder is None or entry.key not in old or not await _is_over(tracker, entry, dry_run=dry_run):
+            kept.append(entry)
+            if not entry.is_finished:
+                watcher.wake()
+            continue
+        removed.append(entry)
+    paths = [entry.folder.path for entry in removed if entry.folder]
+    paths += await copies.remove(removed, kept, before, dry_run=dry_run)
+    return paths + await _remains(tracker, before, dry_run=dry_run), len(kept)
+
+
+def _is_old(entry: Entry, before: float) -> bool:
+    is_over = entry.is_finished and not entry.has_results_there
+    return is_over and (entry.end_time or entry.submit_time or before) < before
+
+
+async def _is_over(tracker: Tracker, entry: Entry, *, dry_run: bool) -> bool:
+    """Remove a directory if what is written there says so too: another agent may know that the job goes on."""
+    if entry.folder is None:
+        return False
+    transport = tracker.client.transport
+    try:
+        record = await entry.folder.load(transport)
+        if not record.get("end"):
+            entry.recall(record, tracker.clock())
+            tracker.add(entry)
+            return False
+    except FileNotFoundError:
+        pass  # it is gone, or lacks what makes it a job directory
+    except SlurmError as error:
+        log.warning("%s stays: %s", entry.folder.path, error.message)
+        return False
+    if dry_run:
+        return True
+    try:
+        await transport.remove(entry.folder.path)
+    except TransportError as error:
+        log.warning("%s stays: %s", entry.folder.path, error.message)
+        return False
+    tracker.drop(entry)
+    return True
+
+
+async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[str]:
+    """Remove what was never finished: its agent died, the disk was full, or the connection was ended meanwhile."""
+    transport, removed = tracker.client.transport, []
+    before = min(before, tracker.clock() - _HOUR)
+    try:
+        for name in await transport.list_dir(tracker.folder.path):
+            path = f"{tracker.folder.path}/{name}"
+            if not (is_draft(name) or (is_key(name) and name not in tracker.entries)):
+                continue
+            if (await transport.stat(path)).mtime >= before:
+                continue
+            if is_key(name) and "job.json" in await transport.list_dir(path):
+                continue
+            if not dry_run:
+                await transport.remove(path)
+            removed.append(path)
+    except FileNotFoundError:
+        pass  # nothing was submitted yet, or somebody else tidies up
+    except TransportError as error:
+        log.warning("what was left of submissions stays: %s", error)
+    return removed

@@ -1,0 +1,1 @@
+"""Connections: log-ins to clusters, their prompts and their clients."""

@@ -1,0 +1,99 @@
+"""Questions that a log-in asks, on their way to the person: whoever is there first answers, and for everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jupyter_slurm.errors import PromptGone, UsageError
+from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.transport.ssh.prompts import Prompt
+
+__all__ = ["Desk"]
+
+
+class Desk:
+    """Where the questions of one cluster lie until somebody answers them.
+
+    Answers are handed to whoever asked, and kept nowhere.
+
+    Parameters
+    ----------
+    cluster : str
+        Its id.
+    bus : Bus
+        Who is told of a new question, and of one that is settled.
+    patience : float
+        Seconds after which nobody is waited for any longer.
+    clock : callable, optional
+        Seconds since the epoch.
+    """
+
+    def __init__(
+        self, cluster: str, bus: Bus, *, patience: float = 600.0, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._cluster, self._bus, self._patience, self._clock = cluster, bus, patience, clock
+        self._open: dict[str, tuple[dict[str, Any], asyncio.Future[list[str] | None]]] = {}
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """Return the questions that wait for an answer, the oldest first."""
+        return [told for told, _ in self._open.values()]
+
+    def has(self, key: str) -> bool:
+        """Whether a prompt waits here."""
+        return key in self._open
+
+    async def ask(self, prompt: Prompt) -> list[str] | None:
+        """Wait for the answers to a prompt; None: the person declined, or nobody came."""
+        key = secrets.token_hex(8)
+        told = {
+            "id": key,
+            "cluster": self._cluster,
+            "host": prompt.host,
+            "kind": prompt.kind,
+            "title": prompt.title,
+            "instruction": prompt.instruction,
+            "questions": [{"text": question.text, "echo": question.echo} for question in prompt.questions],
+            "asked": self._clock(),
+        }
+        answered: asyncio.Future[list[str] | None] = asyncio.get_running_loop().create_future()
+        self._open[key] = (told, answered)
+        self._bus.publish("prompt", told)
+        try:
+            async with asyncio.timeout(self._patience):
+                return await answered
+        except TimeoutError:
+            return None
+        finally:
+            self._open.pop(key, None)
+            self._bus.publish("prompt", {**told, "questions": [], "settled": True})
+
+    def withdraw(self) -> None:
+        """Take back all questions: the log-in is ended, and nobody answers for it any more."""
+        for _, answered in self._open.values():
+            if not answered.done():
+                answered.set_result(None)
+
+    def answer(self, key: str, answers: Sequence[str] | None) -> None:
+        """Answer a prompt; None declines.
+
+        Raises
+        ------
+        PromptGone
+            It is not there any more: somebody else answered it, or the log-in ended.
+        UsageError
+            So many answers do not fit.
+        """
+        if key not in self._open:
+            raise PromptGone(
+                "This question is settled: it was answered somewhere else, or the log-in ended.",
+                hint="Nothing is to be done.",
+            )
+        told, answered = self._open[key]
+        if answers is not None and len(answers) != len(told["questions"]):
+            raise UsageError(f"The prompt has {len(told['questions'])} questions, and {len(answers)} answers came.")
+        if not answered.done():
+            answered.set_result(None if answers is None else list(answers))

@@ -1,0 +1,141 @@
+"""A person's public keys put where the hosts of a way look for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jupyter_slurm.domain.scripts.script import quote_argv
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.connections.transports import way_of
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.keys.identities import identities
+from jupyter_slurm.transport.ssh.keys.ssh_agent import SshAgent
+from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import Hop
+from jupyter_slurm.transport.ssh.via_paramiko.key_probe import takes_key
+
+__all__ = ["Admission", "Keys", "keys_for", "lacking", "let_in", "public_key_of"]
+
+# LINE BLOB MARK. A line that is commented out does not count; a last line without an end gets one first.
+_PUT: Final = r"""
+umask 077
+cd || exit
+mkdir -p .ssh || exit
+keys=.ssh/authorized_keys
+if [ -f "$keys" ] && grep -v '^[[:space:]]*#' "$keys" | grep -qF -- "$2"; then echo "$3 there"; exit 0; fi
+[ ! -s "$keys" ] || [ -z "$(tail -c 1 "$keys")" ] || echo >>"$keys" || exit
+printf '%s\n' "$1" >>"$keys" && chmod 0600 "$keys" || exit
+! command -v restorecon >/dev/null 2>&1 || restorecon -F .ssh "$keys" >/dev/null 2>&1
+echo "$3 added"
+"""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a person has to show the hosts of a way.
+
+    Attributes
+    ----------
+    way : tuple of Host
+    has_any : bool
+        Whether there is any key, in a file or in the agent, for the login node.
+    path : str or None
+        Where one that is made would lie.
+    """
+
+    way: tuple[Host, ...]
+    has_any: bool
+    path: str | None
+
+
+async def keys_for(profile: Profile) -> Keys:
+    """Look for the keys that a person has for the way of a profile.
+
+    Raises
+    ------
+    ConfigError
+        The way cannot be worked out.
+    """
+    way = await way_of(profile)
+    host = way[-1]
+    agent = SshAgent(host.identity_agent) if host.identity_agent else None
+    found, _ = await asyncio.to_thread(identities, host, agent)
+    paths = host.identity_files
+    path = next((path for path in paths if path.endswith("ed25519")), paths[0] if paths else None)
+    return Keys(tuple(way), bool(found) or public_key_of(host) is not None, path)
+
+
+def public_key_of(host: Host) -> str | None:
+    """Return the file of the public key that is for a host; None: there is none here."""
+    return next((f"{path}.pub" for path in host.identity_files if os.path.exists(f"{path}.pub")), None)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What became of a key: whether it ``is_new`` there, and ``is_taken`` by the host (None: that is not known)."""
+
+    is_new: bool
+    is_taken: bool | None
+
+
+async def let_in(hops: Sequence[Hop], number: int, public: str, transport: Transport) -> Admission:
+    """Have a host let a key in from now on.
+
+    Parameters
+    ----------
+    hops : sequence of Hop
+        Those of the way, which have let the person in otherwise.
+    number : int
+        Which of them.
+    public : str
+        File of the public key.
+    transport : Transport
+        To the last one.
+
+    Raises
+    ------
+    TransportError
+        It cannot be written there.
+    """
+    hop = hops[number]
+    line = await asyncio.to_thread(_first_line, public)
+    words = line.split()
+    if len(words) < 2:
+        raise TransportError(
+            f"{public} is no public key", hint="`ssh-keygen -y -f KEY` prints it from the private one."
+        )
+    mark = secrets.token_hex(8)
+    script = f"set -- {quote_argv([line, words[1], mark])}\n{_PUT}"
+    if hop.transport is None and hop is hops[-1]:
+        done = await transport.run(["/bin/sh", "-s"], stdin=script.encode("utf-8", "surrogateescape"))
+        code, said = done.exit_code, printable(done.stdout + done.stderr, 4000)
+    else:
+        code, said = await asyncio.to_thread(hop.run, script)
+    if code == 0:
+        for answer, is_new in ((f"{mark} added", True), (f"{mark} there", False)):
+            if answer in said:
+                before = hops[number - 1] if number else None
+                return Admission(is_new, await asyncio.to_thread(takes_key, hop, before, line))
+    reason = said.replace(mark, "").strip()[-500:] or f"exit code {code}"
+    raise TransportError(
+        f"~/.ssh/authorized_keys on {hop.host.name} could not be written: {reason}",
+        hint="Is the home there in order, and not full? Many sites have a web page for keys.",
+    )
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.readline().strip()
+
+
+def lacking(hops: Sequence[Hop]) -> list[tuple[int, str]]:
+    """Return the numbers of hosts that take keys, but none of the person's, each with the public key for it."""
+    found = [(number, public_key_of(hop.host)) for number, hop in enumerate(hops) if hop.refused_keys]
+    return [(number, public) for number, public in found if public is not None]

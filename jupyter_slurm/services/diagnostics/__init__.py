@@ -1,0 +1,1 @@
+"""Diagnostics: the checks of the doctor, and its probe job."""

@@ -1,0 +1,146 @@
+"""Looks at what jobs and tunnels need beside a Slurm that answers: a folder, a way to the nodes, ports, a Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.errors import CommandMissing, TunnelError
+from jupyter_slurm.services.environments.path_visibility import doubt_about, file_system_of
+from jupyter_slurm.services.slurm.client import SlurmClient, text_of
+from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.tunnels.node_routes import Goal, Reach
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Context, Transport
+from jupyter_slurm.transport.listening_ports import first_free, listeners
+from jupyter_slurm.transport.ssh.prompts import Prompter
+
+__all__ = ["job_folder", "node_access", "ports", "python"]
+
+_MOST_PORTS: Final = 12
+_PYTHON: Final = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable)"
+_OLDEST_PYTHON: Final = (3, 8)
+_WAYS: Final = {
+    "ssh": "by ssh",
+    "nested": "by ssh from the login node",
+    "step": "by a step of the job",
+    "direct": "by connections from the login node, of which nobody can say whose program answers",
+}
+
+
+async def job_folder(transport: Transport, where: Where, nodes: Sequence[str]) -> Finding:
+    """Write, read and remove a file where job directories are."""
+    about, folder = "job folder", where.folder
+    probe, content = f"{folder}/.doctor-{secrets.token_hex(8)}", secrets.token_bytes(64)
+    await transport.make_dir(folder)
+    try:
+        await transport.write(probe, content)
+        same = await transport.read(probe) == content
+    finally:
+        await transport.remove(probe)
+    if not same:
+        todo = "Is the disk there in order, and not full?"
+        return Finding("failed", about, f"what is written to {folder} comes back changed", todo)
+    found = await transport.run(["readlink", "-f", "--", folder])
+    path = text_of(found.stdout).rstrip("\n") or folder
+    mounts = text_of(await transport.read("/proc/self/mounts"))
+    kind = file_system_of(path, mounts)
+    if doubt_about(path, nodes, where.host, mounts):
+        said = f"{folder} can be written, and lies on a local file system ({kind}) as it seems"
+        todo = "If jobs do not find their files: `job_root` under [slurm] in the profile names a folder that nodes see."
+        return Finding("warning", about, said, todo)
+    return Finding("ok", about, f"{folder} can be written" + (f" ({kind})" if kind else ""))
+
+
+async def node_access(
+    transport: Transport, where: Where, profile: Profile, client: SlurmClient, prompter: Prompter, node: str, job: str
+) -> Finding:
+    """Try how the node of a running job is reached."""
+    about, reach, goal = "node access", Reach(transport, where, profile, client, prompter), Goal(node, job)
+    try:
+        await reach.way(goal, asked=True)
+    except TunnelError as error:
+        return Finding("failed", about, error.message, error.hint)
+    finally:
+        kind, failed = reach.kind(goal), reach.failed(goal)
+        await asyncio.to_thread(reach.close)
+    said = f"{node} is reached {_WAYS[kind]}" + "".join(f"\nnot {_WAYS[way]}: {why}" for way, why in failed.items())
+    if "ssh" not in failed:
+        return Finding("ok", about, said)
+    if kind == "direct":
+        has_ports = profile is not None and profile.node_ports is not None
+        with_ports = "Sessions open a port of `node_ports` to you, and prove whose it is."
+        without = (
+            "Sessions need ports of nodes that the login node reaches: `node_ports = [FIRST, LAST]` under [tunnels]."
+        )
+        todo = f"{with_ports if has_ports else without} Other tunnels need `unproven = true` there."
+        return Finding("warning", about, said, todo)
+    todo = (
+        "Tunnels take the way that works. ssh, rsync and VS Code (`jupyter slurm ssh-config`) need one that takes ssh."
+    )
+    return Finding("warning", about, said, todo)
+
+
+def ports(first: int, last: int) -> Finding:
+    """Look for a port of this machine for a tunnel, and at who has those that are taken."""
+    free = first_free(first, last)
+    taken: dict[int, list[int]] = {}
+    for port, uid in sorted(listeners().items()):
+        if first <= port <= last:
+            taken.setdefault(uid, []).append(port)
+    by = "; ".join(f"{_listed(mine)} by {_user(uid)}" for uid, mine in taken.items())
+    said = f"{first} to {last} on this machine, for tunnels: " + (f"{free} is free" if free else "none is free")
+    if free is None:
+        todo = "Close tunnels, or write another range into the profile: `ports = [FIRST, LAST]` under [tunnels]."
+        return Finding("failed", "ports", f"{said}; taken: {by or 'by processes that are not shown'}", todo)
+    return Finding("ok", "ports", said + (f"; taken: {by}" if by else ""))
+
+
+def _listed(taken: list[int]) -> str:
+    more = len(taken) - _MOST_PORTS
+    return ", ".join(map(str, taken[:_MOST_PORTS])) + (f" and {more} more" if more > 0 else "")
+
+
+def _user(uid: int) -> str:
+    if uid == os.getuid():
+        return "you"
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
+
+
+async def python(
+    transport: Transport, where: Where, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
+) -> Finding:
+    """Look at the Python of cells on the login node; ``is_asked_there``: a job says what it is on a node."""
+    todo = "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
+    about = "Python"
+    try:
+        done = await transport.run([profile.python, "-c", _PYTHON], context=Context(cwd="/"))
+    except CommandMissing:
+        if profile.python != "python3":
+            said = f"the login node has no {profile.python}; the nodes may have it" + (
+                "" if is_asked_there else ", `--job` looks"
+            )
+            return Finding("ok", about, said)
+        return Finding("warning", about, "there is no python3 on the PATH, and cells in Python need one", todo)
+    version, _, path = text_of(done.stdout).strip().partition("\n")
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if done.exit_code or found is None:
+        return Finding("warning", about, f"{profile.python} there does not run", todo)
+    if (int(found[1]), int(found[2])) < _OLDEST_PYTHON:
+        return Finding("warning", about, f"{path} is {version}, and cells in Python need 3.8", todo)
+    said = f"{version} ({path}) on {where.host}"
+    short = where.host.split(".")[0]
+    if is_asked_there or (nodes and all(node.split(".")[0] == short for node in nodes)):
+        return Finding("ok", about, said)
+    doubt = doubt_about(path, nodes, where.host, text_of(await transport.read("/proc/self/mounts")))
+    there = "the nodes may not have it" if doubt else "each node may have its own"
+    return Finding("ok", about, f"{said}; {there}, `--job` looks")

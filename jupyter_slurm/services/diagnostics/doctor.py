@@ -1,0 +1,298 @@
+"""A cluster looked over, step by step: what works, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
+from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
+from jupyter_slurm.services.diagnostics.checks import job_folder, node_access, ports, python
+from jupyter_slurm.services.diagnostics.probe_job import about_node, trial
+from jupyter_slurm.services.slurm.client import SlurmClient, text_of
+from jupyter_slurm.services.slurm.location import Where, look
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND
+from jupyter_slurm.transport.ssh.shell.survey import count_sessions, has_sftp, look_at_prelude, look_at_shell
+
+__all__ = ["Visit"]
+
+_SLOW: Final = 3.0  # seconds that a command may take by the login shell; each connection waits for it a few times
+_FEW: Final = 4  # sessions; that many commands run at once
+_QUESTION: Final = 60.0
+_MOST_NAMES: Final = 12
+# Where administrators put Slurm that is not a package of the system.
+_PLACES: Final = (
+    "for d in /usr/local/bin /usr/local/slurm*/bin /opt/slurm*/bin /opt/slurm/*/bin /opt/*/slurm*/bin "
+    '/cm/shared/apps/slurm/*/bin /usr/slurm*/bin; do [ ! -x "$d/sbatch" ] || printf "%s\\n" "$d"; done'
+)
+# Whether a login shell finds it; csh takes no -c after -l.
+_FOUND: Final = (
+    'case "$SHELL" in *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source '
+    '~/.login; which sbatch" ;; *) exec "$SHELL" -l -c "command -v sbatch" ;; esac >/dev/null 2>&1 </dev/null'
+)
+
+
+class Visit:
+    """What is looked at once we are there.
+
+    Parameters
+    ----------
+    profile : Profile
+        How the cluster is reached.
+    link, transport
+        The log-in, and what runs commands over it.
+    prompter : Prompter
+        Who can ask the person.
+    tell : callable
+        Is given each finding as soon as it is known.
+    has_job : bool
+        Whether a test job is to follow, which sees more.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        link: KeptLink,
+        transport: Transport,
+        prompter: Prompter,
+        tell: Callable[[Finding], None],
+        *,
+        has_job: bool = False,
+    ) -> None:
+        self._profile, self._link, self._prompter, self._tell = profile, link, prompter, tell
+        self._transport, self._has_job = transport, has_job
+        self._nodes: list[str] = []
+
+    async def arrive(self) -> None:
+        """Look at the server and its shell, before others have sessions of this log-in."""
+        # A log-in of OpenSSH may be in use by others, who have some of its sessions.
+        shared = self._profile.carrier == "openssh"
+        steps = (("sessions", self._sessions), ("shell", self._shell), ("SFTP", self._sftp))
+        for about, step in steps[shared:]:
+            if not await self._step(about, step):
+                return
+
+    async def look_around(self) -> bool:
+        """Look at one thing after the other; what needs another that failed is left out. False: no job can be tried."""
+        try:
+            where = await look(self._transport, self._profile, 0)
+        except SlurmError as error:
+            self._tell(Finding("failed", "shell", error.message, error.hint))
+            return False
+        client = SlurmClient(self._transport, where, _QUESTION)
+        answers = await self._step("Slurm", lambda: self._slurm(client)) and await self._step(
+            "controller", lambda: self._controller(client, where)
+        )
+        folder = await self._step("job folder", lambda: self._folder(where))
+        if answers:
+            await self._step("node access", lambda: self._access(client, where))
+        self._tell(ports(*self._profile.ports))
+        await self._step("Python", lambda: self._python(where))
+        return answers and folder
+
+    async def try_job(self, options: Sequence[str]) -> None:
+        """Look at a node by a short job of its own."""
+        await self._step("test job", lambda: self._trial(options))
+
+    async def _step(self, about: str, step: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await step()
+        except SlurmError as error:
+            self._tell(Finding("failed", about, error.message, error.hint))
+        except OSError as error:  # of a file on the far side
+            self._tell(Finding("failed", about, str(error), "Are its permissions right, and is there room?"))
+        else:
+            return True
+        return False
+
+    def _ok(self, about: str, said: str) -> None:
+        self._tell(Finding("ok", about, said))
+
+    def _warn(self, about: str, said: str, todo: str) -> None:
+        self._tell(Finding("warning", about, said, todo))
+
+    # The server and its shell ------------------------------------------------------------------------------------
+
+    async def _shell(self) -> None:
+        seen = await look_at_shell(self._link, self._profile.patience)
+        if not seen.answered:
+            said = f": {seen.noise}" if seen.noise else ""
+            self._warn(
+                "shell",
+                f"the login shell ran no command in {seen.seconds:.0f} s{said}",
+                NO_COMMAND,
+            )
+            return
+        self._ok("shell", f"{seen.shell} runs a command after {seen.seconds:.1f} s")
+        if seen.seconds > _SLOW:
+            self._warn(
+                "shell",
+                "its start-up files are slow; every new session waits for them",
+                "In ~/.bashrc, `[[ $- == *i* ]] || return` before what takes long leaves that to terminals.",
+            )
+        if seen.noise:
+            self._warn(
+                "shell",
+                f"start-up files print, also for commands; we do not mind, scp and rsync do: {seen.noise[:200]}",
+                "Let them print to terminals only: `[[ $- == *i* ]] || return` before it in ~/.bashrc.",
+            )
+
+        if self._profile.prelude:
+            await self._prelude()
+
+    async def _prelude(self) -> None:
+        profile = self._profile
+        end = await look_at_prelude(self._link, profile.prelude, profile.login_shell, profile.patience)
+        if end.exit_code:
+            self._warn(
+                "prelude",
+                str(end),
+                "`prelude` under [shell] in the profile is text for /bin/sh. What does it say when you type it there, "
+                "after `sh`? A module may need another one before it, `module use FOLDER`, or `login_shell = true`.",
+            )
+        else:
+            self._ok("prelude", f"it prints: {end.said[:200]}" if end.said else "done")
+
+    async def _sessions(self) -> None:
+        count = await count_sessions(self._link)
+        if not count:
+            raise TransportError(
+                "the server allows no session, and so no command",
+                hint="MaxSessions in its sshd_config is 0, or your account may only forward: ask the administrators.",
+            )
+        if count == 1:
+            self._warn(
+                "sessions",
+                "the server allows one session at a time: one command after the other",
+                "It works, slowly. Ask the administrators for MaxSessions 10, which is OpenSSH's own.",
+            )
+        else:
+            self._ok("sessions", f"{count} at once" if count < _FEW else f"{_FEW} and more at once")
+
+    async def _sftp(self) -> None:
+        self._ok("SFTP", "there" if await has_sftp(self._link) else "switched off; files go by the shell")
+
+    # Slurm -------------------------------------------------------------------------------------------------------
+
+    async def _slurm(self, client: SlurmClient) -> None:
+        try:
+            said = text_of(await client.ask(["sbatch", "--version"])).strip()
+        except CommandMissing as error:
+            raise CommandMissing("sbatch is not on the PATH there", hint=await self._remedy()) from error
+        version = re.search(r"^slurm\S* \d.*$", said, re.MULTILINE)  # a wrapper of the site's may say more
+        self._ok("Slurm", version[0] if version else said)
+
+    async def _remedy(self) -> str:
+        """Find out what would put Slurm on the PATH."""
+        if not self._profile.login_shell:
+            done = await self._transport.run(["/bin/sh", "-c", _FOUND])
+            if done.exit_code == 0:
+                return "A login shell has it: write `login_shell = true` under [shell] in the profile."
+        done = await self._transport.run(["/bin/sh", "-c", _PLACES])
+        for place in text_of(done.stdout).splitlines()[:1]:
+            return f"It lies in {place}: write `prelude = 'PATH={place}:$PATH'` under [shell] in the profile."
+        return (
+            "Where does the site say it is? With modules, `prelude = 'module load slurm'` under [shell] in the "
+            "profile, and `login_shell = true` where only terminals know that module. Is it a login node?"
+        )
+
+    async def _controller(self, client: SlurmClient, where: Where) -> None:
+        configuration = await client.configuration()
+        self._ok("controller", f"answers; the cluster calls itself {configuration.get('ClusterName') or '?'}")
+        nodes = await client.nodes()
+        self._nodes = [node.hostname or node.name for node in nodes]
+        up = sum(node.is_up for node in nodes)
+        if not up:
+            self._warn("nodes", f"none of {len(nodes)} can start jobs now", "`%sinfo -R` tells why they are down.")
+        else:
+            self._ok("nodes", f"{up} of {len(nodes)} can start jobs")
+        accounts: set[str] | None = None
+        if configuration.get("AccountingStorageType", "") in ("", "accounting_storage/none"):
+            self._ok("accounts", "the cluster keeps none")
+        else:
+            accounts = await self._accounts(client, where, configuration.get("AccountingStorageEnforce", ""))
+        await self._step("partitions", lambda: self._partitions(client, accounts))
+
+    async def _accounts(self, client: SlurmClient, where: Where, enforced: str) -> set[str] | None:
+        argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={where.user}", "format=account"]
+        try:
+            said = text_of(await client.ask(argv))
+        except SlurmError as error:
+            self._warn("accounts", f"they are not known: {error.message}", error.hint)
+            return None
+        accounts = {line.strip() for line in said.splitlines() if line.strip()}
+        if accounts:
+            self._ok("accounts", _names(sorted(accounts)))
+        elif "associations" in enforced:
+            todo = "Ask the site for an account; without one no job is taken."
+            self._tell(Finding("failed", "accounts", f"{where.user} has none", todo))
+        else:
+            self._ok("accounts", f"{where.user} has none, and needs none")
+        return accounts or None
+
+    async def _partitions(self, client: SlurmClient, accounts: set[str] | None) -> None:
+        groups = set(text_of((await self._transport.run(["id", "-Gn"])).stdout).split())
+        partitions = parse_partitions(await client.ask(partitions_argv()))
+        mine = [each for each in partitions if _may_use(each, accounts, groups)]
+        if not mine:
+            todo = "Ask the site which partition is for you."
+            said = f"none of {len(partitions)} takes jobs of yours now"
+            self._tell(Finding("failed", "partitions", said, todo))
+            return
+        self._ok("partitions", _names([f"{each.name} (default)" if each.is_default else each.name for each in mine]))
+        if not any(each.is_default for each in mine):
+            self._warn("partitions", "none of them is the default", "Say which one: `%%sbatch -p NAME`.")
+
+    # What jobs need ----------------------------------------------------------------------------------------------
+
+    async def _folder(self, where: Where) -> None:
+        self._tell(await job_folder(self._transport, where, self._nodes))
+
+    async def _python(self, where: Where) -> None:
+        self._tell(await python(self._transport, where, self._profile, self._nodes, is_asked_there=self._has_job))
+
+    async def _access(self, client: SlurmClient, where: Where) -> None:
+        running = [job for job in await client.queue() if job.state.is_running and job.nodes]
+        if running:
+            job = running[0]
+            await self._reach(client, where, expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job))
+        elif not self._has_job:
+            self._ok("node access", "not looked at, since no job of yours runs; `--job` starts a short one for that")
+
+    async def _reach(self, client: SlurmClient, where: Where, node: str, job: str) -> None:
+        self._tell(await node_access(self._transport, where, self._profile, client, self._prompter, node, job))
+
+    async def _trial(self, options: Sequence[str]) -> None:
+        where = await look(self._transport, self._profile, 0)
+        client = SlurmClient(self._transport, where, _QUESTION)
+
+        def told(text: str) -> None:
+            self._ok("test job", text)
+
+        async with trial(client, where, options, python=self._profile.python, told=told) as report:
+            for finding in about_node(report):
+                self._tell(finding)
+            await self._reach(client, where, report.node, str(report.job.job))
+
+
+def _may_use(partition: Partition, accounts: set[str] | None, groups: set[str]) -> bool:
+    """Whether jobs of a person get in; ``accounts``: None where they are not known or do not matter."""
+    allowed_groups = partition.fields.get("AllowGroups", "ALL")
+    denied = set(partition.fields.get("DenyAccounts", "").split(","))
+    return (
+        partition.state == "UP"
+        and (allowed_groups == "ALL" or not groups.isdisjoint(allowed_groups.split(",")))
+        and (accounts is None or partition.allow_accounts is None or not accounts.isdisjoint(partition.allow_accounts))
+        and (accounts is None or not accounts <= denied)
+    )
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

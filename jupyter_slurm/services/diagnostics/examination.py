@@ -1,0 +1,118 @@
+"""The way to a cluster looked over by the log-in that notebooks use, or that they use from then on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.errors import SlurmError, UsageError
+from jupyter_slurm.services.clusters.site import Site
+from jupyter_slurm.services.connections.ssh_keys import lacking, let_in
+from jupyter_slurm.services.connections.transports import Carried, way_of
+from jupyter_slurm.services.diagnostics.doctor import Visit
+
+__all__ = ["Examination", "admit"]
+
+
+class Examination:
+    """One look over a cluster and the way to it.
+
+    Parameters
+    ----------
+    site : Site
+        The cluster. Where nobody is logged in, this logs in, and the log-in stays.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site, self._before, self._after = site, list[Finding](), list[Finding]()
+        self._shows_way = False
+
+    def told(self) -> dict[str, Any]:
+        """Return what was found so far, as the API tells it."""
+        way = self._site.arrival if self._shows_way else []
+        carried = self._site.carried
+        hops = carried.walk.hops if carried is not None else []
+        return {
+            "findings": [asdict(finding) for finding in (*self._before, *way, *self._after)],
+            "failed": any(finding.status == "failed" for finding in (*self._before, *way, *self._after)),
+            "keyless": [{"host": hops[number].host.name, "public": public} for number, public in lacking(hops)],
+        }
+
+    async def look_over(self, *, has_job: bool) -> None:
+        """Walk the way, and look around there; ``has_job``: a test job is to follow."""
+        site, profile = self._site, self._site.profile
+        try:
+            way = await way_of(profile)
+        except SlurmError as error:
+            self._before.append(Finding("failed", "way", error.message, error.hint))
+            return
+        self._before.append(Finding("ok", "way", " -> ".join(["this machine", *(host.name for host in way)])))
+        is_lost = site.is_connected and not site.is_usable
+        if (since := site.since) is not None and not is_lost:
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+            said = f"that of {when} is used; what was found then:" if site.arrival else f"that of {when} is used"
+            self._before.append(Finding("ok", "log-in", said))
+        self._shows_way = not is_lost  # what an earlier log-in has found says nothing of a way that is broken now
+        carried = await self._arrive(has_job, is_lost)
+        if carried is not None:
+            await self._visit(carried, has_job).look_around()
+
+    async def try_job(self, options: Sequence[str]) -> None:
+        """Look at a node by a short job."""
+        carried = self._site.carried
+        if carried is None:
+            await self._site.connect()
+            carried = self._site.carried
+        if carried is not None:
+            await self._visit(carried, has_job=True).try_job(options)
+
+    async def _arrive(self, has_job: bool, is_lost: bool) -> Carried | None:
+        """Log in, unless it is done, and look at what is there first of all."""
+
+        async def first(carried: Carried) -> None:
+            visit = Visit(
+                self._site.profile,
+                carried.link,
+                carried.transport,
+                self._site.desk,
+                self._site.arrival.append,
+                has_job=has_job,
+            )
+            await visit.arrive()
+
+        try:
+            await self._site.connect(first)
+        except SlurmError as error:
+            if is_lost:
+                self._after.append(Finding("failed", "connection", error.message, error.hint))
+            elif not any(finding.status == "failed" for finding in self._site.arrival):
+                about = "shell" if any(", log-in" in finding.about for finding in self._site.arrival) else "log-in"
+                self._after.append(Finding("failed", about, error.message, error.hint))
+            return None
+        return self._site.carried
+
+    def _visit(self, carried: Carried, has_job: bool) -> Visit:
+        site = self._site
+        return Visit(site.profile, carried.link, carried.transport, site.desk, self._after.append, has_job=has_job)
+
+
+async def admit(site: Site, host: str) -> dict[str, Any]:
+    """Have a host of the way, which took none of the person's keys, let one in from now on.
+
+    Raises
+    ------
+    UsageError
+        It is not such a host.
+    TransportError
+        It cannot be written there.
+    """
+    carried = site.carried
+    hops = carried.walk.hops if carried is not None else []
+    for number, public in lacking(hops):
+        if carried is not None and hops[number].host.name == host:
+            found = await let_in(hops, number, public, carried.transport)
+            return {"host": host, "public": public, "is_new": found.is_new, "is_taken": found.is_taken}
+    raise UsageError(f"{host} is not a host of this log-in that lacks your key.", hint="`doctor` says which ones do.")

@@ -1,0 +1,62 @@
+"""Looks over the clusters of profiles: one at a time for each, and what the last one has found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.errors import AgentBusy, UsageError
+from jupyter_slurm.services.clusters.site import Site
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.diagnostics.examination import Examination
+
+__all__ = ["Examinations"]
+
+
+class Examinations:
+    """Those of all clusters.
+
+    Parameters
+    ----------
+    site : callable
+        Returns the site of a profile.
+    """
+
+    def __init__(self, site: Callable[[str], Site]) -> None:
+        self._site = site
+        self._last: dict[str, Examination] = {}
+        self._under_way: set[str] = set()
+
+    async def examine(self, cluster: str, *, job: str, options: Sequence[str]) -> dict[str, Any]:
+        """Look over the cluster of a profile and the way to it; see :class:`Examination`.
+
+        Raises
+        ------
+        AgentBusy
+            Somebody else does that just now.
+        """
+        from jupyter_slurm.services.diagnostics.examination import Examination  # with paramiko, which takes a while
+
+        site = self._site(cluster)
+        if cluster in self._under_way:
+            raise AgentBusy(f"{cluster} is being looked over.", hint="Wait for its end.", retry_after=10)
+        self._last[cluster] = examination = Examination(site)
+        self._under_way.add(cluster)
+        try:
+            await (examination.try_job(options) if job == "now" else examination.look_over(has_job=job == "later"))
+        finally:
+            self._under_way.discard(cluster)
+        return examination.told()
+
+    def told(self, cluster: str) -> dict[str, Any]:
+        """Return what the last look over a cluster has found so far."""
+        if cluster not in self._last:
+            raise UsageError(f"{cluster} was not looked over.", hint=f"`jupyter slurm doctor {cluster}` does it.")
+        return self._last[cluster].told()
+
+    async def admit(self, cluster: str, host: str) -> dict[str, Any]:
+        """Have a host let the person's key in; see :func:`jupyter_slurm.services.diagnostics.examination.admit`."""
+        from jupyter_slurm.services.diagnostics.examination import admit
+
+        return await admit(self._site(cluster), host)

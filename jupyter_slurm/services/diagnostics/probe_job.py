@@ -1,0 +1,232 @@
+"""A short job that says what a node is like: its Python, the home folder, GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from jupyter_slurm.domain.advice.reasons import explain
+from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.scripts.script import quote_argv
+from jupyter_slurm.errors import CommandError, ControllerError, JobError, JobFailed, SlurmError
+from jupyter_slurm.services.slurm.client import SlurmClient, text_of
+from jupyter_slurm.services.slurm.location import Where
+
+__all__ = ["LASTS", "Report", "about_node", "submit", "trial"]
+
+LASTS: Final = 5  # minutes at the most
+_LOOK: Final = 1.0  # seconds
+_ASK: Final = 10.0  # seconds between two questions to the controller
+_LINGERS: Final = 120  # seconds that the job stays there to be visited
+_MOST: Final = 100_000  # bytes of a report
+_OLDEST_PYTHON: Final = (3, 8)
+_PYTHONS: Final = " ".join(["python3", *(f"python3.{minor}" for minor in range(8, 16))])
+_MODULES: Final = ("IPython", "cloudpickle", "jupyter_server", "notebook", "jupyterlab")
+_ASKED: Final = f"""
+import sys
+print("python %d.%d.%d %s" % (sys.version_info[:3] + (sys.executable,)))
+from importlib import metadata
+for name in {_MODULES!r}:
+    try:
+        print("module", name, metadata.version(name))
+    except Exception:
+        pass
+"""
+# What is not written by its name is quoted by `quote_argv`. The report is there as a whole or not at all, and while it
+# is, the job stays a while: who wants to see whether the node takes ssh has to have a job there.
+_SCRIPT: Final = r"""#!/bin/sh
+#SBATCH --job-name=jupyter-slurm-doctor
+umask 077
+{
+  echo "node ${SLURMD_NODENAME:-?}"
+  echo "host $(uname -n)"
+  if [ -d "$HOME" ] && [ -w "$HOME" ]; then echo "home yes $HOME"; else echo "home no $HOME"; fi
+  for name in $pythons; do
+    path=$(command -v "$name") && echo "found $name $path"
+  done
+  "$python" -c "$asked"
+  command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L | sed 's/^/gpu /'
+  echo "given ${CUDA_VISIBLE_DEVICES-${ROCR_VISIBLE_DEVICES-}}"
+} >"$report.part" 2>/dev/null
+mv "$report.part" "$report" || exit 77
+left=$lingers
+while [ -e "$report" ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); done
+"""
+
+
+@dataclass
+class Report:
+    """What the job said.
+
+    Attributes
+    ----------
+    job : JobId
+    node : str
+        In Slurm's words.
+    waited : float
+        Seconds from the submission until its word was here.
+    lines : dict
+        What it found, by its kind.
+    """
+
+    job: JobId
+    node: str
+    waited: float
+    lines: dict[str, list[str]] = field(default_factory=dict)
+
+
+async def submit(client: SlurmClient, report: str, options: Sequence[str], python: str = "python3") -> JobId:
+    """Submit the job; the person's own options win.
+
+    Raises
+    ------
+    CommandError
+        sbatch said no.
+    """
+    names = {"pythons": _PYTHONS, "asked": _ASKED, "report": report, "lingers": str(_LINGERS), "python": python}
+    head, _, body = _SCRIPT.partition("umask 077")
+    settings = "".join(f"{name}={quote_argv([value])}\n" for name, value in names.items())
+    argv = ["sbatch", "--parsable", "--ntasks=1", f"--time={LASTS}", "--output=/dev/null", "--chdir=/", *options]
+    done = await client.transport.run(argv, stdin=f"{head}{settings}umask 077{body}".encode())
+    said = text_of(client.judge(argv, done).stdout)
+    found = re.search(r"^(\d+)(?:;\S*)?$", said, re.MULTILINE)  # a wrapper may print more
+    if found is None:
+        raise CommandError(f"sbatch did not say the number of the job: {said.strip()[:200]}", hint="Is it a wrapper?")
+    return JobId.parse(found[1])
+
+
+@contextlib.asynccontextmanager
+async def trial(
+    client: SlurmClient,
+    where: Where,
+    options: Sequence[str],
+    *,
+    python: str = "python3",
+    patience: float = 300.0,
+    told: Callable[[str], None] = lambda text: None,
+) -> AsyncIterator[Report]:
+    """Submit the job, wait for its word, and give it; the job is there until the block ends, and is cancelled then.
+
+    Parameters
+    ----------
+    client, where
+        The cluster.
+    options : sequence of str
+        For sbatch.
+    python : str
+        What runs Python cells there.
+    patience : float
+        Seconds.
+    told : callable
+        Is given why it waits.
+
+    Raises
+    ------
+    CommandError
+        sbatch said no.
+    JobError
+        It did not start in time, or ended without a word.
+    """
+    report = f"{where.folder}/.doctor-{secrets.token_hex(8)}"
+    begun = time.monotonic()
+    job = await submit(client, report, options, python)
+    try:
+        told(f"job {job} is submitted")
+        raw = await _wait(client, job, report, patience, told)
+        lines: dict[str, list[str]] = {}
+        for line in text_of(raw).splitlines():
+            kind, _, rest = line.partition(" ")
+            lines.setdefault(kind, []).append(rest)
+        yield Report(job, lines.get("node", ["?"])[0], time.monotonic() - begun, lines)
+    finally:
+        await client.transport.run(["scancel", str(job)])
+        for path in (report, f"{report}.part"):
+            await client.transport.remove(path)
+
+
+async def _wait(client: SlurmClient, job: JobId, report: str, patience: float, told: Callable[[str], None]) -> bytes:
+    begun, asked, said, record = time.monotonic(), time.monotonic(), "", None
+    while True:
+        # An open directory is looked at anew: NFS keeps what is not there in mind.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            await client.transport.list_dir(report.rpartition("/")[0])
+            return await client.transport.read(report, 0, _MOST)
+        now = time.monotonic()
+        if now - asked >= _ASK:
+            asked = now
+            record = await _look(client, job, record)
+            words = explain(record.reason, record)[0] if record is not None and record.state.is_pending else ""
+            if record is not None and record.state.is_finished:
+                raise _silent(job, record, report)
+            if words and words != said:
+                said = words
+                told(words)
+        if now - begun > patience:
+            raise JobError(
+                f"Job {job} did not start within {patience / 60:g} minutes, and was cancelled. {said}".strip(),
+                hint="Options may get it in sooner: `jupyter slurm doctor NAME --sbatch='-p PARTITION'`.",
+            )
+        await asyncio.sleep(_LOOK)
+
+
+async def _look(client: SlurmClient, job: JobId, before: JobRecord | None) -> JobRecord | None:
+    try:
+        return next((record for record in await client.queue() if record.id == job), before)
+    except ControllerError:  # it says so itself in the step about it
+        return before
+
+
+def _silent(job: JobId, record: JobRecord, report: str) -> SlurmError:
+    folder = report.rpartition("/")[0]
+    return JobFailed(
+        f"Job {job} ended on {record.nodes or 'no node'} ({record.state.name}) and left no word in {folder}.",
+        hint="Does that node see this folder? Name one that all nodes see: `job_root` under [slurm] in the profile.",
+    )
+
+
+def about_node(report: Report) -> list[Finding]:
+    """Say what the job found."""
+    node, lines = report.node, report.lines
+    findings = [Finding("ok", "test job", f"{report.job} spoke on {node} {report.waited:.0f} s after its submission")]
+    has_home, _, home = (lines.get("home") or ["no ?"])[0].partition(" ")
+    if has_home == "yes":
+        findings.append(Finding("ok", f"{node}, home", f"{home} is there, and so is the job folder"))
+    else:
+        todo = "Cells run in the home unless the profile or `--chdir` says otherwise; ask the site."
+        findings.append(Finding("warning", f"{node}, home", f"{home} is not there, or cannot be written", todo))
+    findings.append(_python(node, lines))
+    gpus = [re.sub(r"^GPU \d+: | \(UUID:.*", "", line) for line in lines.get("gpu", [])]
+    given = (lines.get("given") or [""])[0]
+    if gpus or given:
+        names = ", ".join(f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)) or "the driver names none"
+        findings.append(Finding("ok", f"{node}, GPUs", f"{names}; given to the job: {given or 'not said'}"))
+    else:
+        said = "none for this job; --sbatch='--gpus 1' asks for one"
+        findings.append(Finding("ok", f"{node}, GPUs", said))
+    return findings
+
+
+def _python(node: str, lines: dict[str, list[str]]) -> Finding:
+    about = f"{node}, Python"
+    others = [f"{name} ({path})" for name, _, path in (line.partition(" ") for line in lines.get("found", []))]
+    version, _, path = (lines.get("python") or [""])[0].partition(" ")
+    number = re.match(r"(\d+)\.(\d+)", version)
+    name_one = "`%%sbatch python=PATH` names one; a `prelude` in the profile can load a module. Scripts need none."
+    if number is None:
+        there = f"; there are {', '.join(others)}" if others else ""
+        return Finding("warning", about, f"the Python of cells does not run there{there}", name_one)
+    if (int(number[1]), int(number[2])) < _OLDEST_PYTHON:
+        there = f"; there are {', '.join(others[1:])}" if others[1:] else ""
+        return Finding("warning", about, f"{path} is {version}, and cells in Python need 3.8{there}", name_one)
+    modules = dict(line.split(" ", 1) for line in lines.get("module", []) if " " in line)
+    has = ", ".join(f"{name} {modules[name]}" for name in modules) or "none of IPython, cloudpickle, Jupyter"
+    more = [other for other in others if not other.startswith("python3 ")]
+    return Finding("ok", about, f"{version} ({path}), with {has}" + (f"; also {', '.join(more)}" if more else ""))

@@ -1,0 +1,1 @@
+"""Environments of jobs: env=, Python, and Jupyter on nodes."""

@@ -1,0 +1,71 @@
+"""Whether an image has a Jupyter, as far as that is known before a session in it is queued; never by running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.slurm.client import printable
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["doubt_about_jupyter", "lacks_jupyter"]
+
+_HINT = "jupyter=install puts one beside its Python; python=PATH names another Python in it."
+_LOOKS = 5.0  # seconds
+_NONE = 3
+# Of an unpacked image: where Python, conda and the person's home, which is bound, have packages.
+_SCRIPT = r"""[ -d "$1/usr" ] || exit 0
+for lib in "$1"/usr/lib "$1"/usr/lib64 "$1"/usr/local/lib "$1"/usr/local/lib64 "$1"/opt/*/lib "$1"/opt/*/envs/*/lib \
+    "$1"/*conda*/lib "$1"/*conda*/envs/*/lib "$1"/srv/*/lib "$1"/usr/local/*/lib "$HOME"/.local/lib
+do
+    for place in "$lib"/python3*/site-packages "$lib"/python3*/dist-packages; do
+        for name in jupyterlab notebook jupyter_server; do
+            [ ! -e "$place/$name" ] || exit 0
+        done
+    done
+done
+exit 3"""
+
+
+async def doubt_about_jupyter(transport: Transport, entries: Iterable[Entry], record: Mapping[str, Any]) -> list[str]:
+    """Say that the image of a session has no Jupyter: as the last session in it has told, or as its folder looks."""
+    image = record["environment"]["image"]
+    last = max(
+        (entry for entry in entries if _in_image(entry.record) == _in_image(record) and _has_told(entry)),
+        key=lambda entry: entry.submit_time or 0.0,
+        default=None,
+    )
+    if last is not None:
+        said = f"Job {last.id}, the last session in {image}, had to end: {last.error.message if last.error else ''}"
+        return [printable(f"{said} {_HINT}")] if lacks_jupyter(last.error) else []
+    if not image.startswith("/") or any(_python_of(record)):
+        return []
+    try:
+        looked = await transport.run(["/bin/sh", "-c", _SCRIPT, "sh", image], timeout=_LOOKS)
+    except SlurmError:
+        return []
+    return [printable(f"{image} has no Jupyter, as it seems. {_HINT}")] if looked.exit_code == _NONE else []
+
+
+def lacks_jupyter(error: SlurmError | None) -> bool:
+    """Tell whether that is why a session ended."""
+    return error is not None and error.details.get("lacks") == "jupyter"
+
+
+def _has_told(entry: Entry) -> bool:
+    """Whether a session says something about Jupyter in its image: it was ready, or there was none."""
+    return bool(((entry.record or {}).get("granted") or {}).get("ready")) or lacks_jupyter(entry.error)
+
+
+def _in_image(record: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
+    """Return which Python of which image a session is asked for; None: of none, or not for its own Jupyter."""
+    asked, image = (record or {}).get("session"), ((record or {}).get("environment") or {}).get("image")
+    if record is None or not image or not asked or {"command", "jupyter"} & asked.keys():
+        return None
+    return image, *_python_of(record)
+
+
+def _python_of(record: Mapping[str, Any]) -> tuple[Any, Any]:
+    return (record.get("asked") or {}).get("python"), record["environment"].get("python")

@@ -1,0 +1,281 @@
+"""``env=``: which environment is meant, whether it is there, and what a submission has of it."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
+from jupyter_slurm.domain.scripts.environments import FAILED, Environment, keeps_environment
+from jupyter_slurm.errors import TransportError, UsageError
+from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.transport.base import Context, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jupyter_slurm.services.slurm.location import Where
+
+__all__ = ["Environments", "Prepared", "is_failure"]
+
+_FRESH = 600.0  # seconds for which modules that could be loaded are taken to be there
+_STATE = 1_000_000  # bytes of a file of conda's
+_MOST_FILES = 100
+_UNSET = "***unset***"  # what conda notes of a variable that was taken back
+_IMAGES = (".sif", ".simg", ".img", ".sqfs")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Where conda, mamba and micromamba keep environments that have names.
+_FIND = r"""name=$1
+roots="$HOME/.conda:$HOME/miniconda3:$HOME/anaconda3:$HOME/miniforge3:$HOME/mambaforge:$HOME/micromamba:/opt/conda"
+roots="${CONDA_EXE:+${CONDA_EXE%/bin/conda}:}${MAMBA_ROOT_PREFIX:+$MAMBA_ROOT_PREFIX:}$roots"
+{
+    cat "$HOME/.conda/environments.txt" 2>/dev/null
+    IFS=:
+    for folder in $CONDA_ENVS_PATH $CONDA_ENVS_DIRS; do printf '%s\n' "$folder/$name"; done
+    for root in $roots; do
+        if [ "$name" = base ]; then printf '%s\n' "$root"; else printf '%s\n' "$root/envs/$name"; fi
+    done
+} | while IFS= read -r prefix; do
+    if [ "$name" != base ] && [ "${prefix##*/}" != "$name" ]; then continue; fi
+    if [ "$name" = base ] && [ ! -e "$prefix/condabin" ]; then continue; fi
+    if [ -d "$prefix/conda-meta" ]; then (cd -P "$prefix" && pwd); fi
+done | sort -u"""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An environment that was found, and what runs Python cells in it.
+
+    Attributes
+    ----------
+    environment : Environment
+        With absolute paths.
+    python : str or None
+        None: this is no Python cell, or nobody has said.
+    """
+
+    environment: Environment
+    python: str | None
+
+    def check(self, export: str | None, kind: str) -> None:
+        """Refuse an --export that keeps the environment from the job."""
+        environment = self.environment
+        is_carried = bool(environment.variables) or (kind == "script" and environment.is_activated)
+        if is_carried and not keeps_environment(export):
+            raise UsageError(
+                f"--export={export} would keep the environment {environment.name} from the job.",
+                hint="Leave it out, or say --export=ALL,NAME=value.",
+            )
+
+    def options(self, chosen: dict[str, str | None]) -> list[str]:
+        """Return options of sbatch for what the person has not said; ``chosen`` are those in force, and get them."""
+        if self.environment.work_dir is None or "chdir" in chosen:
+            return []
+        chosen["chdir"] = self.environment.work_dir
+        return [f"--chdir={self.environment.work_dir}"]
+
+    def wrapper(self) -> tuple[str, ...]:
+        """Return the words before a command line that run it in the environment.
+
+        What that prints is not the output of the command, and what it could read is not its input.
+        """
+        text = self.environment.activation()
+        return ("bash", "-c", f'{{\n{text}}} </dev/null >&2\nexec "$@"\n', "bash") if text else ()
+
+
+class Environments:
+    """The environments of one cluster.
+
+    Parameters
+    ----------
+    where : Where
+        Knows those that have names.
+    transport : Transport
+        The way there.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(self, where: Where, transport: Transport, clock: Callable[[], float]) -> None:
+        self._where, self._transport, self._clock = where, transport, clock
+        self._tried: dict[tuple[object, ...], float] = {}
+
+    async def prepare(self, asked: Mapping[str, Any], context: Context) -> Prepared:
+        """Find the environment that a submission asks for.
+
+        Raises
+        ------
+        UsageError
+            It is not there, or cannot be activated on the login node: nothing was submitted.
+        """
+        environment = await self._found(asked["env"], context)
+        if asked["kind"] not in ("python", "session", "kernel"):
+            return Prepared(environment, None)
+        if environment.modules:  # a script's are loaded when it is submitted
+            await self._try(environment, context)
+        if environment.image:
+            return Prepared(environment, asked.get("python") or environment.python or "python3")
+        python = asked.get("python") or environment.python or await self._own_python(environment)
+        if python is None and environment.modules and not (environment.venv or environment.conda):
+            python = "python3"  # what they put on the PATH
+        return Prepared(environment, python or asked.get("default_python"))
+
+    async def _found(self, asked: str, context: Context) -> Environment:
+        if asked.startswith("docker://"):
+            return self._contained(asked, {"image": asked})
+        if "/" in asked:
+            return await self._at_path(asked, self._absolute(asked, context))
+        known = self._where.environments
+        if asked not in known:
+            near = get_close_matches(asked, known, n=1)
+            there = f"There are: {', '.join(sorted(known))}" if known else "None has a name yet"
+            raise UsageError(
+                f"There is no environment {printable(asked)!r}." + (f" Did you mean {near[0]}?" if near else ""),
+                hint=f"{there}. A folder of a venv or of conda is taken as well: env=~/venvs/torch; and an image: "
+                "env=docker://NAME:TAG, or its path.",
+            )
+        told = dict(known[asked])
+        if "image" in told:
+            return await self._described_image(asked, told, context)
+        for name in ("venv", "conda", "work_dir", "python"):
+            if "/" in told.get(name, ""):
+                told[name] = self._absolute(told[name], context)
+        if "conda" in told and "/" not in told["conda"]:
+            told["conda"] = await self._conda_of(told["conda"], context)
+        environment = Environment.described(asked, told)
+        await self._check(environment)
+        return await self._with_variables(environment)
+
+    async def _at_path(self, asked: str, path: str) -> Environment:
+        signs = {"venv": posixpath.join(path, "pyvenv.cfg"), "conda": posixpath.join(path, "conda-meta")}
+        tree, folder = [posixpath.join(path, name) for name in ("etc", "usr")], posixpath.join(path, ".")
+        there = await self._transport.stat_all([*signs.values(), *tree, path, folder])
+        for kind, sign in signs.items():
+            if sign in there:
+                return await self._with_variables(Environment.described(asked, {kind: path}))
+        if path in there and (all(name in there for name in tree) if folder in there else path.endswith(_IMAGES)):
+            return self._contained(asked, {"image": path})
+        host, lacks = self._where.host, "it has no pyvenv.cfg (venv), no conda-meta, and is no image"
+        raise UsageError(
+            printable(f"{path} is no environment on {host}: {lacks}." if path in there else f"{host} has no {path}."),
+            hint="env= takes the folder that `python -m venv` or conda made, the name of an environment, a SIF file, "
+            "the folder of an unpacked image, or docker://NAME:TAG.",
+        )
+
+    def _contained(self, name: str, told: Mapping[str, Any]) -> Environment:
+        """Return the environment of an image, with what holds for all containers of the cluster."""
+        site, image = self._where.container, told["image"]
+        if not is_path(image):
+            image = reference(image)
+        merged = {**told, "image": image, "bind": [*site.get("bind", ()), *told.get("bind", ())]}
+        if site.get("runtime") in runtimes_for(image):
+            merged = {"runtime": site["runtime"], **merged}
+        merged |= {name: site[name] for name in ("gpu_variable", "image_dir", "gpus") if name in site}
+        return Environment.described(name, merged)
+
+    async def _described_image(self, name: str, told: dict[str, Any], context: Context) -> Environment:
+        """Return an environment of a profile that is an image, if what it is made of is there."""
+        for field in ("image", "work_dir"):
+            if is_path(told.get(field, "")):
+                told[field] = self._absolute(told[field], context)
+        environment = self._contained(name, told)
+        await self._check(environment)
+        return environment
+
+    async def _check(self, environment: Environment) -> None:
+        """See that what it is made of is there."""
+        wanted = {environment.venv: "pyvenv.cfg", environment.conda: "conda-meta", environment.work_dir: ""}
+        paths = {posixpath.join(path, sign) for path, sign in wanted.items() if path}
+        if environment.image and is_path(environment.image):
+            paths.add(environment.image)
+        elif environment.python and "/" in environment.python and not environment.image:
+            paths.add(environment.python)
+        missing = sorted(paths - set(await self._transport.stat_all(sorted(paths))))
+        if missing:
+            raise UsageError(
+                f"The environment {environment.name} is not there: {self._where.host} has no {printable(missing[0])}.",
+                hint="Correct it where it is described: the profile of the cluster, or c.Settings.environments here.",
+            )
+
+    async def _with_variables(self, environment: Environment) -> Environment:
+        """Add the variables that conda's packages, and who made it (``conda env config vars set``), keep with one."""
+        if environment.conda is None:
+            return environment
+        folder = posixpath.join(environment.conda, "etc", "conda", "env_vars.d")
+        try:
+            names = [name for name in await self._transport.list_dir(folder) if name.endswith(".json")]
+        except (FileNotFoundError, TransportError):
+            names = []
+        kept: dict[str, str] = {}
+        for name in sorted(names)[:_MOST_FILES]:
+            kept |= _own_variables(await self._json(posixpath.join(folder, name)))
+        kept |= _own_variables(
+            (await self._json(posixpath.join(environment.conda, "conda-meta", "state"))).get("env_vars")
+        )
+        kept = {name: value for name, value in kept.items() if value != _UNSET}
+        return replace(environment, variables={**kept, **environment.variables})
+
+    async def _json(self, path: str) -> dict[str, Any]:
+        """Return what a file says, as far as it can be read."""
+        try:
+            told = json.loads(await self._transport.read(path, 0, _STATE))
+        except (FileNotFoundError, TransportError, ValueError, RecursionError):
+            return {}
+        return told if isinstance(told, dict) else {}
+
+    async def _own_python(self, environment: Environment) -> str | None:
+        folder = environment.venv or environment.conda
+        path = posixpath.join(folder, "bin", "python") if folder else ""
+        return path if path and path in await self._transport.stat_all([path]) else None
+
+    async def _conda_of(self, name: str, context: Context) -> str:
+        """Return the prefix of a conda environment by its name."""
+        done = await self._transport.run(["/bin/sh", "-c", _FIND, "sh", name], context=context)
+        found = text_of(done.stdout).split("\n")[:-1]
+        if len(found) != 1:
+            said = f"are several: {', '.join(found)}" if found else "is none in the usual places"
+            raise UsageError(
+                printable(f"Which conda environment is {name!r} on {self._where.host}? There {said}."),
+                hint='Say its folder: conda = "/…/envs/NAME"; `conda env list` shows it.',
+            )
+        return found[0]
+
+    async def _try(self, environment: Environment, context: Context) -> None:
+        """Load modules once where sbatch runs: the node would say it only when the job's turn has come."""
+        text, given = environment.activation(), environment.variables  # MODULEPATH may be one of them
+        tried = (text, *sorted(given.items()))
+        if self._clock() - self._tried.get(tried, float("-inf")) < _FRESH:
+            return
+        context = replace(context, env={**(context.env or {}), **given})
+        done = await self._transport.run(["bash", "-c", text], context=context)
+        if done.exit_code:
+            said = printable(text_of(done.stderr)).strip()
+            raise UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
+        self._tried[tried] = self._clock()
+
+    def _absolute(self, path: str, context: Context) -> str:
+        if path == "~" or path.startswith("~/"):
+            path = self._where.home + path[1:]
+        return posixpath.normpath(posixpath.join(context.cwd or self._where.home, path))
+
+
+def _is_jobs_own(name: str) -> bool:
+    """Tell whether a variable that conda keeps is for the job, and not for where and how it is submitted."""
+    return _NAME.fullmatch(name) is not None and name != "PATH" and not name.startswith(("SBATCH_", "SLURM_"))
+
+
+def _own_variables(told: object) -> dict[str, str]:
+    """Return what can be a variable of the job's."""
+    pairs = told.items() if isinstance(told, dict) else ()
+    return {name: value for name, value in pairs if _is_jobs_own(name) and isinstance(value, str) and "\0" not in value}
+
+
+def is_failure(exit_code: int | None, said: str) -> bool:
+    """Tell whether it was the environment that failed, and not sbatch in it."""
+    return exit_code == FAILED and "the environment " in said

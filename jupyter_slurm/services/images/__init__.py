@@ -1,0 +1,1 @@
+"""Container images on a cluster, and their build contexts."""

@@ -1,0 +1,242 @@
+"""What a build takes along of a folder of this machine, as one archive that travels with the job.
+
+Only what COPY, ADD or %files name is in it, and of that nothing that .dockerignore leaves out. A link is never followed
+out of the folder, and a path that leads out of it is refused, so that no Dockerfile of somebody else's takes along what
+lies elsewhere on this machine.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import stat
+import tarfile
+from pathlib import Path
+
+from jupyter_slurm.domain.containers.build_context import LARGEST_CONTEXT, Ignored
+from jupyter_slurm.domain.containers.build_files import Kind, files_taken
+from jupyter_slurm.domain.staging import leads_out
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.slurm.client import printable
+
+__all__ = ["ARCHIVE", "Packed", "packed"]
+
+ARCHIVE = "context.tar"
+"""Its name in the job directory; ``runner/build.py`` unpacks it."""
+
+_MOST = 100_000  # files and folders
+_MOST_SEEN = 500_000  # those that are looked at, and stay
+_IGNORE = 1 << 20  # bytes of a .dockerignore
+_HINT = "Copy it there; or have the folder on the cluster, and say context=FOLDER, as it is called there."
+
+
+class Packed:
+    """The archive of a folder.
+
+    Attributes
+    ----------
+    data : bytes
+        A tar archive of paths below the folder.
+    left : list of str
+        Links that lead out of the folder, which a definition file would have followed: they are not in it.
+    """
+
+    def __init__(self, folder: str, kind: Kind, name: str, largest: int) -> None:
+        self.left: list[str] = []
+        self._folder, self._name, self._largest = Path(folder), name, largest
+        self._real = os.path.realpath(folder)
+        self._follows = kind == "definition"  # %files copies what links lead to, COPY the links
+        self._ignored = self._ignore() if kind == "dockerfile" else Ignored()
+        self._paths: dict[str, os.stat_result] = {}
+        self._size = self._seen = 0
+
+    def _ignore(self) -> Ignored:
+        """Read what is left out: of this one Dockerfile where it has a list of its own, else of all."""
+        for name in (f"{self._name}.dockerignore", ".dockerignore"):
+            try:
+                return Ignored(_beginning(self._folder / name).decode("utf-8", "surrogateescape"))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise UsageError(printable(f"{self._folder / name} cannot be read: {error.strerror}.")) from None
+        return Ignored()
+
+    def take(self, source: str) -> None:
+        """Take what a path or a pattern means, with all below it.
+
+        Raises
+        ------
+        UsageError
+            It leads out of the folder, there is no such thing, or it is too much.
+        """
+        path = os.path.normpath(source.split("**")[0] or ".")  # of many folders: all that are below
+        if os.path.isabs(path) or path.split("/")[0] == "..":
+            raise UsageError(
+                printable(f"{self._name} takes {source}, which lies outside of {self._folder}."), hint=_HINT
+            )
+        found = [path]
+        if not os.path.lexists(self._folder / path):
+            found = sorted(glob.glob(path, root_dir=self._folder, include_hidden=True))
+        met = [self._take_named(one) for one in found]
+        if path != "." and not any(self._has(one) for one in met):
+            raise UsageError(
+                printable(f"{self._name} takes {source}, and {self._folder} has no such file that may go along."),
+                hint="Look at the name, and at .dockerignore, if there is one.",
+            )
+
+    def _has(self, path: str) -> bool:
+        return path in self._paths or any(one.startswith(f"{path}/") for one in self._paths)
+
+    def _take_named(self, path: str) -> str:
+        """Take what was named: where links lead to it, these and what they lead to; return where that is."""
+        place, parts = "", path.split("/")
+        for count, part in enumerate(parts, 1):
+            place = os.path.join(place, part)
+            if os.path.islink(self._folder / place):
+                self._add(place)
+                if (met := self._within(place)) is None:
+                    raise UsageError(
+                        printable(
+                            f"{self._name} takes {path}, and {place} is a link that leads out of {self._folder}."
+                        ),
+                        hint=_HINT,
+                    )
+                return self._take_named(os.path.join(met, *parts[count:]))
+        self._take_all(path)
+        return path
+
+    def _within(self, link: str) -> str | None:
+        """Return the path below the folder that a link leads to; None: it leads out, or nowhere."""
+        target, met = os.readlink(self._folder / link), os.path.realpath(self._folder / link)
+        is_inside = met == self._real or met.startswith(self._real.rstrip("/") + "/")
+        if leads_out(link, target) or not is_inside or not os.path.exists(met):
+            return None
+        return os.path.normpath(os.path.join(os.path.dirname(link), target))
+
+    def _take_all(self, path: str) -> None:
+        """Take a file, or a folder with all in it."""
+        waiting = [path]
+        while waiting:
+            path = waiting.pop()
+            is_out = path != "." and self._ignored.leaves_out(path)
+            if path in self._paths or (is_out and not self._ignored.may_keep_below(path)):
+                continue
+            found = self._add(path) if not is_out else self._look_at(path)
+            if stat.S_ISLNK(found.st_mode) and self._follows:
+                self._follow(path)
+            elif stat.S_ISDIR(found.st_mode):
+                waiting += [os.path.normpath(os.path.join(path, name)) for name in self._listed(path)]
+
+    def _look_at(self, path: str) -> os.stat_result:
+        """Look at what stays; below it there may be what goes along."""
+        self._seen += 1
+        if self._seen > _MOST_SEEN:
+            raise UsageError(
+                printable(f".dockerignore leaves out more than {_MOST_SEEN:,} files of {self._folder}."),
+                hint="A line with ! and a wildcard may keep any of them, so that all are looked at. Name the folder "
+                "in that line: !data/*.csv instead of !**/*.csv; or context=FOLDER, with less in it.",
+            )
+        return os.lstat(self._folder / path)
+
+    def _follow(self, link: str) -> None:
+        if (met := self._within(link)) is None:
+            self.left.append(link)
+            del self._paths[link]
+        else:
+            self._take_named(met)
+
+    def _listed(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._folder / path))
+        except OSError as error:
+            raise UsageError(printable(f"{self._folder / path} cannot be read: {error.strerror}.")) from None
+
+    def _add(self, path: str) -> os.stat_result:
+        """Note what goes along; of pipes, sockets and devices nothing does."""
+        found = os.lstat(self._folder / path)
+        if path == "." or path in self._paths or not _is_kept(found.st_mode):
+            return found
+        self._paths[path] = found
+        self._size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+        if self._size > self._largest or len(self._paths) > _MOST:
+            many = f"{self._largest / 1e6:.0f} MB" if self._size > self._largest else f"{_MOST:,} files"
+            raise UsageError(
+                printable(f"What {self._name} takes along of {self._folder} is more than {many}."),
+                hint="A .dockerignore there leaves out what an image does not need; what it needs can be on the "
+                "cluster: context=FOLDER, as it is called there.",
+            )
+        return found
+
+    @property
+    def data(self) -> bytes:  # noqa: D102
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for path in sorted(self._paths):
+                self._put(archive, path)
+        return made.getvalue()
+
+    def _put(self, archive: tarfile.TarFile, path: str) -> None:
+        found, member = self._paths[path], tarfile.TarInfo(path)
+        member.mode, member.mtime = stat.S_IMODE(found.st_mode) & 0o777, int(found.st_mtime)
+        try:
+            if stat.S_ISLNK(found.st_mode):
+                member.type, member.linkname = tarfile.SYMTYPE, os.readlink(self._folder / path)
+                archive.addfile(member)
+            elif stat.S_ISDIR(found.st_mode):
+                member.type, member.mode = tarfile.DIRTYPE, member.mode | stat.S_IRWXU
+                archive.addfile(member)
+            else:
+                content = _content(self._folder / path, found)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+        except OSError as error:
+            raise UsageError(printable(f"{self._folder / path} cannot be read: {error.strerror}.")) from None
+
+
+def _is_kept(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _beginning(path: Path) -> bytes:
+    """Read a file that nobody needs to be a file: a pipe would be waited for, a device has no end."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(0, "it is no file")
+        return file.read(_IGNORE)
+
+
+def _content(path: Path, found: os.stat_result) -> bytes:
+    """Read the file that was found there, and none that has taken its place since: a link would lead anywhere."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        now = os.fstat(file.fileno())
+        if (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino):
+            raise OSError(0, "it has changed meanwhile")
+        return file.read(found.st_size)
+
+
+def packed(folder: str, kind: Kind, name: str, text: str, largest: int = LARGEST_CONTEXT) -> Packed:
+    """Return what a file that says how an image is made takes of a folder of this machine.
+
+    Parameters
+    ----------
+    folder : str
+        Absolute.
+    kind : str
+        ``dockerfile`` or ``definition``.
+    name, text : str
+        Of that file.
+    largest : int
+        Bytes of all files.
+
+    Raises
+    ------
+    UsageError
+        It cannot go along.
+    """
+    if not os.path.isdir(folder):
+        raise UsageError(printable(f"There is no folder {folder} on this machine."), hint="Look at context=.")
+    made = Packed(folder, kind, name, largest)
+    for source in files_taken(kind, text):
+        made.take(source)
+    return made

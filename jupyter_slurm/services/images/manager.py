@@ -1,0 +1,184 @@
+"""Images of containers: what there is, and jobs that get or make one on a node (``runner/build.py``)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.domain.containers.build_context import has_add
+from jupyter_slurm.domain.containers.build_files import kind_of
+from jupyter_slurm.domain.containers.image_reference import is_path, reference
+from jupyter_slurm.domain.scripts.script import job_script
+from jupyter_slurm.domain.staging import names
+from jupyter_slurm.errors import CommandError, UsageError
+from jupyter_slurm.services.images.build_context import ARCHIVE, packed
+from jupyter_slurm.services.jobdir.job_directory import is_key
+from jupyter_slurm.services.slurm.client import printable, text_of
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.clusters.cluster import Cluster
+
+__all__ = ["Images"]
+
+_PYTHON = "python3"  # of the login node, and of any node: it only begins
+_LOOKS = 60.0  # seconds
+_ASKED = ("act", "from", "replace", "base", "environment")
+_OF_THE_SITE = ("image_dir", "build_dir")
+_FIELDS = ("image", "path", "node", "runtime", "size", "made", "source", "user", "job")
+_RUNTIMES_OF_FILES = {
+    "dockerfile": ("docker", "podman", "charliecloud"),
+    "definition": ("apptainer", "singularity"),
+}
+_OTHERWISE = {
+    "dockerfile": "A definition file (Bootstrap: docker, From: …) is what Apptainer and Singularity take.",
+    "definition": "A Dockerfile is what Docker, Podman and Charliecloud take.",
+}
+
+
+class Images:
+    """The images of all clusters.
+
+    Parameters
+    ----------
+    cluster : callable
+        Returns a cluster by its name.
+    """
+
+    def __init__(self, cluster: Callable[[str], Cluster]) -> None:
+        self._cluster = cluster
+
+    async def make(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit the job that gets or makes an image, once for one key; ``dry_run``: show what would be submitted.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        cluster = self._cluster(name)
+        if not is_key(asked["key"]):
+            raise UsageError(f"{asked['key']!r} is not a submission key")
+        site, storage = cluster.where.container, cluster.where.storage
+        if local := storage.get("local"):  # a disk of each node's own
+            site = {"build_dir": local, **site}
+        wish = _wish(asked, site)
+        is_kept = wish.get("runtime") not in ("docker", "podman")
+        if is_kept and storage.get("home_on_nodes") is False and "image_dir" not in site:
+            raise UsageError(
+                f"The nodes of {name} do not see your home, in which images would be kept.",
+                hint="image_dir in [container] of the cluster's profile names a folder that they see.",
+            )
+        begun = [_PYTHON, "-u", cluster.runner("build.py"), cluster.folder.job(asked["key"]).path]
+        beside = await _beside(asked.get("file"))
+        passed = {field: asked[field] for field in ("key", "context", "origin", "dry_run") if field in asked}
+        options = [*site.get("build_options", ()), *(asked.get("options") or ())]
+        script = {"kind": "script", "text": job_script(begun), "script_name": "image", "args": [], "image": wish}
+        return await cluster.submit({"python": None, "label": None, **passed, **script, **beside, "options": options})
+
+    async def told(self, name: str) -> dict[str, Any]:
+        """Return the images that there are, the latest first, and where they are kept."""
+        cluster = self._cluster(name)
+        answer = await self._ask(cluster, "list")
+        named = cluster.where.environments
+        found = [one for one in answer["images"] if isinstance(one.get("image"), str)]
+        told = [
+            {
+                **{field: one.get(field) for field in _FIELDS},
+                "shared": bool(one.get("shared")),
+                "environments": sorted(env for env, said in named.items() if _is_meant(said.get("image"), one)),
+            }
+            for one in found
+        ]
+        return {"folder": answer["folder"], "images": sorted(told, key=lambda one: -(one["made"] or 0.0))}
+
+    async def remove(self, name: str, image: str) -> dict[str, Any]:
+        """Remove an image from the folder of images; Docker's stores of nodes are not reached from here."""
+        wanted = reference(image)
+        answer = await self._ask(self._cluster(name), "remove", image=wanted)
+        if said := answer.get("error"):
+            raise UsageError(printable(f"{wanted} was not removed: {said}."), hint="Try it again when that is over.")
+        if not answer["removed"] and not answer["nodes"]:
+            raise UsageError(f"There is no image {wanted}.", hint="`%slurm image list` shows which there are.")
+        return {"removed": answer["removed"], "nodes": answer["nodes"]}
+
+    async def _ask(self, cluster: Cluster, what: str, **more: str) -> dict[str, Any]:
+        """Ask where sbatch runs: the folder is one that the nodes share."""
+        site = cluster.where.container
+        asked = {"shared": list(site.get("shared", ())), **more}
+        asked |= {"image_dir": site["image_dir"]} if "image_dir" in site else {}
+        await cluster.prepare()
+        argv = [_PYTHON, cluster.runner("notes.py"), what]
+        done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_LOOKS)
+        try:
+            answer = json.loads(done.stdout)
+        except (ValueError, RecursionError):
+            answer = None
+        if done.exit_code or not isinstance(answer, dict):
+            said = printable(text_of(done.stderr)).strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
+            raise CommandError(
+                f"The images of {cluster.where.host} could not be looked at: {said}.",
+                hint="It takes a python3 (3.8 or newer) there.",
+            )
+        return answer
+
+
+async def _beside(file: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what travels with the job: what a file takes of a folder of this machine."""
+    if not file or not file.get("context"):
+        return {}
+    kind = kind_of(file["name"], file["text"])
+    made = await asyncio.to_thread(packed, file["context"], kind, file["name"], file["text"])
+    told = {"files": {ARCHIVE: await asyncio.to_thread(lambda: made.data)}}
+    if not made.left:
+        return told
+    left = printable(names(made.left))
+    return {**told, "warnings": [f"Links that lead out of {printable(file['context'])} did not go along: {left}."]}
+
+
+def _wish(asked: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the job is to do; what cannot be is refused before anything is queued."""
+    file, runtime = asked.get("file"), asked.get("runtime") or site.get("runtime")
+    if asked["act"] == "build" and bool(file) == bool(asked.get("environment")):
+        raise UsageError("An image is built from a file or from the packages of a Python.", hint="Name one of them.")
+    if asked["act"] == "build" and asked.get("from"):
+        raise UsageError("What is an image already is pulled, not built.", hint="image pull NAME from=docker")
+    if file:
+        file = {**file, "kind": kind_of(file["name"], file["text"])}
+        if file.pop("context", None):  # a folder of this machine, of which the cluster has no use
+            file["archive"] = ARCHIVE
+        fit = _RUNTIMES_OF_FILES[file["kind"]]
+        if runtime and runtime not in fit:
+            raise UsageError(
+                printable(f"{runtime} makes no image from {file['name']}, which is a {_called(file['kind'])}."),
+                hint=_OTHERWISE[file["kind"]],
+            )
+        if runtime == "charliecloud" and file["kind"] == "dockerfile" and has_add(file["text"]):
+            raise UsageError(
+                printable(f"Charliecloud leaves out ADD, of which there is one in {file['name']}."),
+                hint="COPY does the same for files and folders; RUN can fetch and unpack.",
+            )
+    if asked.get("from") in ("docker", "podman") and runtime in ("docker", "podman"):
+        raise UsageError(f"{runtime} has what is in its store.", hint="runtime=apptainer or runtime=charliecloud")
+    base = asked.get("base") or site.get("base")
+    wish = {"name": reference(asked["image"]), "runtime": runtime, "file": file}
+    wish |= {field: asked.get(field) for field in _ASKED} | {"base": reference(base) if base else None}
+    wish |= {field: site[field] for field in _OF_THE_SITE if field in site}
+    return {field: value for field, value in wish.items() if value not in (None, False)}
+
+
+def _called(kind: str) -> str:
+    return "definition file" if kind == "definition" else "Dockerfile"
+
+
+def _is_meant(named: str | None, image: Mapping[str, Any]) -> bool:
+    """Tell whether the image of an environment is this one."""
+    if not named:
+        return False
+    if is_path(named):
+        return bool(image.get("path")) and named.rstrip("/") == image["path"]
+    try:
+        return not image.get("shared") and reference(named) == image["image"]
+    except UsageError:
+        return False

@@ -1,0 +1,1 @@
+"""The inventory of a cluster: facts, resources, jobs of all users, and usage."""

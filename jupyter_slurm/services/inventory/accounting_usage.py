@@ -1,0 +1,135 @@
+"""What was used of a cluster in a period, from accounting: one question for all who ask the same within a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm.domain.queries import accounting_usage, associations
+from jupyter_slurm.domain.queries.accounting_usage import AccountedJob
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name, printable
+
+__all__ = ["UsageReports"]
+
+_DAYS = 30
+_FRESH = 60  # seconds for which an answer serves everybody
+_KEPT = 16
+_LONGEST = 60.0  # seconds in line, where much was asked of Slurm
+_JOBS = 10_000  # that are told one by one
+
+
+@dataclass(frozen=True)
+class _Report:
+    asked_at: float
+    until: float  # on the monotonic clock
+    accounts: tuple[str, ...]
+    jobs: list[AccountedJob]
+
+
+class UsageReports:
+    """Ask accounting what jobs of a period had.
+
+    Parameters
+    ----------
+    client : SlurmClient
+        Asks slurmdbd, as often as a person may (``SlurmClient.people``); never slurmctld.
+    user : str
+        Whose jobs are meant where nobody says otherwise.
+    cost : mapping
+        What the site takes, as the profile says it.
+    clock, monotonic : callable, optional
+        Seconds since the epoch, and monotonic ones.
+    """
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        user: str,
+        *,
+        cost: Mapping[str, Any],
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._user, self._cost = client, user, dict(cost)
+        self._clock, self._monotonic = clock, monotonic
+        self._known: dict[tuple[Any, ...], _Report] = {}
+        self._gate = asyncio.Lock()
+
+    async def told(self, *, start: int | None, end: int | None, account: str | None, has_jobs: bool) -> dict[str, Any]:
+        """Return what was used, as the API tells it.
+
+        Parameters
+        ----------
+        start, end : int
+            Seconds since the epoch; no end: now; no start: 30 days before it.
+        account : str, optional
+            That of a project or lab, with those below it and whoever runs there; without one, the person's own jobs.
+        has_jobs : bool
+            Whether each job is told.
+
+        Raises
+        ------
+        UsageError
+            The period is none.
+        SlurmError
+            There is no accounting, or it does not answer.
+        """
+        now = int(self._clock())
+        if start is None:
+            start = (end or now - now % _FRESH) - _DAYS * 86400
+        if (end or now) <= start:
+            raise UsageError("The period ends before it begins.", hint="start= comes first; without end= it is now.")
+        report = await self._report(start, end, account)
+        jobs = sorted(report.jobs, key=lambda job: (job.start or 0, job.id)) if has_jobs else []
+        return {
+            "asked_at": report.asked_at,
+            "start": start,
+            "end": end or int(report.asked_at),
+            "user": None if account else self._user,
+            "accounts": list(report.accounts),
+            "sums": [_plain(one) for one in accounting_usage.summed(report.jobs)],
+            "jobs": [_plain(job.as_dict()) for job in jobs[-_JOBS:]],
+            "left_out": max(0, len(jobs) - _JOBS),
+            "cost": self._cost or None,
+        }
+
+    async def _report(self, start: int, end: int | None, account: str | None) -> _Report:
+        asked = (start, end, account)
+        async with self._gate:
+            known = self._known.get(asked)
+            if known is None or self._monotonic() >= known.until:
+                known = await self._ask(start, end, account)
+                self._known.pop(asked, None)
+                self._known[asked] = known
+                while len(self._known) > _KEPT:
+                    del self._known[next(iter(self._known))]
+        return known
+
+    async def _ask(self, start: int, end: int | None, account: str | None) -> _Report:
+        await self._client.people.take(longest=_LONGEST)
+        now, mark = self._clock(), secrets.token_hex(8)
+        accounts = tuple(await self._accounts(account)) if account else ()
+        users = [] if account else [self._user]
+        argv = accounting_usage.accounted_argv(start, end or int(now), mark, users, accounts)
+        jobs = accounting_usage.parse_accounted(await self._client.ask(argv), mark)
+        return _Report(now, self._monotonic() + _FRESH, accounts, jobs)
+
+    async def _accounts(self, account: str) -> list[str]:
+        """Return an account and those below it, as far as the site tells them."""
+        name = cluster_name(await self._client.known_configuration(), "")
+        above = associations.parse_accounts(await self._client.ask(associations.accounts_argv(name))) if name else {}
+        if above and account.lower() not in above:
+            raise UsageError(
+                f"There is no account {printable(account)!r} on this cluster.",
+                hint="`%sacctmgr show associations user=$USER` lists yours.",
+            )
+        return accounting_usage.below(account, above)
+
+
+def _plain(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: printable(value) if isinstance(value, str) else value for name, value in told.items()}

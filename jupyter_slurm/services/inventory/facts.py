@@ -1,0 +1,205 @@
+"""What changes seldom about a cluster, asked for when somebody has a use for it, and seldom."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jupyter_slurm.domain.advice.feasibility import doubts_about
+from jupyter_slurm.domain.advice.site_advice import advised
+from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.options.request import Request
+from jupyter_slurm.domain.queries import associations
+from jupyter_slurm.domain.queries.cluster import (
+    nodes_argv,
+    parse_nodes,
+    parse_partitions,
+    partitions_argv,
+)
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.slurm.client import SlurmClient, text_of
+
+__all__ = ["Doubts", "FactsKeeper"]
+
+log = logging.getLogger(__name__)
+
+_FRESH = 600.0  # seconds for which facts serve without a new question
+_AGAIN = 60.0  # seconds after which what was not answered is asked again
+_OLDEST = 86400.0  # seconds after which nothing is concluded from them any more
+_ALL = "ALL"
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """What speaks against a job, by what is known.
+
+    Attributes
+    ----------
+    refused : str
+        What it may mean that sbatch refuses it; empty where nothing is known.
+    taken : tuple of str
+        What still holds when sbatch takes it.
+    is_old : bool
+        Whether the facts are wrong when sbatch takes it.
+    """
+
+    refused: str = ""
+    taken: tuple[str, ...] = ()
+    is_old: bool = False
+
+
+class FactsKeeper:
+    """Keep the facts of one cluster. Nobody waits for them but who says how long.
+
+    Parameters
+    ----------
+    client : SlurmClient
+        Asks: five requests to the controller and three to slurmdbd, four where partitions name accounts, at most once
+        in ten minutes.
+    user : str
+        Whose accounts are asked for.
+    clock : callable
+        Seconds since the epoch.
+    advice : mapping, optional
+        What the site advises about jobs, as the profile says it.
+    monotonic : callable, optional
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        user: str,
+        clock: Callable[[], float],
+        advice: Mapping[str, Any] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._user, self._clock, self._monotonic = client, user, clock, monotonic
+        self._advice = advice or {}
+        self._facts: Facts | None = None
+        self._due = -1.0  # on the monotonic clock
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def facts(self) -> Facts | None:
+        """What is known; None before the first answer, and when the last one is too long ago."""
+        facts = self._facts
+        return facts if facts is not None and self._clock() - facts.taken < _OLDEST else None
+
+    def want(self) -> None:
+        """Have them asked for, where that is due; nobody waits."""
+        if self._asking is None and self._monotonic() >= self._due:
+            self._due = self._monotonic() + _AGAIN
+            self._asking = asyncio.create_task(self._ask(), name="facts")
+
+    def doubt(self) -> None:
+        """Note that something of them was wrong: who wants them in a minute, or later, has them asked for anew."""
+        self._due = min(self._due, self._monotonic() + _AGAIN)
+
+    def doubts(self, requests: Sequence[Request]) -> Doubts:
+        """Compare a submission, component by component, with what is known and advised; nobody is asked."""
+        known = self._doubts(requests)
+        if not self._advice:
+            return known
+        said = dict.fromkeys(text for one in requests for text in advised(self._advice, one))
+        return replace(known, taken=(*known.taken, *said))
+
+    def _doubts(self, requests: Sequence[Request]) -> Doubts:
+        facts = self.facts
+        if facts is None:
+            return Doubts()
+        try:
+            found = list(dict.fromkeys(doubt for one in requests for doubt in doubts_about(facts, one)))
+        except Exception:  # odd words must not keep a job from sbatch
+            log.exception("what speaks against a job could not be found out")
+            return Doubts()
+        if not found:
+            return Doubts()
+        since = f"(facts as of {_clock_time(facts.taken, self._clock())})"
+        refused = " ".join([*(doubt.text for doubt in found), since])
+        taken = tuple(f"{doubt.text} {since}" for doubt in found if not doubt.is_about_names)
+        return Doubts(refused, taken, any(doubt.is_about_names for doubt in found))
+
+    async def get(self, patience: float) -> Facts | None:
+        """Return what is known; wait for it as long as ``patience`` says (in seconds) where nothing is."""
+        self.want()
+        is_partial = self.facts is None or self.facts.qos is None  # accounting answers last
+        if is_partial and self._asking is not None and patience > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await asyncio.shield(self._asking)
+        return self.facts
+
+    async def stop(self) -> None:
+        """End."""
+        if self._asking is not None:
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+
+    async def _ask(self) -> None:
+        before = self._facts
+        try:
+            facts = await self._of_controller()
+            if before is not None:  # until accounting has answered
+                known = {name: getattr(before, name) for name in ("associations", "qos", "clusters", "accounts")}
+                facts = replace(facts, **known)
+            self._facts = facts
+            self._facts = await self._with_accounting(facts)
+            self._due = self._monotonic() + _FRESH
+        except SlurmError as error:
+            log.info("the facts of the cluster are not known: %s", error.message)
+        finally:
+            self._asking = None
+
+    async def _of_controller(self) -> Facts:
+        ask, mark, taken = self._client.ask, secrets.token_hex(8), self._clock()
+        partitions = parse_partitions(await ask(partitions_argv()))
+        nodes = parse_nodes(await ask(nodes_argv(mark)), mark)
+        reservations = associations.parse_reservations(await ask(associations.reservations_argv()))
+        config = await self._client.configuration()
+        is_grouped = any(one.fields.get("AllowGroups", _ALL) != _ALL for one in partitions)
+        groups = await self._groups() if is_grouped else frozenset[str]()
+        is_placed = any(one.fields.get("AllocNodes", _ALL) != _ALL for one in partitions)
+        host = await self._host() if is_placed else ""
+        return Facts(taken, tuple(partitions), tuple(nodes), tuple(reservations), config, groups=groups, host=host)
+
+    async def _host(self) -> str:
+        try:
+            return text_of(await self._client.ask(["uname", "-n"])).strip().partition(".")[0]
+        except SlurmError:
+            return ""
+
+    async def _groups(self) -> frozenset[str]:
+        try:  # a name may hold a blank
+            return frozenset(filter(None, text_of(await self._client.ask(["id", "-Gnz"])).split("\0")))
+        except SlurmError:
+            return frozenset()
+
+    async def _with_accounting(self, facts: Facts) -> Facts:
+        """Ask slurmdbd; what was known stands where it does not answer."""
+        if "slurmdbd" not in facts.config.get("AccountingStorageType", ""):
+            return facts
+        ask, name = self._client.ask, facts.config.get("ClusterName", "")
+        try:
+            mine = associations.parse_associations(await ask(associations.associations_argv(self._user)), name)
+            qos = associations.parse_qos(await ask(associations.qos_argv()))
+            clusters = associations.parse_clusters(await ask(associations.clusters_argv()))
+            is_listed = any(one.allow_accounts or one.fields.get("DenyAccounts") for one in facts.partitions)
+            accounts = associations.parse_accounts(await ask(associations.accounts_argv(name))) if is_listed else None
+        except SlurmError as error:
+            log.info("accounting did not say what can be used: %s", error.message)
+            return facts
+        return replace(facts, associations=tuple(mine), qos=tuple(qos), clusters=tuple(clusters), accounts=accounts)
+
+
+def _clock_time(at: float, now: float) -> str:
+    """Return a time of the last day as a person writes it, where the person is."""
+    then, today = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M" if then.tm_yday == today.tm_yday else "yesterday, %H:%M", then)

@@ -1,0 +1,102 @@
+"""What is free on a cluster, asked for when somebody looks, and once for all who do."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.queries import limits
+from jupyter_slurm.domain.queries.cluster import Partition, nodes_argv, parse_nodes
+from jupyter_slurm.domain.queries.limits import Limits
+from jupyter_slurm.domain.resources import Resources
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.inventory.facts import FactsKeeper
+from jupyter_slurm.services.inventory.shared_query import Keeper
+from jupyter_slurm.services.slurm.client import SlurmClient
+
+__all__ = ["ResourcesKeeper"]
+
+log = logging.getLogger(__name__)
+
+_FRESH = 60.0  # seconds for which an answer serves everybody
+_BURST = 3  # newer answers that a person may have beside that, before one a minute
+_SOON = 5.0  # seconds in which the controller has said which partitions there are
+
+
+class ResourcesKeeper(Keeper[Resources]):
+    """Keep what was last known of one cluster.
+
+    Parameters
+    ----------
+    client : SlurmClient
+        Asks: three or four requests to the controller, at most once a minute and, for those who press a button, once
+        more; nothing while nobody looks.
+    facts : FactsKeeper
+        Has the partitions and what a person may use, which change seldom.
+    user : str
+        Whose limits are asked for.
+    interval : float
+        Seconds between two questions, where that is more than a minute: as the site wishes it.
+    cost : mapping
+        What the site takes, as the profile says it.
+    clock, monotonic : callable, optional
+        Seconds since the epoch, and monotonic ones.
+    """
+
+    what = "what is free"
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        facts: FactsKeeper,
+        user: str,
+        *,
+        interval: float,
+        cost: Mapping[str, Any],
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(max(_FRESH, interval), impatient=_BURST, clock=clock, monotonic=monotonic)
+        self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
+
+    async def told(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> dict[str, Any]:
+        """Return what is free as the API tells it; see :meth:`Keeper._look`.
+
+        Parameters
+        ----------
+        has_nodes : bool
+            Whether each node is told.
+        """
+        known, standing = await self._look(wait=wait, is_newer=is_newer)
+        return {**known.as_dict(has_nodes=has_nodes), **standing, "cost": self._cost or None}
+
+    async def _ask_slurm(self, begun: float) -> Resources:
+        mark = secrets.token_hex(8)
+        answer = await self._client.ask(nodes_argv(mark, has_load=True))
+        nodes = tuple(parse_nodes(answer, mark, has_load=True))
+        if self._known is None and (facts := await self._facts.get(_SOON)):
+            self._known = Resources(begun, nodes, _shown(facts), None)  # accounting answers last, and may take long
+        facts = await self._facts.get(self._interval)
+        return Resources(begun, nodes, _shown(facts), await self._limits(facts))
+
+    async def _limits(self, facts: Facts | None) -> Limits | None:
+        """Return limits and use; what the controller does not say of them hides nothing of the rest."""
+        try:
+            if facts is not None and "limits" in facts.words_of("AccountingStorageEnforce"):
+                usable = {name for one in facts.associations or () for name in one.qos}
+                name = facts.config.get("ClusterName", "")
+                answer = await self._client.ask(limits.limits_argv(self._user))
+                return limits.parse_limits(answer, self._user, name, facts.qos or (), usable)
+            mark = secrets.token_hex(8)
+            return Limits((), limits.parse_use(await self._client.ask(limits.use_argv(mark)), mark))
+        except SlurmError as error:
+            log.info("the limits of %s are not known: %s", self._user, error.message)
+            return None
+
+
+def _shown(facts: Facts | None) -> tuple[Partition, ...]:
+    return tuple(one for one in facts.partitions if not one.is_hidden) if facts else ()

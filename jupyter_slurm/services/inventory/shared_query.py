@@ -1,0 +1,115 @@
+"""What a person looks at now and then: asked for once for all who look, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
+
+from jupyter_slurm.errors import ControllerError, SlurmError
+from jupyter_slurm.services.slurm.rate_limit import Bucket
+
+__all__ = ["Keeper"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SOON = 1  # seconds after which it is worth asking us again for what Slurm has not said yet
+
+
+class Keeper(ABC, Generic[T]):
+    """Keep what was last known, and since when it is not. Nothing is asked while nobody looks.
+
+    Parameters
+    ----------
+    interval : float
+        Seconds between two questions.
+    impatient : int
+        Newer answers that people may have beside that, before one in each interval: for those who press a button.
+    clock, monotonic : callable
+        Seconds since the epoch, and monotonic ones.
+    """
+
+    what: ClassVar[str]  # is asked for, in words
+
+    def __init__(
+        self,
+        interval: float,
+        *,
+        impatient: int = 0,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interval, self._clock, self._monotonic = interval, clock, monotonic
+        self._impatient = Bucket(rate=1 / interval, burst=impatient, clock=monotonic) if impatient else None
+        self._known: T | None = None
+        self._due = -1.0  # on the monotonic clock
+        self._asking: asyncio.Task[None] | None = None
+        self._unknown_since: float | None = None
+        self._error: SlurmError | None = None
+
+    @abstractmethod
+    async def _ask_slurm(self, begun: float) -> T:
+        """Return what Slurm says; ``begun`` is when it was asked."""
+
+    async def _look(self, *, wait: float, is_newer: bool) -> tuple[T, dict[str, Any]]:
+        """Return what is known, and what the API tells of how old it is.
+
+        Parameters
+        ----------
+        wait : float
+            Seconds to wait at most for a new answer, where one is due.
+        is_newer : bool
+            Somebody pressed a button: what is known is not new enough, unless that was pressed too often.
+
+        Raises
+        ------
+        SlurmError
+            Nothing is known, and Slurm does not say it.
+        """
+        self._want(is_newer=is_newer)
+        if self._asking is not None and wait > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await asyncio.shield(self._asking)
+        if self._known is None:
+            raise self._error or ControllerError(
+                f"Slurm has not yet said {self.what}.",
+                hint="Its answer is waited for; try again in a moment.",
+                retry_after=_SOON,
+            )
+        said = "" if self._error is None else self._error.message
+        return self._known, {"unknown_since": self._unknown_since, "said": said}
+
+    async def stop(self) -> None:
+        """End."""
+        if self._asking is not None:
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+
+    def _want(self, *, is_newer: bool) -> None:
+        if self._asking is not None:
+            return
+        if self._monotonic() < self._due:
+            if not (is_newer and self._impatient is not None and self._impatient.is_ready()):
+                return
+            self._impatient.reserve()
+        self._due = self._monotonic() + self._interval
+        self._asking = asyncio.create_task(self._ask(), name=self.what)
+
+    async def _ask(self) -> None:
+        begun = self._clock()
+        try:
+            self._known = await self._ask_slurm(begun)
+            self._unknown_since = self._error = None
+        except SlurmError as error:
+            log.info("%s is not known: %s", self.what, error.message)
+            self._unknown_since, self._error = self._unknown_since or begun, error
+        finally:
+            self._asking = None

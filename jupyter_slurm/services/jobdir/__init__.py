@@ -1,0 +1,1 @@
+"""The job directory: the durable folder of a job, and what is read from it."""

@@ -1,0 +1,98 @@
+"""Into which files a job writes."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.queries.output_paths import expand_pattern, first_node, symbols
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+
+__all__ = ["DISPLAY", "STREAMS", "VALUES", "output_path", "runner_path"]
+
+STREAMS = ("stdout", "stderr")
+
+DISPLAY = "display"
+"""The stream of what a Python cell shows beside text: a line of JSON each (jupyter_slurm/runner/display.py)."""
+
+VALUES = "values"
+"""The stream of what a Python cell leaves for the notebook (jupyter_slurm/runner/values.py)."""
+
+_OWN = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
+
+_BY_TASK = frozenset("abJjN")  # what these stand for differs between the tasks of an array
+
+
+def runner_path(
+    stream: str, job: JobId | None, folder: JobFolder | None, kind: str | None, *, is_array: bool
+) -> str | None:
+    """Return the file of what a Python cell shows or leaves; None for a script, and for an array without a task."""
+    if folder is None or kind != "python":
+        return None
+    name, ending = _OWN[stream]
+    if not is_array:
+        return folder.file(name + ending)
+    return None if job is None or job.task is None else folder.file(f"{name}.{job.task}{ending}")
+
+
+def output_path(
+    stream: str,
+    *,
+    job: JobId | None,
+    folder: JobFolder | None,
+    record: Mapping[str, Any] | None,
+    latest: JobRecord | None,
+    is_array: bool,
+) -> str | None:
+    """Return the file of a stream; None while that cannot be said, and where each task of an array has its own.
+
+    Parameters
+    ----------
+    stream : str
+        ``stdout`` or ``stderr``.
+    job : JobId or None
+        The job or array task.
+    folder, record : JobFolder, mapping or None
+        Of a job of ours: its directory, and the content of job.json.
+    latest : JobRecord or None
+        What Slurm said of it last.
+    is_array : bool
+        Whether it is an array; without a task in ``job``, all of it.
+    """
+    whole = is_array and (job is None or job.task is None)
+    if record is None:  # Slurm said it: a path, not a pattern
+        told = (latest.stdout if stream == "stdout" else latest.stderr) if latest else None
+        return None if whole and latest is not None and latest.id.task is not None else told
+    pattern = (record.get("outputs") or {}).get(stream)
+    own = folder.file(stream) if folder else None
+    if pattern is None or pattern == own:  # our own place: not a pattern
+        return own if pattern else None
+    if own is not None and pattern == own + ".%a":
+        return None if job is None or job.task is None else f"{own}.{job.task}"
+    return None if job is None else _expanded(pattern, job, record, latest, whole=whole)
+
+
+def _expanded(
+    pattern: str, job: JobId, record: Mapping[str, Any], latest: JobRecord | None, *, whole: bool
+) -> str | None:
+    used, raw_id = symbols(pattern), latest.raw_id if latest else None
+    node = first_node(latest.nodes) if latest else ""
+    if (whole and used & _BY_TASK) or ("N" in used and not node):
+        return None
+    if job.task is not None and raw_id is None and used & {"j", "J"}:
+        return None
+    version = record.get("slurm_version")
+    return expand_pattern(
+        pattern,
+        job=job,
+        raw_id=raw_id if job.task is not None else None,
+        name=(latest.name if latest else None) or record.get("name") or "",
+        user=record.get("user") or (latest.user if latest else "") or getpass.getuser(),
+        node=node,
+        work_dir=record.get("work_dir") or (latest.work_dir if latest else None) or "/",
+        restarts=(latest.restarts if latest else None) or 0,
+        version=(version[0], version[1]) if version else None,
+    )

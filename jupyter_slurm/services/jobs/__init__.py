@@ -1,0 +1,1 @@
+"""Tracked jobs: their state, its sources, and their form in the API."""

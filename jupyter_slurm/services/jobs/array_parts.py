@@ -1,0 +1,306 @@
+"""Arrays beyond MaxArraySize: several arrays of Slurm, their parts, which a person knows as one job.
+
+Task N of what was asked for is task ``N % size`` of part ``N // size``. Each part is a submission of its own, in a job
+directory of its own, so that all that holds for one submission holds for each. The first part is what is known as the
+job; the keys of the others follow from its key, so that a submission that is repeated finds what is there already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jupyter_slurm.domain.ids import JobId, TaskRange
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, Entry
+from jupyter_slurm.services.jobs.seen import rank_of
+
+__all__ = ["Part", "check_task", "divided", "found", "joined", "keys_of", "shared_folder", "task_of", "with_task"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the arrays as which an array is submitted.
+
+    Attributes
+    ----------
+    of : str
+        Key of the first part.
+    tasks : str
+        All tasks that were asked for.
+    size : int
+        How many indices a part has.
+    numbers : tuple of int
+        Of the parts that there are.
+    number : int
+        Of this one.
+    before : str or None
+        Id of the part that has to be over before this one starts: that is how a throttle holds for all of them.
+    """
+
+    of: str
+    tasks: str
+    size: int
+    numbers: tuple[int, ...]
+    number: int
+    before: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The submission key."""
+        return _key(self.of, self.number, self.numbers)
+
+    @property
+    def offset(self) -> int:
+        """What the index of a task is larger by than Slurm's."""
+        return self.number * self.size
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether only so many tasks may run at once."""
+        return TaskRange.parse(self.tasks).limit is not None
+
+    def own_tasks(self) -> str:
+        """Return the tasks of this part as its --array has them."""
+        return str(TaskRange.parse(self.tasks).split(self.size)[self.number].shifted(-self.offset))
+
+    def options(self, chosen: Mapping[str, str | None]) -> list[str]:
+        """Return the options that say so, whatever was said of them before."""
+        said = [f"--array={self.own_tasks()}"]
+        if self.before is not None:
+            conditions = [*([chosen["dependency"]] if chosen.get("dependency") else []), f"afterany:{self.before}"]
+            said.append(f"--dependency={','.join(map(str, conditions))}")
+        return said
+
+    def as_record(self) -> dict[str, Any]:
+        """Return what stands in the record of the part."""
+        named = {"of": self.of, "tasks": self.tasks, "size": self.size}
+        return {**named, "numbers": list(self.numbers), "number": self.number}
+
+    def named(self) -> str:
+        """Return its tasks, by the indices that the person knows."""
+        return str(replace(TaskRange.parse(self.tasks).split(self.size)[self.number], limit=None))
+
+
+def divided(key: str, tasks: str | None, chosen: Mapping[str, str | None], limits: tuple[int, float]) -> list[Part]:
+    """Return the parts as which an array is to be submitted; none where Slurm takes it as it is.
+
+    Parameters
+    ----------
+    key : str
+        Of the submission.
+    tasks : str or None
+        As --array has them.
+    chosen : mapping
+        The options in force, by their long names.
+    limits : (int, number)
+        MaxArraySize, MaxJobCount.
+
+    Raises
+    ------
+    OptionError, UsageError
+        It cannot be submitted in parts.
+    """
+    size, most = limits
+    try:
+        asked = TaskRange.parse(tasks or "")
+    except ParseError:
+        return []  # sbatch says what is wrong with it
+    if size < 2 or max((last for _, last, _ in asked.ranges), default=0) < size:
+        return []
+    if asked.count() >= most:
+        raise UsageError(
+            f"--array={_shortened(str(tasks))}: {asked.count():,} tasks are more than the {most - 1:,.0f} jobs that "
+            "this cluster holds at a time (MaxJobCount).",
+            hint="Submit fewer at once, or have each task do more.",
+        )
+    numbers = tuple(asked.split(size))
+    if len(numbers) > 1:
+        _check_options(asked, chosen, f"Arrays here have at most {size:,} tasks (MaxArraySize); of several,")
+    return [Part(key, str(tasks), size, numbers, number) for number in numbers]
+
+
+def _check_options(asked: TaskRange, chosen: Mapping[str, str | None], why: str) -> None:
+    """Refuse what cannot be said of several arrays."""
+    for option in ("output", "error"):
+        pattern = (chosen.get(option) or "").replace("%%", "")
+        if re.search("%[0-9]*a", pattern) and not re.search("%[0-9]*[Aj]", pattern):
+            raise OptionError(
+                f"{why} with --{option}={chosen[option]}, the tasks would write into the same files.",
+                hint=f"Use %A_%a, the number of the array and of the task; or leave --{option} out.",
+                option=option,
+            )
+    if asked.limit is not None and "?" in (chosen.get("dependency") or ""):
+        raise OptionError(
+            f"{why} none can have both a throttle (%) and a dependency with `?`.",
+            hint="Leave one of them out.",
+            option="dependency",
+        )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _key(of: str, number: int, numbers: Sequence[int]) -> str:
+    if number == numbers[0]:
+        return of
+    return of[: len("20000101-000000-")] + hashlib.sha256(f"{of}.{number}".encode()).hexdigest()[:16]
+
+
+def keys_of(entry: Entry) -> dict[int, str]:
+    """Return the keys of all parts by their numbers; of what has none, its own."""
+    part = entry.part
+    if part is None:
+        return {0: entry.key or ""}
+    return {number: _key(part["of"], number, part["numbers"]) for number in part["numbers"]}
+
+
+def found(entry: Entry, entries: Mapping[str, Entry]) -> list[Entry]:
+    """Return the parts of an array that are known, in their order; of any other job, itself."""
+    return [entry] if entry.part is None else [entries[key] for key in keys_of(entry).values() if key in entries]
+
+
+def with_task(entry: Entry, task: int | None, entries: Mapping[str, Entry]) -> Entry:
+    """Return the part that has a task, by the index that the person knows; or the same, where that is Slurm's index."""
+    part = entry.part
+    if part is None or task is None or task < part["size"]:
+        return entry
+    return entries.get(keys_of(entry).get(task // part["size"], ""), entry)
+
+
+def _local(entry: Entry, task: int) -> int | None:
+    """Return Slurm's index of a task of a part, from that or from the one that the person knows; None: it has none."""
+    part, own = entry.part, entry.all_tasks
+    local = task if part is None else task % part["size"]
+    is_here = part is None or task < part["size"] or task // part["size"] == part["number"]
+    return local if is_here and (own is None or local in own) else None
+
+
+def task_of(reference: str, entry: Entry) -> int | None:
+    """Return Slurm's index of the task that a reference names of its entry; None: it names all of it."""
+    task = _said(reference, entry)
+    local = None if task is None else _local(entry, task)
+    return task if local is None else local
+
+
+def check_task(reference: str, entry: Entry) -> None:
+    """Refuse a task that the array was not submitted with.
+
+    Raises
+    ------
+    JobNotFound
+        There is none of that number.
+    """
+    task, tasks = _said(reference, entry), entry.all_tasks
+    if task is not None and tasks is not None and _local(entry, task) is None:
+        named = entry.part["tasks"] if entry.part else str(replace(tasks, limit=None))
+        raise JobNotFound(f"job {reference.partition('_')[0]} has no task {task}", hint=f"Its tasks are {named}.")
+
+
+def _said(reference: str, entry: Entry) -> int | None:
+    if reference == entry.key:
+        return None
+    try:
+        return JobId.parse(reference).task
+    except ParseError:
+        return None
+
+
+def shared_folder(entry: Entry) -> JobFolder | None:
+    """Return where what all parts share is: values, parameters, the script; the folder of the first."""
+    part = entry.part
+    if entry.folder is None or part is None:
+        return entry.folder
+    return JobFolder(posixpath.join(posixpath.dirname(entry.folder.path), part["of"]))
+
+
+def joined(entry: Entry, find: Callable[[str], Entry | None]) -> Entry:
+    """Return what is known of all parts of an array, in the form of one job.
+
+    Parameters
+    ----------
+    entry : Entry
+        One of the parts; what is none is returned as it is.
+    find : callable
+        Returns the part with a key, if there is one.
+    """
+    about = entry.part
+    if about is None:
+        return entry
+    known = {number: find(key) for number, key in keys_of(entry).items()}
+    first = known[about["numbers"][0]] or entry
+    absent = Entry(entry.cluster, state=SUBMITTING if first.is_growing else NOT_SUBMITTED)
+    asked = TaskRange.parse(about["tasks"]).split(about["size"])
+    tasks: dict[int, JobRecord] = {}
+    rest: list[JobRecord] = []
+    for number, part in known.items():
+        offset = number * about["size"]
+        tasks |= {
+            task + offset: record for task, record in (part.tasks if part else {}).items() if _stands(record, part)
+        }
+        rest += _rest(part or absent, asked[number], offset)
+    there = [part for part in known.values() if part is not None]
+    speaker = min([*there, *([absent] if len(there) < len(known) else [])], key=_rank)
+    missing = [asked[number] for number, part in known.items() if part is None]
+    return replace(
+        first,
+        record={**(first.record or {}), "array_tasks": about["tasks"]},
+        tasks=tasks,
+        rest=rest,
+        state=speaker.state,
+        state_since=speaker.state_since,
+        latest=speaker.latest or first.latest,
+        exit_code=speaker.exit_code,
+        signal=speaker.signal,
+        start_time=min((part.start_time for part in there if part.start_time), default=None),
+        end_time=max((part.end_time for part in there if part.end_time), default=None) if speaker.is_finished else None,
+        known=all(part.known for part in there),
+        unknown_since=min((part.unknown_since for part in there if part.unknown_since), default=None),
+        error=next((part.error for part in there if part.error), None) or _lack(missing, is_over=not first.is_growing),
+        warnings=list(dict.fromkeys(warning for part in there for warning in part.warnings)),
+        blame=speaker.blame,
+        tasks_read=True,
+        members=[(number * about["size"], part) for number, part in known.items()],
+    )
+
+
+def _rank(part: Entry) -> int:
+    return rank_of(part.state, is_finished=part.is_finished)
+
+
+def _rest(part: Entry, asked: TaskRange, offset: int) -> list[JobRecord]:
+    """Return the rows of a part that stand for several tasks, by the indices that the person knows."""
+    if not part.tasks and not part.rest and (part.id is None or not part.is_finished):
+        return [
+            JobRecord(id=part.id or JobId(0), state=part.state, tasks=replace(asked, limit=None))
+        ]  # nobody has told of it yet
+    rows = []
+    for record in part.rest:
+        if record.tasks is not None and _stands(record, part):
+            named = record.tasks.shifted(offset)
+            if named.truncated:  # Slurm cut it: it stands for all that it has not told alone
+                named = TaskRange.of(task for task in asked.tasks() if task - offset not in part.tasks)
+            rows.append(replace(record, tasks=named))
+    return rows
+
+
+def _stands(record: JobRecord, part: Entry | None) -> bool:
+    """Whether what was seen last of a task still says something: nothing waits in a part that is over."""
+    return part is None or not part.is_finished or record.state.is_finished
+
+
+def _lack(missing: Sequence[TaskRange], *, is_over: bool) -> JobError | None:
+    if not missing or not is_over:
+        return None
+    named = ",".join(str(replace(tasks, limit=None)) for tasks in missing)
+    return JobError(
+        f"Tasks {_shortened(named)} were not submitted: it ended before they were.",
+        hint="job.failed().resubmit() submits what has not run.",
+    )

@@ -1,0 +1,274 @@
+"""The tasks of an array: how each ended, also when Slurm has forgotten it, and what it left for the notebook.
+
+``tasks.json`` in the job directory has a row a task that has ended, of :data:`COLUMNS`. Where it lacks one, the end
+marker of the runner tells. What tasks leave is read many at a time: an array of ten thousand costs a few questions.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import json
+import logging
+import re
+import tarfile
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jupyter_slurm.domain.advice.endings import exit_code_of
+from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import ParseError, SlurmError, TransportError
+from jupyter_slurm.runner.sweep import FILE as SWEEP
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.ownership import is_own
+from jupyter_slurm.services.jobdir.untrusted import parse_left, read_whole
+from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, Entry
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["COLUMNS", "cancelled", "load", "save", "told", "values"]
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("task", "state", "exit_code", "signal", "start_time", "end_time", "nodes", "reason")
+FILE = "tasks.json"
+
+_AT_ONCE = 4 * 1024 * 1024  # bytes of values in one answer
+_MARKER = 65536  # bytes that an end marker has at most
+_END = re.compile(r"end\.([0-9]{1,10})\.json")
+_OUT = re.compile(r"out\.([0-9]{1,10})\.values")
+
+
+async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[str, Any]:
+    """Return the tasks of an array as the API tells them: no question to Slurm, however many there are.
+
+    Parameters
+    ----------
+    transport : Transport
+    entry : Entry
+        Its tasks are loaded; of an array in parts, what they are together.
+    parameters : bool
+        Whether those of a sweep are wanted, too.
+
+    Raises
+    ------
+    ParseError
+        The parameters were asked for, and their table is damaged.
+    """
+    if not entry.is_array:
+        return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
+    names, table = await _parameters(transport, entry) if parameters else ([], [])
+    waiting = {task: row for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
+    rest = next((row for row in entry.rest if row.tasks and row.tasks.truncated), None)  # Slurm cut it: it may be any
+    rows = [_row(entry, task, waiting.get(task, rest)) for task in _indices(entry)]
+    return {"columns": list(COLUMNS), "rows": rows, "names": names, "parameters": table}
+
+
+def _indices(entry: Entry) -> list[int]:
+    known = entry.all_tasks
+    if known is not None and not known.truncated:
+        return sorted(set(known.tasks()))
+    waiting = (task for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS))
+    return sorted({*entry.tasks, *waiting})
+
+
+def _row(entry: Entry, task: int, waiting: JobRecord | None = None) -> list[Any]:
+    record = entry.tasks.get(task) or waiting
+    state = entry.state_of(record)
+    if record is None or state is None or state.name in (NOT_SUBMITTED.name, UNKNOWN.name):
+        return [task, state.name if state else "PENDING", None, None, None, None, "", ""]
+    has_ended = record.state.is_finished
+    begun = record.start_time if not record.state.is_pending else None
+    end = record.end_time if has_ended else None
+    signal = (record.signal or None) if has_ended else None
+    code = exit_code_of(record.state, record.exit_code, signal) if has_ended else None
+    return [task, record.state.name, code, signal, begun, end, record.nodes, record.reason]
+
+
+def cancelled(entry: Entry, task: int, now: float) -> None:
+    """Know that a task which had not begun was cancelled: Slurm, which forgets it at once, will not tell."""
+    row = entry.tasks.get(task) or entry.rest_of(task)
+    if entry.id is None or not (row.state.is_pending if row else entry.latest is None):
+        return
+    number = JobId(entry.id.job, task)
+    known = replace(row, id=number, tasks=None, reason="", start_time=None) if row else JobRecord(number, entry.state)
+    entry.tasks[task] = replace(known, state=JobState("CANCELLED"), end_time=int(now))
+    entry.rest = [left for row in entry.rest if (left := _without(row, task)) is not None]  # until the next look
+
+
+def _without(row: JobRecord, task: int) -> JobRecord | None:
+    """Return a row that stands for several tasks without one of them; None: it stood for that one."""
+    if row.tasks is None or row.tasks.truncated or task not in row.tasks:
+        return row
+    left = TaskRange.of((other for other in row.tasks.tasks() if other != task), row.tasks.limit)
+    return replace(row, tasks=left) if left.ranges else None
+
+
+async def save(transport: Transport, entry: Entry) -> None:
+    """Write down how the tasks ended that have; what cannot be written is found out again, or lost."""
+    if entry.folder is None:
+        return
+    await load(transport, entry)
+    ended = [row for task in sorted(entry.tasks) if entry.tasks[task].state.is_finished and (row := _row(entry, task))]
+    if not ended:
+        return
+    content = {"format": 1, "columns": COLUMNS, "rows": ended}
+    try:
+        await transport.write(entry.folder.file(FILE), json.dumps(content, separators=(",", ":")).encode())
+    except (TransportError, FileNotFoundError) as error:
+        log.warning("the tasks of job %s could not be written down: %s", entry.id, error)
+
+
+async def load(transport: Transport, entry: Entry) -> None:
+    """Take in, once, from the job directory how tasks ended that Slurm has not told of."""
+    if entry.folder is None or entry.id is None or entry.tasks_read:
+        return
+    entry.tasks_read = True
+    number = entry.id.job
+    try:
+        told = json.loads(await read_whole(transport, entry.folder.file(FILE)))
+        found = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+        records = {int(row["task"]): _record(number, row) for row in found}
+    except FileNotFoundError:
+        records = {}
+    except (SlurmError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        log.warning("%s is left alone: %s", entry.folder.file(FILE), error)
+        records = {}
+    missing = {task for task in _indices(entry) if task not in records and _is_open(entry, task)}
+    if missing and entry.kind == "python" and (entry.is_finished or not entry.tasks):
+        records |= await _markers(transport, entry.folder, number, missing)
+    for task, record in records.items():
+        if _is_open(entry, task):
+            entry.tasks[task] = record
+
+
+def _is_open(entry: Entry, task: int) -> bool:
+    return task not in entry.tasks or (entry.is_finished and not entry.tasks[task].state.is_finished)
+
+
+def _record(number: int, row: Mapping[str, Any]) -> JobRecord:
+    return JobRecord(
+        id=JobId(number, int(row["task"])),
+        state=JobState(str(row["state"])),
+        exit_code=row["exit_code"],
+        signal=row["signal"],
+        start_time=row["start_time"],
+        end_time=row["end_time"],
+        nodes=str(row["nodes"] or ""),
+        reason=str(row["reason"] or ""),
+    )
+
+
+async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: set[int]) -> dict[int, JobRecord]:
+    """Read the runner's end markers of these tasks."""
+    try:
+        names = [
+            name for name in await transport.list_dir(folder.path) if (m := _END.fullmatch(name)) and int(m[1]) in tasks
+        ]
+        sizes = await transport.stat_all([folder.file(name) for name in names])
+        small = [n for n in names if (stat := sizes.get(folder.file(n))) is not None and stat.size <= _MARKER]
+        found = [content async for content in _read_many(transport, folder, small)]
+    except (FileNotFoundError, TransportError):
+        return {}
+    records = {}
+    for name, content in found:
+        try:
+            marker = parse_left(content)
+            task, code, end = int(_task(name)), int(marker["exit_code"]), int(marker["time"])
+        except (ValueError, KeyError, TypeError):
+            continue
+        state = JobState("COMPLETED" if code == 0 else "FAILED")
+        records[task] = JobRecord(id=JobId(number, task), state=state, exit_code=code, signal=0, end_time=end)
+    return records
+
+
+async def _parameters(transport: Transport, entry: Entry) -> tuple[list[str], list[list[str]]]:
+    """Return the names of a sweep's parameters, and their values as literals: a row a task, in the order of the tasks.
+
+    Raises
+    ------
+    ParseError
+        The table is damaged.
+    """
+    if entry.folder is None or not (entry.record or {}).get("sweep"):
+        return [], []
+    path = entry.folder.file(SWEEP)
+    try:
+        table = json.loads(await read_whole(transport, path))
+        names, found = [str(name) for name in table["names"]], table["rows"]
+        return names, [[str(literal) for literal in found[task]] for task in _indices(entry)]
+    except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
+        raise ParseError(f"the parameters of the sweep cannot be read from {path}: {error}") from error
+
+
+async def values(transport: Transport, parts: Sequence[Entry], first: int) -> dict[str, Any]:
+    """Return what the tasks of an array left for the notebook, from task ``first`` on, as much as fits into one answer.
+
+    ``parts`` are those of an array in parts, in their order; of any other, itself.
+    """
+    for part, after in itertools.zip_longest(parts, parts[1:]):
+        if after is not None and first >= after.offset:
+            continue
+        told = await _values(transport, part, max(0, first - part.offset))
+        following = None if told["next"] is None else told["next"] + part.offset
+        if following is None and after is not None:
+            following = after.offset
+        if told["values"] or after is None:
+            found = [[task + part.offset, content] for task, content in told["values"]]
+            return {"values": found, "next": following}
+    return {"values": [], "next": None}
+
+
+async def _values(transport: Transport, entry: Entry, first: int) -> dict[str, Any]:
+    folder = entry.folder
+    if folder is None or not entry.is_array or not await is_own(transport, folder.path):
+        return {"values": [], "next": None}
+    names = [name for name in await transport.list_dir(folder.path) if _OUT.fullmatch(name)]
+    tasks = sorted(task for name in names if (task := _task(name)) >= first)
+    sizes = await transport.stat_all([folder.file(f"out.{task}.values") for task in tasks])
+    taken: list[int] = []
+    large: list[int] = []
+    room, following = _AT_ONCE, None
+    for task in tasks:
+        stat = sizes.get(folder.file(f"out.{task}.values"))
+        size = stat.size if stat is not None else 0
+        if size > _AT_ONCE:
+            large.append(task)
+        elif size > room:
+            following = task
+            break
+        else:
+            taken.append(task)
+            room -= size
+    found: list[list[Any]] = [[task, None] for task in large]
+    async for name, content in _read_many(transport, folder, [f"out.{task}.values" for task in taken]):
+        found.append([_task(name), base64.b64encode(content).decode("ascii")])
+    return {"values": sorted(found, key=lambda pair: pair[0]), "next": following}
+
+
+async def _read_many(transport: Transport, folder: JobFolder, names: Iterable[str]) -> AsyncIterator[tuple[str, bytes]]:
+    """Yield the name and content of many small files, with one command; what is gone is left out."""
+    listed = "".join(f"{name}\n" for name in names).encode()
+    if not listed:
+        return
+    done = await transport.run(["tar", "-C", folder.path, "-cf", "-", "-T", "-"], stdin=listed)
+    for name, content in _members(done.stdout):
+        yield name, content
+
+
+def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            for member in files:
+                content = files.extractfile(member) if member.isreg() else None
+                if content is not None:
+                    yield member.name, content.read()
+    except tarfile.TarError as error:
+        raise TransportError(f"the files of the tasks could not be read: {error}") from error
+
+
+def _task(name: str) -> int:
+    return int(name.split(".")[1])

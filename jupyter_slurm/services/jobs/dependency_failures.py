@@ -1,0 +1,43 @@
+"""Why a job that waits for others can never start: which of them, and how it ended."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+
+from jupyter_slurm.services.jobs.job import Entry
+
+__all__ = ["note_blame"]
+
+_NEVER = "DependencyNeverSatisfied"
+_ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
+
+
+def note_blame(entry: Entry, find: Callable[[str], Entry | None]) -> bool:
+    """Note with a job whose dependency can never be satisfied whose fault that is; return whether that is news."""
+    latest, before = entry.latest, entry.blame
+    if latest is None or _NEVER not in latest.reason:
+        return False
+    said = []
+    for number in _ID.findall(" ".join(_said((entry.record or {}).get("argv") or []))):
+        whole, _, task = number.partition("_")
+        other = find(whole)
+        other = other.of_task(int(task)) if other is not None and task else other
+        if other is not None and other is not entry and other.is_finished:
+            name = (other.record or {}).get("name") or (other.latest.name if other.latest else None)
+            said.append(f"Job {number}{f' ({name})' if name else ''} ended as {other.state.name}.")
+    entry.blame = " ".join(dict.fromkeys(said))
+    return entry.blame != before
+
+
+def _said(argv: list[str]) -> list[str]:
+    """Return the values of --dependency, which may be abbreviated, and of -d."""
+    found = []
+    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
+        name, equals, value = word.partition("=")
+        if len(name) > len("--d") and "--dependency".startswith(name):
+            found.append(value if equals else following)
+        elif word.startswith("-d"):
+            found.append(word[2:] or following)
+    return found

@@ -1,0 +1,118 @@
+"""The job directories of a cluster: ours, and those that other agents of this user make beside us."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.services.jobdir.job_directory import JobFolder, is_key
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+
+__all__ = ["Shelf"]
+
+log = logging.getLogger(__name__)
+
+_TICK = 2.0
+
+
+class Shelf:
+    """Know the jobs that the disk knows.
+
+    Parameters
+    ----------
+    tracker : Tracker
+        Who follows them.
+    on_unfinished : callable
+        Told of each job that is not over.
+    """
+
+    def __init__(self, tracker: Tracker, on_unfinished: Callable[[Entry], None]) -> None:
+        self._tracker, self._on_unfinished = tracker, on_unfinished
+        self._changed: float | None = None
+        self._left_alone: set[str] = set()
+
+    async def refresh(self) -> None:
+        """Know what is there now; reads nothing where no directory came or went since the last time."""
+        tracker = self._tracker
+        transport = tracker.client.transport
+        try:
+            changed = (await transport.stat(tracker.folder.path)).mtime
+            if changed == self._changed:
+                return
+            known = set(tracker.entries)
+            names = {name for name in await transport.list_dir(tracker.folder.path) if is_key(name)}
+        except (FileNotFoundError, TransportError):
+            return
+        index = tracker.store.finished(tracker.name) if self._changed is None else {}
+        # What comes within the same tick of the file system's clock would not be noticed.
+        self._changed = changed if tracker.clock() - changed > _TICK else 0.0
+        for key in names - known - self._left_alone:
+            if await self.get(key, index.get(key)) is None:
+                self._left_alone.add(key)
+        for key in known - names:  # another agent has cleaned up, or sbatch refused what it submitted
+            entry = tracker.entries.get(key)
+            if entry is not None and entry.is_finished:
+                tracker.drop(entry)
+
+    async def get(self, key: str, indexed: Any = None) -> Entry | None:
+        """Return a job from its directory; None where there is none that can be understood.
+
+        Parameters
+        ----------
+        key : str
+            Any text: what is not a key has no directory.
+        indexed : object, optional
+            What the index has of it; it saves reading the file.
+        """
+        tracker = self._tracker
+        if not is_key(key):
+            return None
+        folder = tracker.folder.job(key)
+        try:
+            entry = await self._recalled(folder, indexed)
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one directory, the others are fine
+            log.warning("job directory %s is left alone: %s", folder.path, error)
+            return None
+        if key not in tracker.entries:  # it may have been met twice while the file was read
+            entry = self._merged(entry)
+            tracker.add(entry)
+            if not entry.is_finished:
+                self._on_unfinished(entry)
+        return tracker.entries[key]
+
+    async def has(self, key: str) -> bool:
+        """Tell whether there is a directory of that name, whatever is in it."""
+        try:
+            await self._tracker.client.transport.stat(self._tracker.folder.job(key).path)
+        except (FileNotFoundError, ValueError):
+            return False
+        except TransportError:
+            return True
+        return True
+
+    async def _recalled(self, folder: JobFolder, indexed: Any) -> Entry:
+        tracker = self._tracker
+        if indexed is not None:
+            try:
+                entry = Entry(tracker.name, folder=folder)
+                entry.recall(folder.check(indexed), tracker.clock())
+                return entry
+            except SlurmError as error:
+                log.warning("the index has nonsense about %s: %s", folder.key, error)
+        entry = Entry(tracker.name, folder=folder)
+        entry.recall(await folder.load(tracker.client.transport), tracker.clock())
+        return entry
+
+    def _merged(self, entry: Entry) -> Entry:
+        """Join a job with what the queue has already shown under its number; the next look proves it or parts them."""
+        shown = self._tracker.find(str(entry.id)) if entry.id is not None and not entry.is_finished else None
+        if shown is None or shown.folder is not None or entry.record is None:
+            return entry
+        shown.folder, shown.record, shown.submitted = entry.folder, entry.record, entry.submitted
+        shown.known, shown.unknown_since = False, self._tracker.clock()
+        return shown

@@ -1,0 +1,425 @@
+"""What the agent knows of one job, from whichever side it learned it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.domain.ids import JobId, TaskRange
+from jupyter_slurm.domain.queries.queue import runs_script
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import ParseError, SlurmError, from_problem
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
+from jupyter_slurm.services.jobs.seen import representative, with_what_was_told
+from jupyter_slurm.services.jobs.upload import Sending
+from jupyter_slurm.transport.base import Hold
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.jobs.session_server import Served
+
+__all__ = ["HAD", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
+
+HAD = ("nodes", "partition", "account", "qos")
+"""What is kept of what a job had, once it is over."""
+
+SUBMITTING = JobState("SUBMITTING")
+"""sbatch has been started; its answer is not known yet."""
+
+NOT_SUBMITTED = JobState("NOT_SUBMITTED")
+"""sbatch refused, or the job was looked for and is not there."""
+
+UNKNOWN = JobState("UNKNOWN")
+"""The job is over and nobody remembers how it ended."""
+
+_ENDS = {NOT_SUBMITTED.name, UNKNOWN.name}
+
+
+@dataclass
+class Entry:
+    """One job (an array counts as one). Times are seconds since the epoch.
+
+    Attributes
+    ----------
+    record : dict or None
+        The content of job.json; None for a job that was not submitted by us.
+    latest : JobRecord or None
+        What Slurm said last; for an array, of the part that the state is taken from.
+    tasks, rest : dict, list
+        Array tasks by index, as last seen; ``rest`` are the rows that stood for several at the last look.
+    parts : dict
+        Components of a heterogeneous job by their offset, as last seen.
+    submitted : int or None
+        Slurm's own time of submission. With the id it says which job this is: ids begin again when a controller has
+        lost its state. None until the queue has shown the job.
+    hold : Hold or None
+        The lock of the job directory while it is up to us to bring the submission to its end.
+    sending : Sending or None
+        While what it takes along is on its way to the cluster.
+    is_growing : bool
+        Of the first part of an array: True while others are still to be submitted (services/jobs/array_parts.py).
+    members : list of (int, Entry or None)
+        Of an array in parts, as a whole: the parts, each with the index of the person's that is its index 0.
+    unverified : bool
+        True while the runner's end marker is all that tells of the end.
+    blame : str
+        Which jobs it waited for in vain (services/jobs/dependency_failures.py).
+    tasks_read, tasks_saved : bool, float
+        Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
+    number : str or None
+        Of a step: ``12.0``, once it has begun.
+    had : dict
+        Nodes, partition, account and QOS, as its runner told them at its end: the queue may not have shown it yet.
+    ranks : dict or None
+        Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
+    bringing : (int, int) or None
+        While results come back (services/staging/manager.py): how many bytes of how many.
+    is_staged_elsewhere : bool
+        Its folders are those of another machine, to which its results come back.
+    served, stage : Served or None, str
+        Of a session that runs: where its Jupyter listens, and what leads there; before, how far it is, in words.
+    described : bool
+        Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
+    known : bool
+        False while the controller does not answer: the state is the last one known, since ``unknown_since``.
+    """
+
+    cluster: str
+    folder: JobFolder | None = None
+    record: dict[str, Any] | None = None
+    id: JobId | None = None
+    state: JobState = SUBMITTING
+    latest: JobRecord | None = None
+    tasks: dict[int, JobRecord] = field(default_factory=dict)
+    rest: list[JobRecord] = field(default_factory=list)
+    parts: dict[int, JobRecord] = field(default_factory=dict)
+    submitted: int | None = None
+    submit_time: float | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    state_since: float | None = None
+    restarts: int = 0
+    had: dict[str, str] = field(default_factory=dict)
+    ranks: dict[str, Any] | None = None
+    known: bool = True
+    unverified: bool = False
+    number: str | None = None
+    described: bool = False
+    unknown_since: float | None = None
+    error: SlurmError | None = None
+    warnings: list[str] = field(default_factory=list)
+    blame: str = ""
+    tasks_read: bool = False
+    tasks_saved: float = 0.0
+    hold: Hold | None = None
+    sending: Sending | None = None
+    bringing: tuple[int, int] | None = None
+    is_staged_elsewhere: bool = False
+    served: Served | None = None
+    stage: str = ""
+    is_growing: bool = False
+    members: list[tuple[int, Entry | None]] = field(default_factory=list)
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def key(self) -> str | None:
+        """The submission key, for a job of ours."""
+        return self.folder.key if self.folder else None
+
+    @property
+    def kind(self) -> str | None:
+        """``script``, ``python``, ``allocation``, ``session``; of a step also ``command``, ``process``, ``kernel``."""
+        return self.record.get("kind") if self.record else None
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of an allocation, of which the queue tells nothing."""
+        return self.allocation is not None
+
+    @property
+    def allocation(self) -> str | None:
+        """Of a step, the key of its allocation."""
+        step = (self.record or {}).get("step")
+        return step["allocation"] if step else None
+
+    @property
+    def part(self) -> dict[str, Any] | None:
+        """Of an array in parts: which of them it is, and what there are (services/jobs/array_parts.py)."""
+        return (self.record or {}).get("part")
+
+    @property
+    def offset(self) -> int:
+        """What the index of a task, as a person knows it, is larger by than Slurm's."""
+        part = self.part
+        return part["number"] * part["size"] if part else 0
+
+    @property
+    def told_nodes(self) -> str | None:
+        """The nodes that a runner has told, which may be before the queue does."""
+        record = self.record or {}
+        told = record.get("step") or (record.get("granted") if self.state.is_running else None) or {}
+        nodes: str | None = told.get("nodes") or self.had.get("nodes")
+        return nodes
+
+    @property
+    def gives_signs(self) -> bool:
+        """Whether a runner of ours tells its start and its end."""
+        is_ours = bool({"run", "image"} & (self.record or {}).keys())
+        return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it is over and what is new in its folders is still to come back (services/staging/manager.py)."""
+        stage = (self.record or {}).get("stage")
+        if not stage or not self.is_finished or self.state == NOT_SUBMITTED or self.is_staged_elsewhere:
+            return False
+        return (stage.get("back") or {}).get("restarts") != self.restarts and not (self.id and self.id.task is not None)
+
+    @property
+    def has_results_there(self) -> bool:
+        """Whether what is new in its folders is on the cluster alone: still to come back, or that was given up."""
+        stage = (self.record or {}).get("stage")
+        if not stage or self.state == NOT_SUBMITTED or (self.id is not None and self.id.task is not None):
+            return False
+        back = stage.get("back") or {}
+        return back.get("restarts") != self.restarts or bool(back.get("given_up"))
+
+    @property
+    def script_path(self) -> str | None:
+        """Where the batch script lies: for a job of ours only, and the path of no other."""
+        return self.folder.file(self.record["script"]) if self.folder and self.record else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state.is_finished or self.state.name in _ENDS
+
+    def let_go(self) -> None:
+        """Leave the submission to whoever wants to look after it: it is settled, or not ours any more."""
+        if self.hold is not None:
+            self.hold.release()
+            self.hold = None
+
+    def recall(self, record: dict[str, Any], now: float) -> None:
+        """Take in a record from disk: what we, or another agent, knew when it was written.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be understood.
+        """
+        self.record, self.submit_time = record, record.get("created")
+        job, end = record.get("job"), record.get("end")
+        if self.is_step:
+            self.state = JobState("PENDING" if record["step"].get("id") is None else "RUNNING")
+        elif job:
+            self.id = JobId.parse(job["id"])
+            self.submitted = job.get("submit_time")
+            self.submit_time = self.submitted or self.submit_time
+            self.state, self.known, self.unknown_since, self.error = JobState("PENDING"), False, now, None
+        if end:
+            self.state, self.known, self.unknown_since = JobState(end["state"]), True, None
+            self.exit_code, self.signal = end.get("exit_code"), end.get("signal")
+            self.start_time, self.end_time = end.get("start_time"), end.get("end_time")
+            self.ranks = end.get("ranks")
+            self.error = from_problem(end["error"]) if end.get("error") else None
+        if end and self.id is not None:
+            had: dict[str, Any] = {name: end.get(name) or "" for name in HAD}
+            self.latest = JobRecord(id=self.id, state=self.state, reason=end.get("reason") or "", **had)
+
+    def is_shown_by(self, records: Iterable[JobRecord]) -> bool:
+        """Tell whether records that bear our number are certainly of this job, and not of one that got it later."""
+        records, path = list(records), self.script_path
+        if self.submitted is not None and any(record.submit_time == self.submitted for record in records):
+            return True
+        if path is not None and any(record.command is not None for record in records):
+            return any(runs_script(record, path) for record in records)
+        if self.submitted is None:
+            return self.known  # sbatch has just given us the number
+        return path is None and any((record.restarts or 0) > self.restarts for record in records)
+
+    def set_state(self, state: JobState, now: float) -> bool:
+        """Note a state; return whether it is another one than before."""
+        if state == self.state:
+            return False
+        self.state, self.state_since = state, now
+        return True
+
+    def see(self, records: Iterable[JobRecord], now: float) -> bool:
+        """Take in what Slurm says; return whether something changed that a person would notice."""
+        before = self._visible()
+        records = list(records)
+        for record in records:
+            if record.id.task is not None:
+                before_it = self.tasks.get(record.id.task)
+                self.tasks[record.id.task] = with_what_was_told(record, before_it) if before_it else record
+        self.known, self.unknown_since = True, None
+        self.rest = [record for record in records if record.id.task is None and record.tasks is not None]
+        self.parts |= {record.id.het: record for record in records if record.id.het is not None}
+        chosen = representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
+        if chosen is not None:
+            self._take(chosen, now)
+        return self._visible() != before
+
+    def lose_sight(self, now: float) -> bool:
+        """Note that the controller does not answer."""
+        if not self.known or self.is_finished:
+            return False
+        self.known, self.unknown_since = False, now
+        return True
+
+    def started(self, now: float) -> bool:
+        """Take in the runner's sign that it began."""
+        if self.is_finished or self.state.is_running:
+            return False
+        self.start_time = self.start_time or now
+        return self.set_state(JobState("RUNNING"), now)
+
+    def ended(self, exit_code: int, end_time: float, now: float, *, interrupted: bool = False) -> bool:
+        """Take in the runner's end marker: it comes first, but of a job it does not see everything."""
+        self.exit_code, self.end_time, self.unverified = exit_code, end_time, not self.is_step
+        self.known, self.unknown_since = True, None
+        return self.set_state(
+            JobState("COMPLETED" if exit_code == 0 else "CANCELLED" if interrupted else "FAILED"), now
+        )
+
+    def _take(self, chosen: JobRecord, now: float) -> None:
+        self.latest = chosen if self.latest is None else with_what_was_told(chosen, self.latest)
+        if self.id is None:
+            self.id = JobId(chosen.id.job)
+        self.submitted = chosen.submit_time or self.submitted
+        self.submit_time = self.submitted or self.submit_time
+        if (chosen.restarts or 0) > self.restarts:
+            self._begin_again(chosen.restarts or 0)
+        elif (
+            self.state.is_finished and not chosen.state.is_finished and self.exit_code is not None and self.gives_signs
+        ):
+            return  # the runner's end marker came first; the queue follows in a moment
+        if not chosen.state.is_pending:
+            self.start_time = chosen.start_time or self.start_time
+        if chosen.state.is_finished:
+            self._take_end(chosen)
+        self.set_state(chosen.state, now)
+
+    def _take_end(self, chosen: JobRecord) -> None:
+        """Take in how a job ended: what Slurm says holds also where the runner, which saw less, said something else."""
+        agrees = chosen.exit_code is None or (self.exit_code, self.signal) == (chosen.exit_code, chosen.signal or None)
+        if not agrees:
+            self.exit_code, self.signal = chosen.exit_code, chosen.signal or None
+        if self.end_time is None or not agrees:
+            self.end_time = chosen.end_time or self.end_time
+        self.unverified = False
+
+    def _begin_again(self, restarts: int) -> None:
+        """Forget how an earlier run ended: the job was requeued."""
+        self.restarts = restarts
+        self.start_time = self.end_time = self.exit_code = self.signal = self.ranks = None
+        self.unverified, self.had = False, {}
+        if self.record is not None:
+            self.record["end"] = None
+
+    def _visible(self) -> tuple[object, ...]:
+        latest = self.latest
+        return (
+            self.id,
+            self.state,
+            self.known,
+            latest and (latest.reason, latest.nodes, latest.start_time, latest.time_limit, latest.partition),
+            self.exit_code,
+            tuple(sorted(self.counts().items())),
+            str(self.components()),
+        )
+
+    def components(self) -> list[dict[str, Any]] | None:
+        """Return how the components of a heterogeneous job stand; None for a job of one piece."""
+        if not self.parts:
+            return ((self.record or {}).get("end") or {}).get("components")
+        return [
+            {"id": str(part.id), "state": part.state.name, "nodes": part.nodes, "partition": part.partition}
+            for _, part in sorted(self.parts.items())
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """Array tasks by state, pending ones by their number."""
+        counts = Counter(task.state.name for task in self.tasks.values())
+        for record in self.rest:
+            if record.tasks is not None:
+                known = self.all_tasks if record.tasks.truncated else None
+                counts[record.state.name] += known.count() - len(self.tasks) if known else record.tasks.count()
+        return dict(counts)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is an array of jobs, or a task of one."""
+        latest = self.latest
+        seen = latest is not None and latest.id.task is not None
+        return bool(self.tasks or self.rest or seen or (self.record or {}).get("array"))
+
+    @property
+    def all_tasks(self) -> TaskRange | None:
+        """The tasks that an array of ours was submitted with; None where that is not known."""
+        given = (self.record or {}).get("array_tasks")
+        try:
+            return TaskRange.parse(given) if given else None
+        except ParseError:
+            return None
+
+    def paths(self) -> dict[str, str | None]:
+        """Return the file of each stream; see :func:`jupyter_slurm.services.jobdir.output_paths.output_path`."""
+
+        def path(stream: str) -> str | None:
+            return output_path(
+                stream,
+                job=self.id,
+                folder=self.folder,
+                record=self.record,
+                latest=self.latest,
+                is_array=self.is_array,
+            )
+
+        return {stream: path(stream) for stream in STREAMS}
+
+    def path(self, stream: str) -> str | None:
+        """Return the file of a stream, also of what a Python cell shows beside text, and of its values."""
+        if stream in STREAMS:
+            return self.paths()[stream]
+        return runner_path(stream, self.id, self.folder, self.kind, is_array=self.is_array)
+
+    def rest_of(self, task: int) -> JobRecord | None:
+        """Return the row that stands for a task among others; one whose list Slurm cut may stand for any."""
+        rows = (record for record in self.rest if record.tasks is not None)
+        return next((row for row in rows if row.tasks and (row.tasks.truncated or task in row.tasks)), None)
+
+    def state_of(self, row: JobRecord | None) -> JobState | None:
+        """Return the state of a task from the row that tells of it; None: nobody has told of any yet.
+
+        One that is not told of any more is over: Slurm forgets at once what is cancelled before it begins.
+        """
+        if row is not None and (not self.is_finished or row.state.is_finished or row.state.name in _ENDS):
+            return row.state
+        return UNKNOWN if self.is_finished or self.latest is not None else None
+
+    def of_task(self, task: int | None) -> Entry:
+        """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
+        if task is None or self.id is None:
+            return self
+        seen = self.tasks.get(task)
+        latest = seen or self.rest_of(task)
+        return replace(
+            self,
+            id=JobId(self.id.job, task),
+            state=self.state_of(latest) or self.state,
+            latest=latest,
+            tasks={},
+            rest=[],
+            start_time=seen.start_time if seen else None,
+            end_time=seen.end_time if seen and seen.state.is_finished else None,
+            exit_code=seen.exit_code if seen else None,
+            signal=(seen.signal or None) if seen else None,
+        )

@@ -1,0 +1,104 @@
+"""What is known of the jobs of one cluster, as it is written into their directories."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.jobs import array_tasks
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.slurm.client import SlurmClient
+
+__all__ = ["Recorder"]
+
+log = logging.getLogger(__name__)
+
+_LAST = 5.0  # seconds in which all of it is written at the end
+_UNWRITTEN = "The record of this job could not be written: "
+_ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
+
+
+class Recorder:
+    """Write the records of jobs.
+
+    Parameters
+    ----------
+    name : str
+        Id of the cluster.
+    client : SlurmClient
+        Of the cluster.
+    tell : callable
+        Tells everybody that a job changed.
+    """
+
+    def __init__(self, name: str, client: SlurmClient, tell: Callable[[Entry], None]) -> None:
+        self._name, self._client, self._tell = name, client, tell
+        self._saves: set[asyncio.Task[None]] = set()
+        self._submitted = 0.0
+
+    async def save(self, entry: Entry) -> bool:
+        """Write the record as it stands now; return whether that went well. What is missing is found out again."""
+        if entry.folder is None or entry.record is None:
+            return False
+        try:
+            async with entry.saving:
+                await entry.folder.save(self._client.transport, entry.record)
+        except (TransportError, FileNotFoundError) as error:
+            log.warning("the record of job %s could not be written: %s", entry.id, error)
+            self._warn(entry, f"{_UNWRITTEN}{error}".replace("\n", " "))
+            return False
+        self._warn(entry, None)
+        return True
+
+    def _warn(self, entry: Entry, said: str | None) -> None:
+        """Have a job say what was wrong when its record was written last, and nothing of the times before."""
+        others = [warning for warning in entry.warnings if not warning.startswith(_UNWRITTEN)]
+        is_past, entry.warnings = len(others) < len(entry.warnings), others if said is None else [*others, said]
+        if is_past and said is None:
+            self._tell(entry)
+
+    def save_soon(self, entry: Entry) -> None:
+        """Write the record, and let go of the submission, when nobody waits for an answer.
+
+        The folder knows already what is in it.
+        """
+        self._submitted = time.monotonic()
+        task = asyncio.create_task(self._save_later(entry))
+        self._saves.add(task)
+        task.add_done_callback(self._saves.discard)
+
+    async def _save_later(self, entry: Entry) -> None:
+        pause, times = _ANSWER_FIRST
+        for _ in range(times):
+            await asyncio.sleep(pause)
+            if time.monotonic() >= self._submitted + pause:
+                break
+        try:
+            await self.save(entry)
+        finally:
+            entry.let_go()
+
+    async def stop(self, arrays: Iterable[Entry]) -> None:
+        """Wait for what is being written, and write down what the next agent may not hear any more.
+
+        Not for long: the link may be down, and a person waits. Job directory and Slurm tell the next agent the rest.
+
+        Parameters
+        ----------
+        arrays : iterable of Entry
+            Jobs whose tasks are still to be written down.
+        """
+        writing = {
+            *self._saves,
+            *(asyncio.create_task(array_tasks.save(self._client.transport, entry)) for entry in arrays),
+        }
+        _, late = await asyncio.wait(writing, timeout=_LAST) if writing else (writing, set[asyncio.Task[None]]())
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*writing, return_exceptions=True)
+        if late:
+            said = "%s does not take it: what was still to be written of %d jobs is found out again by the next log-in"
+            log.warning(said, self._name, len(late))

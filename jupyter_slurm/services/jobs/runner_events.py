@@ -1,0 +1,101 @@
+"""What the runners tell from inside their jobs, and agents each other: signs in the cluster's events folder."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Awaitable, Callable
+
+from jupyter_slurm.errors import ParseError, TransportError
+from jupyter_slurm.services.jobs.directory_scan import Shelf
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+
+__all__ = ["Signs"]
+
+_WHAT = "started|warned|renamed|ended"
+_SIGN = re.compile(rf"(?P<key>[0-9]{{8}}-[0-9]{{6}}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>{_WHAT})")
+_KEPT_FOR = 60.0
+
+
+class Signs:
+    """Work off the events folder. Other agents of this user read it too, so a sign stays for a minute.
+
+    Parameters
+    ----------
+    tracker, shelf
+        Of the cluster.
+    on_start : callable
+        Told of what has begun, before others hear of it.
+    ask : callable
+        Has the queue asked soon.
+    """
+
+    def __init__(
+        self, tracker: Tracker, shelf: Shelf, on_start: Callable[[Entry], Awaitable[None]], ask: Callable[[], object]
+    ) -> None:
+        self._tracker, self._shelf, self._on_start, self._ask = tracker, shelf, on_start, ask
+        self._seen: dict[str, float] = {}
+
+    @property
+    def are_left(self) -> bool:
+        """Whether there are signs that have been read and are still to be removed."""
+        return any(at < math.inf for at in self._seen.values())
+
+    async def read(self) -> None:
+        """Take in what the runners left."""
+        folder, transport = self._tracker.folder.events, self._tracker.client.transport
+        try:
+            names = await transport.list_dir(folder)
+        except (FileNotFoundError, TransportError):
+            return
+        signs = [sign for name in names if (sign := _SIGN.fullmatch(name))]
+        self._seen = {sign[0]: self._seen[sign[0]] for sign in signs if sign[0] in self._seen}
+        now = self._tracker.clock()
+        for sign in sorted(signs, key=lambda sign: sign["what"] == "ended"):
+            if sign[0] not in self._seen:
+                await self._take_in(sign, now)
+            elif now - self._seen[sign[0]] >= _KEPT_FOR:
+                with contextlib.suppress(TransportError):
+                    await transport.remove(f"{folder}/{sign[0]}")
+                    await self._hear(self._tracker.entries.get(sign["key"]), sign["what"])
+
+    async def _hear(self, entry: Entry | None, what: str) -> None:
+        """Have it read what is wrong with a server, or read what a session is called now.
+
+        Once more when the sign goes: it may have been left twice.
+        """
+        if entry is None or entry.is_finished:
+            return
+        if what == "warned" and entry.served is not None:
+            entry.served.is_stale = True
+        if what == "renamed" and entry.folder is not None and entry.record is not None:
+            with contextlib.suppress(FileNotFoundError, TransportError, ParseError):
+                label = (await entry.folder.load(self._tracker.client.transport)).get("label")
+                if label != entry.record.get("label"):
+                    entry.record["label"] = label
+                    self._tracker.tell(entry)
+
+    async def _take_in(self, sign: re.Match[str], now: float) -> None:
+        tracker = self._tracker
+        entry = tracker.entries.get(sign["key"]) or await self._shelf.get(sign["key"])
+        if entry is None:
+            # Of a directory that cannot be read: not ours to remove. Of one that is gone: nobody needs it.
+            self._seen[sign[0]] = math.inf if await self._shelf.has(sign["key"]) else now
+            return
+        if entry.id is None and not entry.is_finished and not entry.is_step:
+            return  # its id is not known yet: looked at again
+        self._seen[sign[0]] = now
+        if sign["task"] is not None or entry.is_finished:
+            return
+        if sign["what"] in ("warned", "renamed"):
+            await self._hear(entry, sign["what"])
+        elif sign["what"] == "started":
+            await self._on_start(entry)
+            if entry.started(tracker.clock()) or entry.gives_signs:
+                tracker.tell(entry)
+        elif (entry.record or {}).get("heterogeneous"):
+            self._ask()  # only the queue knows how its components ended
+        elif await tracker.read_end(entry):
+            await tracker.finish(entry)

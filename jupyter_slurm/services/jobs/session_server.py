@@ -1,0 +1,277 @@
+"""What the runner of a session leaves (``runner/serve.py``), and how a session is told: the ``Session`` of the API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_slurm.domain.advice.endings import is_near
+from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
+from jupyter_slurm.services.jobdir.ownership import doubt
+from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.slurm.client import printable
+from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.tunnel.door import NAME
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.jobdir.job_directory import JobFolder
+    from jupyter_slurm.services.jobs.job import Entry
+    from jupyter_slurm.services.tunnels.tunnel import Tunnel
+
+__all__ = [
+    "Begun",
+    "Door",
+    "Served",
+    "end_error",
+    "path_of",
+    "read_door",
+    "read_served",
+    "read_token",
+    "session_dict",
+    "warnings_of",
+    "way_to",
+]
+
+_MOST = 65_536
+_FEW = 10
+_NO_DOOR = "Another node may have a free port; the range is `node_ports` of its profile, or of c.Settings."
+
+
+@dataclass
+class Served:
+    """A Jupyter, or another server, that answers on a node.
+
+    Attributes
+    ----------
+    server : str
+        What it is, with its version.
+    port : int
+        Where it listens, on the node.
+    since : float
+        Seconds since the epoch, by the node's clock.
+    granted : dict
+        ``nodes`` and ``gpus`` of its job, when it was ``ready``, and on which ``port``.
+    restarts : int
+        How often its job had been requeued before.
+    tunnel : Tunnel or None
+        What leads there.
+    error : SlurmError or None
+        Why nothing does.
+    lost : callable
+        Returns why nothing comes through now; empty: it does.
+    token : str or None
+        What it knows its person by, once that was asked for.
+    warnings : list of str
+        What is wrong with it.
+    is_stale : bool
+        Its runner has something new to tell of that.
+    """
+
+    server: str
+    port: int
+    since: float
+    granted: dict[str, Any]
+    restarts: int = 0
+    tunnel: Tunnel | None = None
+    error: SlurmError | None = None
+    lost: Callable[[], str] = str
+    token: str | None = None
+    warnings: list[str] = field(default_factory=list)
+    is_stale: bool = False
+
+
+def path_of(asked: Mapping[str, Any], key: str) -> str:
+    """Return the path of a session for life, which the Jupyter server shows it under that it was launched through."""
+    return f"{asked.get('prefix') or '/'}jupyter-slurm/{key}/"
+
+
+class Begun(NamedTuple):
+    """A session that does not serve yet: how far it is, on which nodes, and how often its job had been requeued."""
+
+    stage: str = ""
+    nodes: str = ""
+    restarts: int = 0
+
+
+async def read_served(transport: Transport, folder: JobFolder) -> Served | Begun:
+    """Read where the server of a session listens; while it does not yet, how far it is, as far as that is known."""
+    try:
+        told = await read_left(transport, folder.file("served.json"), _MOST)
+        if "stage" in told:
+            nodes, restarts = printable(str(told.get("nodes") or "")), int(told.get("restarts") or 0)
+            return Begun(printable(str(told["stage"])[:200]), nodes, restarts)
+        port = int(told["port"])
+        granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"]), "ready": float(told["time"]), "port": port}
+        server = f"{told['server']} {told['version']}".strip()[:100]
+        found = Served(server, port, float(told["time"]), granted, int(told["restarts"]))
+        found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_FEW]]
+    except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
+        return Begun()
+    return found if 0 < port < 65_536 else Begun()
+
+
+async def read_token(transport: Transport, folder: JobFolder) -> str:
+    """Read what a Jupyter knows its person by.
+
+    Raises
+    ------
+    JobError
+        It is not there, or others could have put it there.
+    """
+    if why := await doubt(transport, folder.path):
+        raise JobError(f"the session is not opened: {why}", hint=f"chmod 700 {folder.path}, or launch another one.")
+    try:
+        token = (await transport.read(folder.file("serving/token"), 0, _MOST)).decode("ascii")
+    except (FileNotFoundError, UnicodeDecodeError) as error:
+        raise JobError("the session has no token", hint="Is it about to end? `jupyter slurm sessions`.") from error
+    if not token.isalnum():
+        raise JobError("the session has no token", hint="Launch another one.")
+    return token
+
+
+class Door(NamedTuple):
+    """Another way in to a session (``runner/door.py``): its port on the node, and what both sides have of it."""
+
+    port: int
+    pem: bytes
+
+
+async def read_door(transport: Transport, folder: JobFolder, port: int) -> Door | None:
+    """Read which door leads to a port of a session's node; None: none does.
+
+    Raises
+    ------
+    TunnelError
+        There should be one; says why there is none, or why it is not believed.
+    """
+    try:
+        told = await read_left(transport, folder.file("served.json"), _MOST)
+        if told.get("port") != port or not told.get("door"):
+            return None
+        if why := await doubt(transport, folder.path):
+            raise TunnelError(why, hint=f"chmod 700 {folder.path}, or launch another session.")
+        if "port" not in told["door"]:
+            raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_DOOR)
+        return Door(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MOST))
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+async def way_to(transport: Transport, entry: Entry) -> dict[str, Any]:
+    """Return where a session answers here, and what it knows its person by: the ``SessionWay`` of the API.
+
+    Raises
+    ------
+    JobError
+        It is not ready, or over; ``state`` among its details says how far it is.
+    """
+    told, served, folder = session_dict(entry), entry.served, entry.folder
+    name, asked = (entry.record or {}).get("label"), (entry.record or {}).get("session") or {}
+    if told is None or folder is None:
+        raise JobError("this is no session of ours")
+    state = told["state"]
+    if served is None or state != "ready":
+        hint = f"`jupyter slurm open {name}` asks what has to be asked." if state == "unreachable" else ""
+        message = f"session {name} is {state}: {told['message']}".removesuffix(": ")
+        raise JobError(message, hint=hint, state=state, path=told["path"])
+    if served.token is None and not asked.get("command"):
+        served.token = await read_token(transport, folder)
+    return {
+        "port": told["local_port"],
+        "path": told["path"],
+        "base_url": asked["base_url"],
+        "token": served.token,
+    }
+
+
+def end_error(marker: Any) -> SlurmError | None:
+    """Return what an end marker says of a session that has failed; None: nothing, or nothing that we know."""
+    try:
+        told = marker["session"]
+        lacks = {"lacks": "jupyter"} if told.get("lacks") == "jupyter" else {}
+        return JobError(str(told["why"])[:1000], hint=str(told.get("hint") or "")[:1000], **lacks)
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def warnings_of(entry: Entry) -> list[str]:
+    """Return what is wrong with the server of a session that runs."""
+    return entry.served.warnings if entry.served is not None and entry.state.is_running else []
+
+
+def session_dict(entry: Entry) -> dict[str, Any] | None:
+    """Return what is told of a session beside what every job has; None for what is none."""
+    asked = (entry.record or {}).get("session")
+    if asked is None:
+        return None
+    served = None if entry.is_finished or not entry.state.is_running else entry.served
+    tunnel = served.tunnel.as_dict() if served and served.tunnel else {}
+    state, message = _state(entry, served, tunnel)
+    url = tunnel.get("url")
+    return {
+        "state": state,
+        "message": message,
+        "url": url.rstrip("/") + asked["base_url"] if url else None,
+        "path": path_of(asked, str(entry.key)),
+        "server": served.server if served else None,
+        "port": served.port if served else None,
+        "local_port": tunnel.get("local_port"),
+        "way": tunnel.get("way"),
+        "ready_time": served.since if served else None,
+        "ends": _end(entry) if served else None,
+        "steps": _steps(entry, served),
+        "idle": asked["idle"],
+        "command": asked.get("command"),
+        "resume": entry.record.get("resume") if entry.record else None,
+        "dir": asked.get("dir"),
+    }
+
+
+def _end(entry: Entry) -> float | None:
+    """Return when the time limit of a session ends this run of it, once that is near."""
+    limit = (entry.latest.time_limit if entry.latest else None) or (entry.record or {}).get("time_limit")
+    if not limit or not entry.start_time:
+        return None
+    end = entry.start_time + float(limit)
+    return end if is_near(end - time.time(), limit) else None
+
+
+def _steps(entry: Entry, served: Served | None) -> list[dict[str, Any]]:
+    """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
+    record = entry.record or {}
+    ready = served.since if served else (record.get("granted") or {}).get("ready")
+    begun = entry.start_time
+    if not served and ready and (entry.state.is_pending or (begun and ready < begun)):
+        ready = None  # of a run before this one
+    if served and begun:
+        begun = min(begun, served.since)  # its sign is read a moment after it has begun
+    has_begun = not (entry.is_finished and entry.start_time == entry.end_time)  # so Slurm tells of one withdrawn
+    times = {
+        "submitted": record.get("created"),
+        "pending": entry.submitted,
+        "starting": begun if has_begun else None,
+        "ready": ready,
+        "ended": entry.end_time if entry.is_finished else None,
+    }
+    return [{"state": state, "time": at} for state, at in times.items() if at is not None]
+
+
+def _state(entry: Entry, served: Served | None, tunnel: dict[str, Any]) -> tuple[str, str]:
+    if entry.is_finished:
+        return "ended", ""
+    if entry.id is None:
+        return "submitted", ""
+    if not entry.state.is_running:
+        again = "it goes on under the same address; its kernels are gone" if entry.restarts else ""
+        return ("pending", again) if entry.state.is_pending else ("ending", "")
+    if served is None:
+        return "starting", entry.stage
+    if tunnel.get("state") == "closed":
+        return "unreachable", "its tunnel was closed"
+    if why := served.lost():
+        return "reconnecting", why
+    if tunnel:
+        return ("ready", "") if tunnel["state"] == "open" else ("reconnecting", str(tunnel["message"]))
+    return ("unreachable", served.error.message) if served.error else ("starting", "")

@@ -1,0 +1,395 @@
+"""What becomes of the jobs of one cluster: the queue, the runner's signs and the accounting, brought together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError
+from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.jobdir.index import Store
+from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
+from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobs import array_parts as parts
+from jupyter_slurm.services.jobs import array_tasks
+from jupyter_slurm.services.jobs.dependency_failures import note_blame
+from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, Entry
+from jupyter_slurm.services.jobs.record_writer import Recorder
+from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.jobs.shared_process import process_of, why_ended
+from jupyter_slurm.services.slurm.client import SlurmClient, printable
+from jupyter_slurm.services.submission.launchers import ranks_of, read_ranks
+
+__all__ = ["Tracker"]
+
+log = logging.getLogger(__name__)
+
+_ACCOUNTING_LAG = 60.0
+_FEW = 3
+_TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
+_LONGEST = 4096  # letters of what a runner tells
+
+
+class Tracker:
+    """Know the jobs of one cluster.
+
+    Parameters
+    ----------
+    name : str
+        Id of the cluster.
+    client : SlurmClient
+        Who asks Slurm.
+    folder : ClusterFolder
+        Where the job directories are.
+    store : Store
+        The index.
+    bus : Bus
+        Who is told.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(
+        self, name: str, client: SlurmClient, folder: ClusterFolder, store: Store, bus: Bus, clock: Callable[[], float]
+    ) -> None:
+        self.name, self.client, self.folder, self.store, self.bus, self.clock = name, client, folder, store, bus, clock
+        self.entries: dict[str, Entry] = {}
+        self._by_number: dict[int, Entry] = {}
+        self._missing: dict[int, float] = {}
+        self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
+        self.on_end: list[Callable[[Entry], None]] = []
+        self._recorder = Recorder(name, client, self.tell)
+        self.save, self.save_soon = self._recorder.save, self._recorder.save_soon
+
+    # -- who is known
+
+    def active(self) -> list[Entry]:
+        """Jobs that are not over; each part of an array is one."""
+        return [entry for entry in self.everybody() if not entry.is_finished]
+
+    def unverified(self) -> list[Entry]:
+        """Jobs of whose end only the runner has told: what Slurm says of it is still to be heard."""
+        return [entry for entry in self.entries.values() if entry.unverified]
+
+    def everybody(self) -> list[Entry]:
+        """All jobs known: ours, and what the queue showed beside them."""
+        ours = list(self.entries.values())
+        return ours + [entry for entry in self._by_number.values() if entry.folder is None]
+
+    def add(self, entry: Entry) -> None:
+        """Know a job from now on."""
+        if entry.key is not None:
+            self.entries[entry.key] = entry
+        if entry.id is not None:
+            other = self._by_number.get(entry.id.job)
+            if other is None or _comes_after(entry, other):
+                self._by_number[entry.id.job] = entry
+
+    def nameless(self) -> list[Entry]:
+        """Jobs that the queue showed and of which nobody has told the name."""
+        return [e for e in self._by_number.values() if e.folder is None and e.latest and e.latest.name is None]
+
+    def name_them(self, records: Iterable[JobRecord]) -> None:
+        """Take in names; who is not among the records has none that anybody still knows."""
+        names = {record.id.job: record.name for record in records}
+        for entry in self.nameless():
+            if entry.id is not None and entry.latest is not None:
+                entry.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
+                self.tell(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """Forget a job."""
+        entry.let_go()
+        if entry.key is not None:
+            self.entries.pop(entry.key, None)
+            self.store.forget(self.name, entry.key)
+        if entry.id is not None and self._by_number.get(entry.id.job) is entry:
+            del self._by_number[entry.id.job]
+
+    def find(self, reference: str) -> Entry | None:
+        """Find a job, or a step that was started here, by its key or its Slurm id."""
+        if reference in self.entries:
+            return self.entries[reference]
+        steps = (e for e in self.entries.values() if e.number == reference and process_of(e) is None)
+        if "." in reference and (step := next(steps, None)):
+            return step
+        try:
+            named = JobId.parse(reference)
+        except ParseError:
+            return None
+        entry = self._by_number.get(named.job)
+        return entry and parts.with_task(entry, named.task, self.entries)
+
+    def whole(self, entry: Entry) -> Entry:
+        """Return a job as a person knows it: the parts of an array as one."""
+        return parts.joined(entry, self.entries.get)
+
+    def parts(self, entry: Entry) -> list[Entry]:
+        """Return the parts of an array, the first one first; of any other job, itself."""
+        return parts.found(entry, self.entries)
+
+    def _first(self, entry: Entry) -> Entry:
+        """Return what stands for a job: the first part of an array."""
+        return self.entries.get(entry.part["of"], entry) if entry.part else entry
+
+    def wholes(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Return jobs as a person knows them, each once, of the parts that are given."""
+        return [self.whole(entry) for entry in {id(first): first for first in map(self._first, entries)}.values()]
+
+    # -- who is told
+
+    @contextlib.contextmanager
+    def listening(self, entry: Entry) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever the job changes."""
+        changed = asyncio.Event()
+        self._listeners[id(entry)].add(changed)
+        try:
+            yield changed
+        finally:
+            self._listeners[id(entry)].discard(changed)
+            if not self._listeners[id(entry)]:
+                del self._listeners[id(entry)]
+
+    def follows(self, entry: Entry) -> bool:
+        """Whether somebody follows this job."""
+        return bool(self._listeners) and (id(entry) in self._listeners or id(self._first(entry)) in self._listeners)
+
+    def is_listened_to(self) -> bool:
+        """Whether somebody follows a job that is not over."""
+        return bool(self._listeners) and any(self.follows(entry) for entry in self.active())
+
+    def tell(self, entry: Entry) -> None:
+        """Tell everybody that a job changed."""
+        for known in {id(entry), id(self._first(entry))}:
+            for event in self._listeners.get(known, ()):
+                event.set()
+        told = self.told(entry) if self.bus.listeners and not entry.is_step else None
+        if told is not None:
+            self.bus.publish("job", told)
+
+    def told(self, entry: Entry) -> dict[str, Any] | None:
+        """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
+        try:
+            return job_dict(self.whole(entry))
+        except Exception:
+            log.exception("job %s (%s) cannot be told", entry.id, entry.key)
+            return None
+
+    async def finish(self, entry: Entry) -> None:
+        """Write down how a job ended, where it stays, and tell it."""
+        if entry.folder is not None and entry.record is not None:
+            latest, entry.ranks = entry.latest, await read_ranks(self.client.transport, entry)
+            entry.record["end"] = {
+                "state": entry.state.name,
+                "reason": latest.reason if latest else "",
+                "exit_code": entry.exit_code,
+                "signal": entry.signal,
+                "start_time": entry.start_time,
+                "end_time": entry.end_time,
+                **{name: getattr(latest, name, None) or entry.had.get(name) for name in HAD},
+                **{name: getattr(latest, name, None) for name in ("cpus", "time_limit")},
+                "tasks": entry.counts() or None,
+                "components": entry.components(),
+                "ranks": entry.ranks,
+                "error": entry.error.to_problem() if entry.error else None,
+            }
+            if entry.tasks:
+                await array_tasks.save(self.client.transport, entry)
+            if await self.save(entry):
+                self.store.remember(self.name, entry.folder.key, entry.record)
+        for told in self.on_end:
+            told(entry)
+        self.tell(entry)
+
+    async def stop(self) -> None:
+        """Wait for what is being written; see :meth:`Recorder.stop`."""
+        await self._recorder.stop(entry for entry in self.active() if entry.tasks)
+
+    # -- what is learned
+
+    async def look(self) -> bool:
+        """Ask the queue and take in the answer; return whether something changed."""
+        asked_at = self.clock()
+        before = {id(entry) for entry in self.active() if entry.id is not None}
+        unverified = {id(entry) for entry in self.unverified()}
+        try:
+            shown, changed = await self._take_in(await self.client.queue())
+        except SlurmError:
+            for entry in self.active():
+                if entry.id is not None and entry.lose_sight(asked_at):
+                    self.tell(entry)
+            raise
+        for entry in self.unverified():
+            if id(entry) in unverified and id(entry) not in shown:
+                entry.unverified = False  # Slurm has forgotten it: nobody will say more
+        absent = [e for e in self.active() if id(e) in before and e.id is not None and id(e) not in shown]
+        resolved = await self._resolve(absent, asked_at)
+        return changed or resolved
+
+    async def _take_in(self, records: Iterable[JobRecord]) -> tuple[set[int], bool]:
+        """Take in the queue; return whose jobs it showed (``id()`` of the entries) and whether something changed."""
+        groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
+        for record in records:
+            groups[record.id.job].append(record)
+        owners, changed = await self._owners(groups), False
+        for number, entry in owners.items():
+            was_finished, submitted = entry.is_finished, entry.submitted
+            differs = await self._hear_out(entry, groups[number])
+            differs |= entry.see(groups[number], self.clock())
+            if entry.submitted != submitted and entry.record is not None:
+                entry.record["job"] = {"id": str(entry.id), "submit_time": entry.submitted}
+                self.save_soon(entry)
+            if note_blame(entry, self.find) or differs:
+                changed = True
+                await self._after_change(entry, was_finished=was_finished)
+            self._missing.pop(number, None)
+        for number, entry in list(self._by_number.items()):
+            if number not in groups and entry.folder is None and entry.is_finished:
+                del self._by_number[number]  # Slurm has forgotten it, and so do we
+        return {id(entry) for entry in owners.values()}, changed
+
+    async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, Entry]:
+        """Find whose the numbers of the queue are: they wrap, and begin again when a controller has lost its state."""
+        known = {number: self._by_number[number] for number in groups if number in self._by_number}
+        doubtful = {number for number, entry in known.items() if not entry.is_shown_by(groups[number])}
+        if any(known[number].folder is not None for number in doubtful):
+            for record in await self.client.scripts():
+                entry = known.get(record.id.job)
+                if entry is not None and entry.folder is not None and entry.is_shown_by([record]):
+                    doubtful.discard(record.id.job)
+        for number, group in groups.items():
+            if number not in known or number in doubtful:
+                known[number] = self._by_number[number] = Entry(self.name, id=JobId(number), state=group[0].state)
+        return known
+
+    async def _after_change(self, entry: Entry, *, was_finished: bool) -> None:
+        if entry.is_finished:
+            await self.finish(entry)
+            return
+        if was_finished and entry.folder is not None:  # it was requeued
+            self.store.forget(self.name, entry.folder.key)
+            self.save_soon(entry)
+        self.tell(entry)
+        if entry.tasks and entry.folder is not None and self.clock() - entry.tasks_saved >= _TASKS_EVERY:
+            entry.tasks_saved = self.clock()
+            await array_tasks.save(self.client.transport, entry)
+
+    async def read_end(self, entry: Entry) -> bool:
+        """Take in the runner's end marker, if it is of the last run; return whether there is one."""
+        if entry.folder is None:
+            return False
+        try:
+            marker = await read_left(self.client.transport, entry.folder.end_marker(None))
+            code, at, restarts = int(marker["exit_code"]), float(marker["time"]), int(marker.get("restarts") or 0)
+            interrupted = bool(marker.get("interrupted"))
+        except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+            return False
+        if not math.isfinite(at):
+            return False
+        if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
+            return False
+        entry.restarts, entry.ranks, entry.had = restarts, ranks_of(marker), _had(marker)
+        if "lost" in marker:
+            await self._end_of_process(entry)
+        entry.error = why_ended(entry, marker) or entry.error  # first: whoever sees the end sees why
+        entry.ended(code, at, self.clock(), interrupted=interrupted)
+        return True
+
+    async def _hear_out(self, entry: Entry, records: list[JobRecord]) -> bool:
+        """Take in why a session ended before Slurm's word that it did; return whether it has said so."""
+        is_over = entry.kind == "session" and all(record.state.is_finished for record in records)
+        return is_over and await self.read_end(entry)
+
+    async def _end_of_process(self, cell: Entry) -> None:
+        """Know that the process of a cell that was lost is over: whoever hears of the cell may ask for another one."""
+        process = self.entries.get(process_of(cell) or "")
+        if process is not None and await self.read_end(process):
+            await self.finish(process)
+
+    async def _resolve(self, absent: list[Entry], now: float) -> bool:
+        """Find out about jobs that the queue no longer shows."""
+        open_ends = [entry for entry in absent if not await self._ended_by_marker(entry)]
+        if len(open_ends) <= _FEW:
+            for entry in list(open_ends):
+                if entry.id is not None and await self.see(entry, await self.client.describe(entry.id)):
+                    open_ends.remove(entry)
+        changed = len(open_ends) < len(absent)
+        if open_ends and await self._from_accounting(open_ends, now):
+            changed = True
+        return changed
+
+    async def _ended_by_marker(self, entry: Entry) -> bool:
+        if not entry.gives_signs or not await self.read_end(entry):
+            return False
+        await self.finish(entry)
+        return True
+
+    async def see(self, entry: Entry, records: list[JobRecord]) -> bool:
+        """Take in what Slurm says of one job that is not over; return whether it said anything of this very job."""
+        if not records or not entry.is_shown_by(records):
+            return False
+        await self._hear_out(entry, records)
+        entry.see(records, self.clock())
+        await self._after_change(entry, was_finished=False)
+        return True
+
+    async def _from_accounting(self, entries: list[Entry], now: float) -> bool:
+        """Ask slurmdbd about all of them at once; who is not there a minute later has an unknown end."""
+        since = min((entry.submit_time or now for entry in entries), default=now) - 60
+        ids = [entry.id for entry in entries if entry.id is not None]
+        try:
+            records = await self.client.history(ids, since)
+            lag = _ACCOUNTING_LAG
+        except ControllerError:
+            return False
+        except CommandError:
+            records, lag = [], 0.0  # no accounting here: nobody will ever know more
+        groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
+        for record in records:
+            groups[record.id.job].append(record)
+        changed = False
+        for entry in entries:
+            number = entry.id.job if entry.id else -1
+            told = groups.get(number, [])
+            if told and not entry.is_shown_by(told):
+                told = await self._of_its_script(entry, told, since)
+            if await self.see(entry, told):
+                changed = True
+            elif now - self._missing.setdefault(number, now) >= lag:
+                entry.set_state(UNKNOWN, now)
+                await self.finish(entry)
+                changed = True
+        return changed
+
+    async def _of_its_script(self, entry: Entry, records: list[JobRecord], since: float) -> list[JobRecord]:
+        """Return those records of its number that are of its script: requeued meanwhile, or not seen before."""
+        if entry.script_path is None:
+            return []
+        try:
+            jobs = await self.client.submissions(entry.script_path, since)
+        except (ControllerError, CommandError):
+            return []
+        times = {submitted for job, submitted in jobs if entry.id is not None and job.job == entry.id.job}
+        return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
+
+
+def _had(marker: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an end marker says that the job had; the job could have written anything there."""
+    told = marker.get("had")
+    told = told if isinstance(told, dict) else {}
+    return {name: printable(told[name][:_LONGEST]) for name in HAD if isinstance(told.get(name), str)}
+
+
+def _comes_after(entry: Entry, other: Entry) -> bool:
+    """Whether a number that two jobs had is that of the first: they begin again when a controller lost its state."""
+    if other.folder is None:
+        return not entry.is_finished
+    return (entry.submit_time or 0) >= (other.submit_time or 0)

@@ -1,0 +1,1 @@
+"""Results of jobs: output, values, records and usage reports."""

@@ -1,0 +1,127 @@
+"""What can be read of a job: its script, what is recorded of it, what it used, what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from jupyter_slurm.errors import JobOutputMissing, UsageError
+from jupyter_slurm.services.jobdir.ownership import doubt, is_own
+from jupyter_slurm.services.jobdir.untrusted import read_whole
+from jupyter_slurm.services.jobs.array_parts import shared_folder, task_of
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.results import output
+from jupyter_slurm.services.results.output_growth import Tails
+from jupyter_slurm.services.results.record import recorded
+from jupyter_slurm.services.results.usage_report import report_of
+from jupyter_slurm.services.results.usage_samples import sampled
+from jupyter_slurm.services.slurm.client import SlurmClient, printable
+from jupyter_slurm.services.submission import sweep
+
+__all__ = ["Reader"]
+
+
+class Reader:
+    """Read what jobs of one cluster are and leave.
+
+    Parameters
+    ----------
+    client : SlurmClient
+        Who asks Slurm.
+    tracker : Tracker
+        Who knows the jobs.
+    wake : callable
+        Has the queue looked at soon.
+    reached : callable
+        Returns how one gets there, as the API tells it.
+    find : callable
+        Returns the job that a reference names; raises JobNotFound.
+    shown : callable
+        Returns what a reference means of it: one task, or all of it.
+    """
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        tracker: Tracker,
+        wake: Callable[[], None],
+        reached: Callable[[], dict[str, Any]],
+        find: Callable[[str], Awaitable[Entry]],
+        shown: Callable[[str, Entry], Entry],
+    ) -> None:
+        self._client, self._tracker, self._wake, self._reached = client, tracker, wake, reached
+        self._find, self._shown = find, shown
+        self._transport, self._clock = client.transport, tracker.clock
+        self._tails = Tails(client.transport)
+
+    async def stop(self) -> None:
+        """Follow no more output."""
+        await self._tails.stop()
+
+    async def script(self, reference: str) -> bytes:
+        """Return the batch script of a job, byte for byte."""
+        entry = await self._find(reference)
+        if entry.folder is not None and entry.record is not None:
+            return await read_whole(self._transport, entry.folder.file(entry.record["script"]))
+        return await self._client.ask(["scontrol", "write", "batch_script", str(entry.id), "-"])
+
+    async def source(self, reference: str) -> bytes:
+        """Return what was typed, where that is another thing than the batch script."""
+        entry = await self._find(reference)
+        cell, folder = (entry.record or {}).get("cell"), shared_folder(entry)
+        if cell is None and folder is not None:
+            with contextlib.suppress(FileNotFoundError):
+                return await read_whole(self._transport, folder.file(sweep.SCRIPT))
+        if cell is None:
+            raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
+        return str(cell["source"]).encode("utf-8", "surrogateescape")
+
+    async def record(self, reference: str) -> dict[str, Any]:
+        """Return what is recorded of a job."""
+        return await recorded(self._transport, await self._one(reference), reference)
+
+    async def report(self, reference: str) -> dict[str, Any]:
+        """Return what a job used of what it had."""
+        return await report_of(self._client, await self._one(reference), self._clock())
+
+    async def usage(self, reference: str) -> dict[str, Any]:
+        """Return what a job used as time went by."""
+        return await sampled(self._transport, await self._one(reference))
+
+    async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
+        """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
+        entry = await self._find(reference)
+        asked = entry.of_task(task_of(reference, entry))
+        if entry.folder and stream not in output.STREAMS and (why := await doubt(self._transport, entry.folder.path)):
+            raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
+        return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
+
+    async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Yield what a job prints and becomes, until it is over."""
+        entry = await self._find(reference)
+        positions: dict[str, int] = {}  # what is shown comes first: it says where it stands in the text
+        if output.DISPLAY in offsets and entry.folder and await is_own(self._transport, entry.folder.path):
+            positions[output.DISPLAY] = offsets[output.DISPLAY]
+        positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
+        with self._tracker.listening(entry) as changed:
+            self._wake()
+
+            def look() -> Entry:
+                return self._shown(reference, self._tracker.find(reference) or entry)
+
+            begun = functools.partial(self._has_begun, entry)
+            lost = functools.partial(output.why_lost, self._tracker.name, self._reached)
+            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, lost):
+                yield event
+
+    def _has_begun(self, entry: Entry) -> None:
+        """Take output in the job directory of a job that never ran before for the sign that it does."""
+        own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
+        if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
+            self._tracker.tell(entry)
+
+    async def _one(self, reference: str) -> Entry:
+        return self._shown(reference, await self._find(reference))

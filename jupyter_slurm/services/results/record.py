@@ -1,0 +1,133 @@
+"""What is recorded of a job: all that it takes to know it again, and to submit it again."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from jupyter_slurm.errors import TransportError, UsageError
+from jupyter_slurm.runner.sweep import FILE
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.ownership import doubt, is_own
+from jupyter_slurm.services.jobdir.untrusted import read_left, read_whole
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.slurm.client import printable
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["recorded", "sweep_of", "values_of"]
+
+_SECRET = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+_OWN = "Whoever owns the folder can give it back (chown, chmod go-w); else run the cell again."
+_TAKEN = (
+    "key",
+    "kind",
+    "created",
+    "label",
+    "name",
+    "argv",
+    "work_dir",
+    "values",
+    "git",
+    "notebook",
+    "sweep",
+    "part",
+)
+
+
+async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[str, Any]:
+    """Return what is recorded of a job as the API tells it.
+
+    Raises
+    ------
+    UsageError
+        It was not submitted here, or somebody else can have changed what is recorded.
+    """
+    record = entry.record
+    if record is None or entry.folder is None:
+        raise UsageError(
+            f"job {printable(reference)} was submitted in another way: nothing is recorded of it",
+            hint="`job.script` is its script, `%sbatch` submits one again.",
+        )
+    if why := await doubt(transport, entry.folder.path):
+        raise UsageError(f"what is recorded of job {printable(reference)} is not believed: {why}", hint=_OWN)
+    asked, cell = record.get("asked") or {}, record.get("cell") or {}
+    used = await _used(transport, entry)
+    slurm = record.get("slurm_version")
+    return {
+        **{name: record.get(name) for name in _TAKEN},
+        "key": entry.part["of"] if entry.part else record["key"],  # what its parts share is with the first
+        "environment": _without_secrets(record.get("environment")),
+        "id": str(entry.id) if entry.id else None,
+        "script": record["script"],
+        "options": asked.get("options"),
+        "args": asked.get("args"),
+        "python": asked.get("python", cell.get("python")),
+        "default_python": asked.get("default_python"),
+        "env": asked.get("env"),
+        "stage": asked.get("stage"),
+        "cwd": asked.get("cwd"),
+        "filename": cell.get("filename"),
+        "versions": {
+            "jupyter_slurm": record.get("writer"),
+            "slurm": "{}.{:02d}".format(*slurm[:2]) if slurm and len(slurm) > 1 else None,
+            "python": used.get("python"),
+            "ipython": used.get("ipython"),
+        },
+        "used": used or None,
+        "resume": record.get("resume"),
+        "watched": True if "run" in record else None,
+        "launcher": record.get("launcher"),
+        "image": record.get("image"),
+        "resubmitted_from": record.get("resubmitted_from"),
+    }
+
+
+def _without_secrets(environment: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return an environment as a notebook may keep it: what its name calls a secret has no value."""
+    if environment is None or "variables" not in environment:
+        return environment
+    told = {name: "(hidden)" if _SECRET.search(name) else value for name, value in environment["variables"].items()}
+    return {**environment, "variables": told}
+
+
+async def _used(transport: Transport, entry: Entry) -> dict[str, Any]:
+    """Return what the runner found when the cell began; nothing where it did not."""
+    if entry.folder is None or entry.kind != "python" or not await is_own(transport, entry.folder.path):
+        return {}
+    try:
+        used = await read_left(transport, entry.folder.file("used.json"), 1_000_000)
+    except (FileNotFoundError, TransportError, ValueError, RecursionError):
+        return {}
+    return used if isinstance(used, dict) else {}
+
+
+async def values_of(transport: Transport, folder: JobFolder, most: int) -> bytes:
+    """Return the values that travelled with a job, to travel again: at most so many bytes.
+
+    Raises
+    ------
+    UsageError
+        They are gone, or more than that, or somebody else can write to their folder.
+    """
+    if await is_own(transport, folder.path):
+        try:
+            return await read_whole(transport, folder.file("in.values"), most)
+        except FileNotFoundError:
+            pass
+    raise UsageError(
+        f"the values that travelled with {folder.key} are gone", hint="Run its cell again, with in= and the variables."
+    )
+
+
+async def sweep_of(transport: Transport, folder: JobFolder) -> dict[str, Any] | None:
+    """Return the table of parameters of a job, as a submission has it; None where it has none."""
+    try:
+        told = json.loads(await read_whole(transport, folder.file(FILE)))
+        return {name: told[name] for name in ("names", "rows")}
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(
+            f"the parameters of {folder.key} cannot be read: {error}", hint="Run its cell again."
+        ) from None

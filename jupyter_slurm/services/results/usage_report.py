@@ -1,0 +1,149 @@
+"""What a job used: from accounting, else from its nodes while it runs, else from the end marker of the runner."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import Any
+
+from jupyter_slurm.domain.queries import job_usage
+from jupyter_slurm.domain.queries.job_usage import Usage
+from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
+from jupyter_slurm.services.jobdir.ownership import is_own
+from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.slurm.client import SlurmClient
+
+__all__ = ["report_of"]
+
+_MARGIN = 60.0  # seconds by which clocks may differ
+
+
+async def report_of(client: SlurmClient, entry: Entry, now: float) -> dict[str, Any]:
+    """Return the report as the API tells it.
+
+    Parameters
+    ----------
+    client : SlurmClient
+    entry : Entry
+        The job, or one task of an array.
+    now : float
+        Seconds since the epoch.
+
+    Raises
+    ------
+    UsageError
+        It is a whole array or a step, or has not begun.
+    """
+    if entry.is_step:
+        raise UsageError("A step has no report of its own.", hint="That of its allocation: step.allocation.report()")
+    if entry.id is None or not (entry.is_finished or entry.state.is_running):
+        raise UsageError("This job has not begun: nothing was used yet.", hint="job.reason_text says why it waits.")
+    if entry.is_array and entry.id.task is None:
+        raise UsageError(
+            "Each task of an array has a report of its own.", hint=f"For example job[3].report(), or {entry.id}_3."
+        )
+    notes: list[str] = []
+    source, found = await _used(client, entry, notes)
+    known = await _allocated(client, entry, found, now)
+    told = known.as_dict()
+    if source != "sacct" and known.memory is not None and entry.is_finished:
+        notes.append("Memory is that of the largest process, as the runner saw it, where there is no control group.")
+    gpus = await _gpus(client, entry, told["gpus_asked"], notes)
+    return {"id": str(entry.id), "state": entry.state.name, "source": source, **told, "gpus": gpus, "notes": notes}
+
+
+async def _used(client: SlurmClient, entry: Entry, notes: list[str]) -> tuple[str | None, Usage]:
+    assert entry.id is not None
+    mark = secrets.token_hex(8)
+    await client.people.take()
+    if entry.is_finished:
+        since = int((entry.submit_time or 0.0) - _MARGIN)
+        try:
+            found = job_usage.parse_usage(await client.ask(job_usage.sacct_usage_argv(entry.id, since, mark)), mark)
+            if found is not None and found.elapsed is not None:
+                return "sacct", found
+            notes.append("Accounting does not know it yet; ask again in a minute.")
+        except (ControllerError, CommandError, ParseError):
+            notes.append("There is no accounting to ask (sacct).")
+        marker = await _marker(client, entry)
+        if marker is not None:
+            return "runner", marker
+        notes.append("Nobody else remembers what a script has used once it is over: ask while it runs.")
+        return None, Usage()
+    raw = entry.latest.raw_id if entry.latest else None
+    try:
+        found = job_usage.parse_usage(await client.ask(job_usage.sstat_usage_argv(raw or entry.id.job)))
+    except SlurmError as error:
+        notes.append(f"Its nodes did not tell (sstat): {error.message}")
+        found = None
+    return ("sstat", found) if found is not None else (None, Usage())
+
+
+async def _marker(client: SlurmClient, entry: Entry) -> Usage | None:
+    """Return what the runner measured of a Python cell."""
+    if entry.kind != "python" or entry.folder is None or entry.id is None:
+        return None
+    try:
+        if not await is_own(client.transport, entry.folder.path):
+            return None
+        used = (await read_left(client.transport, entry.folder.end_marker(entry.id.task)))["used"]
+        return Usage(
+            cpu=float(used["cpu"]),
+            memory=int(used["memory"]),
+            elapsed=float(used["elapsed"]),
+            cpus=int(used.get("cpus") or 0) or None,
+            memory_asked=int(used.get("memory_asked") or 0) or None,
+        )
+    except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+async def _allocated(client: SlurmClient, entry: Entry, found: Usage, now: float) -> Usage:
+    """Add what was allocated, from what the controller says, where accounting has not told it."""
+    latest, at_end = entry.latest, (entry.record or {}).get("end") or {}
+    if not found.tres and entry.id is not None:
+        told = [record for record in await client.look_up(entry.id) if record.id == entry.id]
+        latest = told[0] if told and entry.is_shown_by(told) else latest
+    end = entry.end_time if entry.is_finished else now
+    lasted = end - entry.start_time if end is not None and entry.start_time is not None else None
+    return replace(
+        found,
+        elapsed=found.elapsed if found.elapsed is not None else lasted,
+        time_limit=found.time_limit
+        if found.time_limit is not None
+        else (latest and latest.time_limit) or at_end.get("time_limit"),
+        cpus=found.cpus if found.cpus is not None else (latest and latest.cpus) or at_end.get("cpus"),
+        tres=found.tres or (latest.tres if latest else ""),
+    )
+
+
+async def _gpus(client: SlurmClient, entry: Entry, asked: int | None, notes: list[str]) -> list[dict[str, Any]]:
+    """Ask the GPUs of a running job, in a step that takes nothing from it."""
+    if asked is None:
+        return []
+    if entry.is_finished or entry.id is None:
+        notes.append("What its GPUs did is known while it runs only." if asked else "Slurm counts no GPU of it.")
+        return []
+    nodes = (entry.latest.node_count if entry.latest else None) or 1
+    raw = (entry.latest.raw_id if entry.latest else None) or entry.id.job
+    place = [f"--jobid={raw}", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--overlap", "--mem=0"]
+    argv = ["srun", *place, "--quiet"]
+    try:
+        gpus = job_usage.parse_gpus(await client.ask([*argv, *job_usage.GPU_QUERY])) if asked else []
+        if not gpus:  # of whole nodes it has all, and a step none that does not ask for them
+            given = job_usage.parse_gpus_given(await client.ask(["scontrol", "--details", "show", "job", str(raw)]))
+            if not (given or asked):
+                notes.append("Slurm counts no GPU of it.")
+                return []
+            gpus = (
+                job_usage.parse_gpus(await client.ask([*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]))
+                if given
+                else []
+            )
+    except SlurmError as error:
+        notes.append(f"Its GPUs could not be asked: {error.message}")
+        return []
+    if not gpus:
+        notes.append("nvidia-smi shows no GPU on its nodes.")
+    return gpus

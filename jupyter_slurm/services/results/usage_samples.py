@@ -1,0 +1,89 @@
+"""What a job used as time went by, as its runner saw it (``runner/usage.py``): for a plot."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.jobdir.ownership import is_own
+from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["sampled"]
+
+_MOST = 200_000  # bytes; no runner writes so many
+_LONGEST = 255  # characters of the name of a node
+_MEASURED = ("python", "allocation", "session")
+_NOTHING: dict[str, Any] = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": []}
+
+
+async def sampled(transport: Transport, entry: Entry) -> dict[str, Any]:
+    """Return what was measured as the API tells it; where that is nothing, ``note`` says why."""
+    if why := _unmeasured(entry):
+        return {**_NOTHING, "note": why}
+    assert entry.folder is not None
+    try:
+        if not await is_own(transport, entry.folder.path):
+            raise FileNotFoundError
+        told = await read_left(transport, entry.folder.file("usage.json"), _MOST)
+        return {**_NOTHING, **_read(told), "note": _note(told)}
+    except (FileNotFoundError, TransportError):
+        pass
+    except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
+        return {**_NOTHING, "note": "What was measured cannot be read: its file is damaged."}
+    if entry.is_finished:
+        return {**_NOTHING, "note": "It was over before there was anything to draw."}
+    return {**_NOTHING, "note": "Nothing was measured yet: look again in a minute."}
+
+
+def _unmeasured(entry: Entry) -> str:
+    if entry.is_step:
+        return "Steps are not measured: their allocation is."
+    if entry.folder is None:
+        return "It was submitted in another way: only what runs by our own runner is measured."
+    if entry.kind not in _MEASURED:
+        return "A script runs as it is, and nobody measures it: Python cells, allocations and sessions are measured."
+    if entry.is_array:
+        return "The tasks of an array are not measured: each would leave a file."
+    return ""
+
+
+def _read(told: Any) -> dict[str, Any]:
+    raw = [(*map(_number, point[:3]), *point[3:5]) for point in told["points"]]
+    points = []
+    for (before, cpu_before, *_), (time, cpu, memory, busy, gpu_memory) in pairwise(raw):
+        if time > before:
+            points.append(
+                {
+                    "time": time,
+                    "cpus": max(0.0, (cpu - cpu_before) / (time - before)),
+                    "memory": int(memory),
+                    "gpu": None if busy is None else _number(busy),
+                    "gpu_memory": None if gpu_memory is None else int(_number(gpu_memory)),
+                }
+            )
+    given = {name: None if told[name] is None else int(_number(told[name])) for name in ("cpus", "memory")}
+    node, gpus = str(told["node"])[:_LONGEST], int(_number(told["gpus"]))
+    return {"node": node, "gpus": gpus, **given, "points": points}
+
+
+def _number(value: Any) -> float:
+    """Return a number as JSON knows it: the job can write what it likes, also NaN."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value} is no number")
+    return number
+
+
+def _note(told: Any) -> str:
+    said = []
+    if told["source"] != "cgroup":
+        said.append("Measured are the processes of the job's runner: Slurm has made no control group for it.")
+    if not told["gpus"]:
+        said.append("It has no GPU that could be measured.")
+    elif all(point[3] is None for point in told["points"]):
+        said.append("Its GPUs are not measured: there is no nvidia-smi on its node.")
+    return " ".join(said)

@@ -1,0 +1,1 @@
+"""Sessions: remote Jupyter servers, and their log-in pages."""

@@ -1,0 +1,408 @@
+"""Sessions: a Jupyter in a job, or another program that serves, and the tunnel that brings it here.
+
+What is durable is the job (``kind`` session) and what its runner left in the job directory; the tunnel is remembered by
+:mod:`jupyter_slurm.services.tunnels.manager`. So any agent finds a session again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
+from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.jobs.session_server import (
+    Begun,
+    Served,
+    path_of,
+    read_served,
+    read_token,
+    session_dict,
+    way_to,
+)
+from jupyter_slurm.services.results.output import why_lost
+from jupyter_slurm.services.sessions.login_pages import Pages
+from jupyter_slurm.services.slurm.client import printable
+from jupyter_slurm.services.tunnels.manager import Tunnels, owner
+
+__all__ = ["Sessions"]
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")  # no number and no key: those name the job
+_OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter")
+_FRESH = 0.025, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
+_LOOK = (0.5, 2.0)  # seconds between two looks whether one that was cancelled is over: at first, at last
+_ENDS = 60.0  # seconds for all of them
+_LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
+_AGAIN = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
+
+_NO_PORT = (
+    "Free it, and `jupyter slurm open {0}` brings the session here; or `jupyter slurm stop {0}`, and launch it again "
+    "with another port=, or with none. `jupyter slurm tunnel --list` shows tunnels that may be closed."
+)
+
+
+class Sessions:
+    """Those of all clusters.
+
+    Parameters
+    ----------
+    cluster : callable
+        Returns a cluster by its id; raises while nobody is logged in there.
+    tunnels : Tunnels
+        What brings their ports here.
+    folder : str
+        For the pages that log in: of ours alone.
+    """
+
+    def __init__(self, cluster: Callable[[str], Cluster], tunnels: Tunnels, folder: str) -> None:
+        self._cluster, self._tunnels, self._pages = cluster, tunnels, Pages(folder)
+        self._launching: set[tuple[str, str]] = set()
+        self._told: dict[str, Any] = {}  # of each that is not over, what was told last
+        self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
+        self._reaching: dict[str, asyncio.Task[None]] = {}
+        self._approaching: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Remove the pages that an agent has left which was killed."""
+        self._pages.sweep()
+
+    async def stop(self) -> None:
+        """Leave them as they are, and no page: without an agent, others can take the ports to which those post."""
+        self._pages.clear()
+        tasks = [*self._reaching.values(), *self._approaching.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- what a person asks for
+
+    async def launch(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit the job of a session, once for one key; ``dry_run``: show what would be submitted.
+
+        Raises
+        ------
+        UsageError
+            The name is taken, its Python has no Jupyter, or its command no {port}: nothing was submitted.
+        SubmitRefused
+            sbatch says no.
+        """
+        cluster, key = self._cluster(name), asked["key"]
+        command = asked.get("command")
+        _check_command(command)
+        with self._named(cluster, key, asked.get("name"), _stem(command)) as chosen:
+            session = {n: value for n in _OF_A_SESSION if (value := asked.get(n)) is not None}
+            if session.get("jupyter") and (folder := cluster.where.container.get("image_dir")):
+                session["image_dir"] = folder
+            session["base_url"] = _base_url(path_of(session, key), command)
+            if cluster.where.node_ports:
+                session["node_ports"] = list(cluster.where.node_ports)
+            body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
+            body |= {"kind": "session", "text": "", "label": chosen, "session": session}
+            told = await cluster.submit(body)
+        return {**told, "warnings": [*(told.get("warnings") or ()), *_taken(session.get("port"))]}
+
+    def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:
+        """Return the sessions of a cluster, the newest first."""
+        entries = [entry for entry in self._cluster(name).tracker.entries.values() if _is_one(entry)]
+        meant = [entry for entry in entries if not (active and entry.is_finished)]
+        return [job_dict(entry) for entry in sorted(meant, key=lambda e: e.submit_time or 0.0, reverse=True)]
+
+    async def one(self, name: str, reference: str) -> dict[str, Any]:
+        """Return a session by its name, its Slurm id or its key; of several with one name, the latest.
+
+        Raises
+        ------
+        JobNotFound
+            There is none.
+        """
+        return job_dict(await self._find(self._cluster(name), reference))
+
+    async def open(self, name: str, reference: str) -> dict[str, Any]:
+        """Bring a session here, and write a page that logs in to it; what is no Jupyter has no such page.
+
+        Raises
+        ------
+        JobError
+            It is not ready, or over.
+        TunnelError
+            No way leads there.
+        """
+        cluster = self._cluster(name)
+        entry = await self._find(cluster, reference)
+        if entry.is_finished or not entry.state.is_running or not await self._look(cluster, entry):
+            state = (session_dict(entry) or {})["state"]
+            hint = "It is over: launch another one." if entry.is_finished else "Ask again when it is ready."
+            raise JobError(f"session {_name(entry)} is not ready: {state}", hint=hint, state=state)
+        await self._reach(cluster, entry, asked=True)
+        told = job_dict(entry)
+        is_jupyter = told["session"]["command"] is None
+        page = await self._write_page(cluster, entry, told["session"]["url"]) if is_jupyter else None
+        return {**told, "page": page}
+
+    async def way(self, clusters: Iterable[Cluster], key: str) -> dict[str, Any]:
+        """Return where a session answers here, and what it knows its person by; nobody is asked anything for it.
+
+        Raises
+        ------
+        JobNotFound
+            None of these clusters has it.
+        JobError
+            It is not ready, or over.
+        """
+        for cluster in clusters:
+            entry = cluster.tracker.entries.get(key)
+            if entry is not None and _is_one(entry):
+                return await way_to(cluster.client.transport, entry)
+        raise JobNotFound(
+            "there is no session at this address",
+            hint="`jupyter slurm sessions --all` lists them; where their cluster asks for a log-in, "
+            "`jupyter slurm connect CLUSTER` comes first.",
+        )
+
+    async def end(self, name: str, reference: str) -> dict[str, Any]:
+        """End a session, with all that runs in it; return when it is over, or after a minute at the latest."""
+        cluster = self._cluster(name)
+        entry = await self._find(cluster, reference)
+        await cluster.cancel(str(entry.key))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ENDS):
+                await self._until_over(cluster, entry)
+        if entry.is_finished:
+            self._tunnels.end_with(cluster.id, str(entry.key))
+        return job_dict(entry)
+
+    async def rename(self, name: str, reference: str, wanted: str) -> dict[str, Any]:
+        """Give a session another name.
+
+        Raises
+        ------
+        UsageError
+            Another one has it.
+        """
+        cluster = self._cluster(name)
+        entry = await self._find(cluster, reference)
+        with self._named(cluster, str(entry.key), wanted) as chosen:
+            if entry.record is not None:
+                entry.record["label"] = chosen
+            if await cluster.tracker.save(entry):
+                with contextlib.suppress(TransportError):  # agents on other machines hear of it
+                    await cluster.client.transport.write(f"{cluster.tracker.folder.events}/{entry.key}.renamed", b"")
+        cluster.tracker.tell(entry)
+        return job_dict(entry)
+
+    @staticmethod
+    async def _until_over(cluster: Cluster, entry: Entry) -> None:
+        """Wait until a session is over; Slurm is asked about it alone where such questions are to be had."""
+        pause = _LOOK[0]
+        while not entry.is_finished:
+            await asyncio.sleep(pause)
+            pause = min(_LOOK[1], pause * 2)
+            cluster.watcher.wake()
+            if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_LEFT):
+                with contextlib.suppress(SlurmError):
+                    await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
+
+    # -- what goes on meanwhile
+
+    async def tend(self, cluster: Cluster) -> None:
+        """Bring those that are ready here, and tell what has changed."""
+        for entry in list(cluster.tracker.entries.values()):
+            if not _is_one(entry):
+                continue
+            key = str(entry.key)
+            if entry.is_finished:
+                self._told.pop(key, None)
+                self._next.pop(key, None)
+                self._pages.remove(key)
+                self._tunnels.leave(cluster.id, key)
+                continue
+            if entry.served is not None and not _is_of_this_run(entry, entry.served):
+                entry.served = None  # where its next run listens is another question
+            if entry.served is not None and entry.served.is_stale:
+                await self._hear_warnings(cluster, entry, entry.served)
+            if entry.state.is_running and self._is_due(cluster, key):
+                await self._look(cluster, entry)
+                self._begin(cluster, entry)
+            now = session_dict(entry)
+            if self._told.get(key) != now:
+                self._told[key] = now
+                cluster.tracker.tell(entry)
+
+    async def _find(self, cluster: Cluster, reference: str) -> Entry:
+        named = [e for e in cluster.tracker.entries.values() if _is_one(e) and _name(e) == reference]
+        if named:
+            return max(named, key=lambda e: (not e.is_finished, e.submit_time or 0.0))
+        with contextlib.suppress(JobNotFound):
+            entry = await cluster.entry(reference)
+            if _is_one(entry):
+                return entry
+        raise JobNotFound(
+            f"there is no session {printable(reference)}",
+            hint="`jupyter slurm sessions` lists those that go on.",
+        )
+
+    def _is_due(self, cluster: Cluster, key: str) -> bool:
+        at, _ = self._next.get(key, (0.0, 0.0))
+        if time.monotonic() < at or key in self._reaching:
+            return False
+        self._next.setdefault(key, (0.0, _AGAIN[0]))
+        self._next[key] = (time.monotonic() + _FRESH[cluster.where.is_far], self._next[key][1])
+        return True
+
+    async def _look(self, cluster: Cluster, entry: Entry) -> bool:
+        """See where its Jupyter listens; return whether it does."""
+        if entry.served is None and entry.folder is not None:
+            found = await read_served(cluster.client.transport, entry.folder)
+            if isinstance(found, Begun):
+                entry.stage = found.stage
+                if found.nodes and entry.record is not None and _is_of_this_run(entry, found):
+                    entry.record["granted"] = {**(entry.record.get("granted") or {}), "nodes": found.nodes}
+            elif _is_of_this_run(entry, found):
+                entry.served, entry.stage = found, ""
+            if entry.served is not None:
+                entry.served.lost = partial(why_lost, cluster.id, cluster.reached)
+            if entry.served is not None and entry.record is not None:
+                before = (entry.record.get("granted") or {}).get("port")
+                self._tunnels.redirect(cluster.id, str(entry.key), before, entry.served.port)
+                entry.record["granted"] = entry.served.granted
+                cluster.tracker.save_soon(entry)
+        return entry.served is not None
+
+    @staticmethod
+    async def _hear_warnings(cluster: Cluster, entry: Entry, served: Served) -> None:
+        served.is_stale = False
+        found = await read_served(cluster.client.transport, entry.folder) if entry.folder is not None else ""
+        if isinstance(found, Served) and found.warnings != served.warnings:
+            served.warnings = found.warnings
+            cluster.tracker.tell(entry)
+
+    def _begin(self, cluster: Cluster, entry: Entry) -> None:
+        """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now.
+
+        Of one that does not listen yet, the node is.
+        """
+        served, key = entry.served, str(entry.key)
+        if served is None:
+            if key not in self._approaching:
+                _keep(self._approaching, key, self._tunnels.approach(cluster.id, entry))
+        elif served.tunnel is None or (served.tunnel.is_broken and not served.lost()):
+            _keep(self._reaching, key, self._reach_soon(cluster, entry))
+
+    async def _reach_soon(self, cluster: Cluster, entry: Entry) -> None:
+        key = str(entry.key)
+        try:
+            await self._reach(cluster, entry)
+            self._next.pop(key, None)
+        except (SlurmError, OSError) as error:
+            log.info("session %s is not reached: %s", entry.key, error)
+            pause = self._next.get(key, (0.0, _AGAIN[0]))[1]
+            self._next[key] = (time.monotonic() + pause, min(_AGAIN[1], pause * 2))
+        cluster.tracker.tell(entry)
+
+    async def _reach(self, cluster: Cluster, entry: Entry, *, asked: bool = False) -> None:
+        """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
+        served, wanted = entry.served, (entry.record or {}).get("session") or {}
+        if served is None:
+            return
+        goal = {"job": entry.key, "port": served.port, "local_port": wanted.get("port")}
+        try:
+            served.tunnel = await self._tunnels.reach(cluster.id, goal, asked=asked)
+            served.error = None
+        except SlurmError as error:
+            if error.details.get("why") == "taken":  # by whom, says the message
+                error.hint = _NO_PORT.format(_name(entry))
+            served.error = error
+            raise
+
+    async def _write_page(self, cluster: Cluster, entry: Entry, url: str) -> str:
+        """Write the page that logs in: the token is in no command line and no history."""
+        if entry.folder is None:
+            raise JobError("this is no session of ours")
+        token = await read_token(cluster.client.transport, entry.folder)
+        return self._pages.write(str(entry.key), url, token)
+
+    @contextlib.contextmanager
+    def _named(self, cluster: Cluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
+        """Keep a name for one session while it comes to be; without one, the first of its kind that is free.
+
+        Raises
+        ------
+        UsageError
+            It is none, or another session has it.
+        """
+        others = [e for e in cluster.tracker.entries.values() if _is_one(e) and not e.is_finished and e.key != key]
+        taken = {_name(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
+        if name is not None and not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{printable(name)!r} is no name of a session",
+                hint="A letter, then letters, digits, dots, dashes and underscores: name=training, for example.",
+            )
+        if name in taken:
+            raise UsageError(
+                f"there is a session {name} already",
+                hint=f"`jupyter slurm open {name}` opens it, `jupyter slurm stop {name}` ends it; or name=ANOTHER.",
+            )
+        chosen = name or next(one for n in range(1, 10_000) if (one := f"{stem}-{n}") not in taken)
+        self._launching.add((cluster.id, chosen))
+        try:
+            yield chosen
+        finally:
+            self._launching.discard((cluster.id, chosen))
+
+
+def _keep(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:
+    """Do work for a session beside what else goes on, and know that it is being done."""
+    task = tasks[key] = asyncio.create_task(work, name=f"session {key}")
+    task.add_done_callback(lambda _: tasks.pop(key, None))
+
+
+def _is_one(entry: Entry) -> bool:
+    return entry.kind == "session"
+
+
+def _is_of_this_run(entry: Entry, served: Served | Begun) -> bool:
+    """Whether what a runner told is not of a run before a requeue."""
+    return entry.state.is_running and served.restarts >= entry.restarts
+
+
+def _name(entry: Entry) -> str:
+    return str((entry.record or {}).get("label") or entry.key)
+
+
+def _check_command(command: Sequence[str] | None) -> None:
+    """Refuse a command that is not told on which port it is to listen."""
+    if command and not any("{port}" in word for word in command):
+        raise UsageError(
+            printable(f"{shlex.join(command)} is not told on which port it is to listen."),
+            hint="Write {port} where it takes one, and {host} where it takes an address: "
+            "-- tensorboard --logdir runs --port {port}, for example.",
+        )
+
+
+def _taken(port: int | None) -> list[str]:
+    """Warn of a local port that somebody has: it may be free when the session is ready."""
+    by = owner(port) if port is not None else ""
+    return [f"{port} here is taken{by}: unless it is free by then, the session is not reached."] if by else []
+
+
+def _stem(command: Sequence[str] | None) -> str:
+    """Return what names sessions that were given none."""
+    stem = os.path.basename(command[0])[:50] if command else "jupyter"
+    return stem if _NAME.fullmatch(stem) else "server"
+
+
+def _base_url(own: str, command: Sequence[str] | None) -> str:
+    """Return under which path a session serves: a command does under its own where it is told to."""
+    return own if not command or any("{base_url}" in word for word in command) else "/"

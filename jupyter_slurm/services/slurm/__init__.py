@@ -1,0 +1,1 @@
+"""Queries to one Slurm, at a bounded rate."""

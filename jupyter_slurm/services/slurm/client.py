@@ -1,0 +1,392 @@
+"""Questions to one Slurm: who asks, in which environment, and what an unhappy answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_slurm.domain.environment_variables import is_inside_job, question_environment, submission_environment
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options.commands import is_repeatable
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, SlurmError, TransportError
+from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.slurm.rate_limit import Bucket
+from jupyter_slurm.transport.base import Completed, Context, Transport
+
+__all__ = [
+    "SlurmClient",
+    "cluster_name",
+    "is_silence",
+    "printable",
+    "text_of",
+]
+
+_TRIES = 3
+_CONTROLLER_RESTART = 2.0
+_QUEUE = 45.0  # seconds that a question about a job that a person names may stand in line
+_NOTICED = 0.5  # seconds that a command of a person's may wait without a word
+
+# With these words a command answers by itself.
+_ASKS_NOBODY = frozenset({"--help", "--usage", "--version", "-V"})
+
+_SILENCE = re.compile(
+    rb"Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted"
+    rb"|Connection (refused|reset|timed out)|Communication connection failure|Unexpected message received"
+    rb"|Transport endpoint is not connected"
+    rb"|Slurm temporarily unable to accept job|slurm_receive_msg|slurm_load_jobs error: Unable"
+    rb"|in standby mode|Slurm backup controller",
+    re.IGNORECASE,
+)
+
+_NOWHERE = re.compile(
+    rb"could not establish a configuration source|unable to establish configuration source|resolve_ctls_from_dns_srv",
+    re.IGNORECASE,
+)
+
+_NO_HISTORY = "There is no history here (no slurmdbd); `jupyter_slurm.jobs()` lists your own."
+
+_MISTYPED = re.compile(rb"(unrecognized|invalid|ambiguous) option|requires an argument", re.IGNORECASE)
+
+
+def text_of(raw: bytes) -> str:
+    """Decode what a command printed; odd bytes survive as surrogates."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def is_silence(stderr: bytes, argv: Sequence[str] = ()) -> bool:
+    """Tell whether a command complains that a daemon did not answer, as opposed to an answer that is no.
+
+    What stands in its command line (a partition named "Connection refused") and is repeated in its complaint is not
+    the command's own word.
+    """
+    for word in argv:
+        for quoted in _SILENCE.finditer(os.fsencode(word)):
+            stderr = stderr.replace(quoted[0], b"")
+    return _SILENCE.search(stderr) is not None
+
+
+class SlurmClient:
+    """Ask one Slurm.
+
+    Parameters
+    ----------
+    transport : Transport
+        Where the commands run.
+    where : Where
+        The place of that Slurm, and what its commands need to find it: PATH, SLURM_CONF …
+    timeout : float
+        Seconds that a question may take.
+    """
+
+    def __init__(self, transport: Transport, where: Where, timeout: float) -> None:
+        self.transport = transport
+        self._where, self._env = where, dict(where.environment)
+        self._timeout = timeout
+        self._seen: set[str] = set()
+        self._known_configuration: dict[str, str] = {}
+        self._tables: dict[str, tuple[OptionTable, str]] = {}
+        self._version: tuple[int, int] | None = None
+        # A notebook that is run from top to bottom may ask fifteen things at once: thirty RPCs, what sites that limit
+        # them give. A loop gets a question every ten seconds.
+        self.people = Bucket(rate=0.1, burst=15)
+        # Who cancels means it now, and cancelling ends work for the controller; only a loop gone wild is slowed down.
+        self.cancels = Bucket(rate=2, burst=200)
+        # Questions about single jobs: our own beside the poller's, and those about jobs that a person names.
+        self.singles = Bucket(rate=0.05, burst=6)
+        self.named = Bucket(rate=0.05, burst=6)
+
+    def use_path(self, path: str | None) -> None:
+        """Find the commands on another PATH from now on: the person may have loaded a module meanwhile."""
+        if path and path != self._env.get("PATH"):
+            self._env["PATH"] = path
+            self._tables.clear()
+            self._version = None
+
+    async def ask(self, argv: Sequence[str]) -> bytes:
+        """Return the answer to a question of ours.
+
+        Raises
+        ------
+        ControllerError
+            The daemon does not answer.
+        CommandError
+            The answer is no.
+        ConfigError
+            SLURM_CONF names a file that is not there.
+        """
+        await self._check_configuration(self._env)
+        context = Context(cwd="/", env=question_environment(self._env))
+        done = await self.transport.run(argv, context=context, timeout=self._timeout)
+        return self.judge(argv, done).stdout
+
+    async def act(self, argv: Sequence[str]) -> Completed:
+        """Have something done; of which jobs it is refused is for the caller to read.
+
+        Raises
+        ------
+        ControllerError, ConfigError
+            Slurm does not answer, or is not found: what was done is not known.
+        """
+        await self._check_configuration(self._env)
+        context = Context(cwd="/", env=question_environment(self._env))
+        done = await self.transport.run(argv, context=context, timeout=self._timeout)
+        if (error := unanswered(argv, done)) is not None:
+            raise error
+        return done
+
+    async def _check_configuration(self, env: Mapping[str, str]) -> None:
+        """Say at once that slurm.conf is missing: a command of Slurm would wait a minute for it."""
+        path = env.get("SLURM_CONF")
+        if not path or path in self._seen:
+            return
+        try:
+            await self.transport.stat(path)
+            self._seen.add(path)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"SLURM_CONF names {printable(path)}, and there is no such file.",
+                hint="Set SLURM_CONF to the cluster's slurm.conf, or unset it where Slurm is found without.",
+            ) from None
+        except TransportError:
+            pass  # it is there and not ours to look at, or the disk is away: the command itself will say
+
+    def judge(self, argv: Sequence[str], done: Completed) -> Completed:
+        """Return ``done`` when it is well, raise what it means otherwise."""
+        if done.exit_code == 0:
+            return done
+        if (error := unanswered(argv, done)) is not None:
+            raise error
+        said = _said(done)
+        details = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
+        raise CommandError(said, hint=next_step(argv[0], said), **details)
+
+    async def queue(self) -> list[JobRecord]:
+        """Ask the poller's question: all jobs of this user that Slurm remembers."""
+        mark = secrets.token_hex(8)
+        return queue.parse_poll(await self.ask(queue.poll_argv(mark)), mark)
+
+    async def scripts(self) -> list[JobRecord]:
+        """Ask which script each job of this user runs."""
+        mark = secrets.token_hex(8)
+        return queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
+
+    async def names(self) -> list[JobRecord]:
+        """Ask what each job of this user is called."""
+        mark = secrets.token_hex(8)
+        return queue.parse_names(await self.ask(queue.names_argv(mark)), mark)
+
+    async def find_script(self, path: str) -> JobRecord | None:
+        """Find a job of this user by the path of its script, which no other job has."""
+        return next((record for record in await self.scripts() if queue.runs_script(record, path)), None)
+
+    async def min_job_age(self) -> float:
+        """Return for how many seconds after its end the controller remembers a job; infinite where it never forgets."""
+        found = re.match(r"\d+", (await self.configuration()).get("MinJobAge", ""))
+        return (int(found[0]) or math.inf) if found else 0.0
+
+    async def describe(self, job: JobId) -> list[JobRecord]:
+        """Ask slurmctld about a job that we follow; an empty list when it does not remember it."""
+        await self.singles.take()
+        return await self._describe(job)
+
+    async def look_up(self, job: JobId) -> list[JobRecord]:
+        """Ask slurmctld about a job that a person names; an empty list when it does not remember it.
+
+        Raises
+        ------
+        Throttled
+            Too many were named, as in a loop over numbers.
+        """
+        await self.named.take(longest=_QUEUE)
+        return await self._describe(job)
+
+    async def _describe(self, job: JobId) -> list[JobRecord]:
+        mark = secrets.token_hex(8)
+        try:
+            return job_detail.parse_detail(await self.ask(job_detail.detail_argv(job, mark)), mark)
+        except ControllerError:
+            raise
+        except CommandError:
+            return []
+
+    async def history(self, jobs: Sequence[JobId], since: float) -> list[JobRecord]:
+        """Ask slurmdbd about jobs; those that it does not know are left out.
+
+        Raises
+        ------
+        CommandError
+            There is no accounting here.
+        """
+        mark = secrets.token_hex(8)
+        return job_history.parse_sacct(await self.ask(job_history.sacct_argv(list(jobs), int(since), mark)), mark)
+
+    async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
+        """Ask slurmdbd for the jobs of a script (its path): id and submit time, the latest last.
+
+        Raises
+        ------
+        CommandError
+            There is no accounting here.
+        """
+        mark = secrets.token_hex(8)
+        argv = job_history.submissions_argv(self._where.user, int(since), mark)
+        return job_history.parse_submissions(await self.ask(argv), mark, script)
+
+    async def configuration(self) -> dict[str, str]:
+        """Return ``scontrol show config`` as a mapping."""
+        found = self._known_configuration = cluster.parse_config(await self.ask(cluster.config_argv()))
+        return found
+
+    async def known_configuration(self) -> dict[str, str]:
+        """Return the configuration as it was when it was last asked for; nothing where it cannot be had."""
+        try:
+            return self._known_configuration or await self.configuration()
+        except SlurmError:
+            return {}
+
+    def forget_configuration(self) -> None:
+        """Ask for it again when it is needed: it has changed, as it seems."""
+        self._known_configuration = {}
+
+    async def nodes(self) -> list[cluster.Node]:
+        """Return the nodes."""
+        mark = secrets.token_hex(8)
+        return cluster.parse_nodes(await self.ask(cluster.nodes_argv(mark)), mark)
+
+    async def version(self) -> tuple[int, int] | None:
+        """Return the version of the commands here, as (22, 5)."""
+        if self._version is None:
+            found = re.search(rb"(\d+)\.(\d+)", await self.ask(["sbatch", "--version"]))
+            self._version = (int(found[1]), int(found[2])) if found else None
+        return self._version
+
+    async def options(self, command: str) -> OptionTable:
+        """Return the options of a command, as this Slurm and its plugins have them."""
+        return (await self._options(command))[0]
+
+    async def _options(self, command: str) -> tuple[OptionTable, str]:
+        if command not in self._tables:
+            version = await self.version()
+            text = text_of(await self.ask([command, "--help"]))
+            self._tables[command] = (OptionTable.for_command(command, version).with_help(text), text)
+        return self._tables[command]
+
+    def submission_context(self, asked: Mapping[str, Any]) -> Context:
+        """Return the circumstances for sbatch from those of the cell: its folder, environment, umask and limits."""
+        limits = asked.get("limits") or {}
+        return Context(
+            cwd=asked.get("cwd") or self._where.home,
+            env=submission_environment(self._environment(asked)),
+            umask=asked.get("umask"),
+            limits={
+                k: v for k, v in limits.items() if re.fullmatch("[cdflmnpstv]", k) and re.fullmatch(r"\d+|unlimited", v)
+            },
+        )
+
+    def _environment(self, asked: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return what the circumstances of a cell set; over SSH that is added to what leads to this Slurm."""
+        env = asked.get("env")
+        if env is None:
+            return self._env
+        return {**self._env, **env} if self._where.is_far else env
+
+    async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
+        """Run a command as a person typed it.
+
+        Raises
+        ------
+        Throttled
+            It comes too early: in a loop, a question is asked every ten seconds.
+        ControllerError, ConfigError
+            Slurm does not answer, or is not found.
+        """
+        env = self._environment(asked)
+        await self._check_configuration(env)
+        bucket = self.cancels if argv[0] == "scancel" else self.people
+        if not _ASKS_NOBODY.intersection(argv):
+            await bucket.take(longest=_NOTICED)
+        if parsed:  # by us, but read by a person
+            env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
+        elif is_inside_job(env):
+            env = submission_environment(env)
+        context = Context(cwd=asked.get("cwd") or self._where.home, env=env, umask=asked.get("umask"))
+        tries = _TRIES if is_repeatable(argv) else 1
+        for left in range(tries - 1, -1, -1):
+            begun = time.monotonic()
+            done = await self.transport.run(argv, context=context, timeout=self._timeout)
+            is_slow = time.monotonic() - begun > _CONTROLLER_RESTART  # it has waited for an answer itself
+            if not left or done.exit_code == 0 or is_slow or not is_silence(done.stderr, argv):
+                break
+            await asyncio.sleep(_CONTROLLER_RESTART)  # right after a restart the first call may fail
+        if done.exit_code and _MISTYPED.search(done.stderr):
+            bucket.give_back()  # it asked nobody
+        if done.exit_code and (error := unanswered(argv, done)) is not None:
+            raise error
+        return done
+
+
+def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
+    """Return what it means that a command could not ask Slurm at all; None when its complaint is another."""
+    said = _said(done)
+    details = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
+    if _NOWHERE.search(done.stderr):
+        return ConfigError(
+            f"Slurm is not found: {said.splitlines()[-1]}.",
+            hint="Set SLURM_CONF to the path of the cluster's slurm.conf, on a machine on which Slurm is set up; over "
+            "SSH that is `conf` under [slurm] in the profile, if its host is a login node. From a laptop without a "
+            "profile: `jupyter slurm init` in a terminal, then `%slurm use CLUSTER` in a notebook.",
+            **details,
+        )
+    if is_silence(done.stderr, argv):
+        return ControllerError(
+            f"Slurm does not answer: {said}",
+            hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",
+            **details,
+        )
+    return None
+
+
+def _said(done: Completed) -> str:
+    return printable(text_of(done.stderr)).strip() or f"exit code {done.exit_code}"
+
+
+def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
+    """Return the name that Slurm has for itself."""
+    name = configuration.get("ClusterName", "")
+    return name if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) else fallback
+
+
+def next_step(command: str, said: str) -> str:
+    """Return what a person can do about a refusal of a command."""
+    low = said.lower()
+    help_of = "`%%sbatch?`" if command == "sbatch" else f"`%{command} --help`"
+    if re.search(r"(?:unknown arguments|unrecognized option)[^|>]*(?:\||>)(?:\s|$)", low):
+        return f"| and > are a shell's, and none reads this line: `x = %{command} …` keeps what it says."
+    rules = [
+        (
+            "invalid job id",
+            "Is it still in the queue? `%squeue --me` shows what is; `jupyter_slurm.jobs()` lists yours.",
+        ),
+        ("accounting storage is disabled", _NO_HISTORY),
+        ("not running a supported accounting_storage", _NO_HISTORY),
+        ("invalid user", "Check the user's name."),
+        ("invalid partition", "`%sinfo -s` lists the partitions."),
+        ("access/permission denied", "That belongs to somebody else, or needs an operator."),
+        ("unrecognized option", f"{help_of} lists the options of this version."),
+        ("invalid option", f"{help_of} lists the options of this version."),
+    ]
+    return next((hint for sign, hint in rules if sign in low), f"{help_of} says what it takes.")
+
+
+def printable(text: str) -> str:
+    """Replace the odd bytes of a text, so that it can be told in JSON."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,173 @@
+"""Where a cluster is, as far as its services must know: who we are there, and what its commands need."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import posixpath
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.domain.environment_variables import submission_environment
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.slurm.identity import cluster_id
+from jupyter_slurm.sites.profile import (
+    Profile,
+    check_container,
+    check_environments,
+    check_table,
+)
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["Where", "at_site", "here", "look"]
+
+_FACTS = r'printf "%s\n%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)" "$(printenv -- "$1")"'
+_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)/(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Where:
+    """The place of one cluster.
+
+    Attributes
+    ----------
+    id : str
+        Of the cluster, in the API.
+    folder : str
+        Its folder of job directories.
+    user, home, host : str
+        Who we are there, our home directory, and the machine that runs the Slurm commands.
+    environment : mapping
+        What the commands need to find that Slurm; over SSH, in addition to what the far shell has.
+    slurm_conf, path : str or None
+        SLURM_CONF and PATH of the front door that named it.
+    poll_shortest : float
+        Seconds between two looks at the queue.
+    is_far : bool
+        It is reached over SSH: environments are additions to that of the far shell.
+    environments : mapping
+        Those of jobs that have names, as they are described.
+    container : mapping
+        What holds for all containers of jobs.
+    node_ports : (int, int) or None
+        Ports of nodes on which sessions may be reached from the login node.
+    advice : mapping
+        What the site advises about jobs.
+    cost : mapping
+        What the site takes for an hour.
+    launch : mapping
+        What stands first in a form that launches a session.
+    storage : mapping
+        Where the files of jobs go.
+    known : mapping
+        What its profile says of partitions, accounts, QOS and types of GPU, and what an hour costs.
+    """
+
+    id: str
+    folder: str
+    user: str
+    home: str
+    host: str
+    environment: Mapping[str, str] = field(repr=False)
+    slurm_conf: str | None = None
+    path: str | None = None
+    poll_shortest: float = 10.0
+    is_far: bool = False
+    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)
+    node_ports: tuple[int, int] | None = None
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    advice: Mapping[str, Any] = field(default_factory=dict)
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    storage: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
+    """Return the place of a Slurm of this machine."""
+    env = submission_environment(dict(os.environ))
+    if path:
+        env["PATH"] = path
+    if slurm_conf:
+        env["SLURM_CONF"] = slurm_conf
+    else:
+        env.pop("SLURM_CONF", None)
+    name = cluster_id(slurm_conf)
+    return Where(
+        name,
+        posixpath.join(settings.job_root, name),
+        getpass.getuser(),
+        os.path.expanduser("~"),
+        socket.gethostname(),
+        env,
+        slurm_conf,
+        path,
+        settings.poll_shortest,
+        environments=check_environments(settings.environments, "c.Settings.environments"),
+        container=check_container(settings.container, "c.Settings.container"),
+        cost=check_table("cost", settings.cost, "c.Settings.cost"),
+        advice=check_table("advice", settings.advice, "c.Settings.advice"),
+        launch=check_table("launch", settings.launch, "c.Settings.launch"),
+        storage=check_table("storage", settings.storage, "c.Settings.storage"),
+        node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
+    )
+
+
+def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: float, root: str | None = None) -> Where:
+    """Return the place of a cluster behind SSH.
+
+    The folder is that of an agent on the login node itself: both know the same jobs.
+    """
+    if root is None:
+        root = posixpath.join(home, profile.job_root[2:]) if profile.job_root.startswith("~/") else profile.job_root
+    return Where(
+        profile.name,
+        posixpath.join(root, cluster_id(profile.slurm_conf)),
+        user,
+        home,
+        host,
+        {"SLURM_CONF": profile.slurm_conf} if profile.slurm_conf else {},
+        profile.slurm_conf,
+        None,
+        max(profile.poll_shortest, poll_shortest),
+        is_far=True,
+        environments=profile.environments,
+        container=profile.container,
+        node_ports=profile.node_ports if "direct" in profile.ways else None,
+        cost=profile.cost,
+        advice=profile.advice,
+        launch=profile.launch,
+        storage=profile.storage,
+        known={**profile.known, "cost": profile.cost},
+    )
+
+
+async def look(transport: Transport, profile: Profile, poll_shortest: float) -> Where:
+    """Learn who we are on a login node, and return the place of its cluster.
+
+    Raises
+    ------
+    TransportError
+        The shell there does not say it.
+    """
+    named = _VARIABLE.fullmatch(profile.job_root)
+    done = await transport.run(["/bin/sh", "-c", _FACTS, "sh", named[1] if named else "HOME"])
+    facts = done.stdout.decode("utf-8", "surrogateescape").split("\n")
+    if done.exit_code or len(facts) < 4 or not facts[1].startswith("/"):
+        raise TransportError(
+            f"The shell on {profile.host} does not say who we are there.",
+            hint=f"`ssh {profile.host} 'id -un; echo $HOME'` shows what it does.",
+        )
+    user, home, host, folder = facts[:4]
+    if named and not folder.startswith("/"):
+        raise TransportError(
+            f"{profile.job_root}: {named[1]} names no folder on {profile.host}.",
+            hint="Say `login_shell = true` under [shell] in the profile, if a start-up file sets it; or write the "
+            "folder itself: job_root under [slurm].",
+        )
+    root = posixpath.join(folder, named[2]) if named else None
+    return at_site(profile, user, home, host, poll_shortest, root)

@@ -1,0 +1,54 @@
+"""Slurm's own commands, as a person types them."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.options.commands import COMMANDS, check_ends
+from jupyter_slurm.domain.queries import tables
+from jupyter_slurm.errors import ParseError, UsageError
+from jupyter_slurm.services.slurm.client import SlurmClient, next_step, printable, text_of
+
+__all__ = ["pass_through"]
+
+
+async def pass_through(
+    client: SlurmClient, argv: list[str], *, table: bool, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Run a command; with ``table``, as a table where the command has one. Return the answer as the API has it.
+
+    Raises
+    ------
+    UsageError
+        It is not one that is passed through.
+    """
+    if not argv or argv[0] not in COMMANDS:
+        raise UsageError(f"{argv[0] if argv else ''!r} is not a Slurm command that is passed through")
+    if any("\0" in word for word in argv):
+        raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
+    check_ends(argv)
+    mark = secrets.token_hex(8)
+    env = context.get("env") or {}
+    table = table and not any(env.get(name) for name in tables.FORMAT_VARIABLES.get(argv[0], ()))
+    framed = tables.tabular_argv(argv[0], argv[1:], mark) if table else None
+    done = await client.passthrough(framed or argv, context, parsed=framed is not None)
+    try:
+        parsed = tables.parse_table(argv[0], done.stdout, mark) if framed and done.exit_code == 0 else None
+    except ParseError:  # a text of somebody's broke the table: then it is shown as the command prints it
+        return await pass_through(client, argv, table=False, context=context)
+    return {
+        "exit_code": done.exit_code,
+        "stdout": base64.b64encode(b"" if parsed else done.stdout).decode("ascii"),
+        "stderr": base64.b64encode(done.stderr).decode("ascii"),
+        "hint": next_step(argv[0], text_of(done.stderr)) if done.exit_code else "",
+        "table": {
+            "title": printable(parsed.title),
+            "columns": parsed.columns,
+            "rows": [[printable(cell) for cell in row] for row in parsed.rows],
+        }
+        if parsed
+        else None,
+    }

@@ -1,0 +1,1 @@
+"""Staging: folders that travel with a job, and back."""

@@ -1,0 +1,184 @@
+"""A folder of this machine and its copy on a cluster: what differs, what travels, and how both were when alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from jupyter_slurm.domain import staging
+from jupyter_slurm.domain.queries.disk_quota import ROOM, parse_room
+from jupyter_slurm.domain.staging import Choice, Sign
+from jupyter_slurm.errors import CommandError, UsageError
+from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.services.staging.local_folder import Tree
+from jupyter_slurm.transport.base import Completed, Sent, Transport
+from jupyter_slurm.transport.rsync import Rsync
+
+__all__ = ["Pair"]
+
+_LARGEST = 256 << 20  # bytes of what is noted of a folder
+_VANISHED = 24
+_MOST_OLD = 1000
+_OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MOST_OLD}'
+_LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
+_FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -printf "%s %T@ %P\\0"'
+_GONE = 'cd -- "$1" && xargs -0 rm -f --'
+_SOON = 1 / 8  # of the time after which files are erased
+
+
+class Pair:
+    """A folder here, and its copy there.
+
+    Parameters
+    ----------
+    transport : Transport
+        The way there.
+    folder : mapping
+        ``source`` and ``dest``, and the ``inode`` of the first, which tells it from one that is made anew.
+    owner : str
+        Of this machine alone: what is said under its name is ended by nobody else.
+    """
+
+    def __init__(self, transport: Transport, folder: Mapping[str, Any], owner: str) -> None:
+        self._transport, self._owner = transport, owner
+        self.source, self.dest, self._inode = str(folder["source"]), str(folder["dest"]), int(folder["inode"])
+
+    async def check_there(self) -> None:
+        """Refuse where one of the two is gone, for which nobody needs to wait.
+
+        Raises
+        ------
+        CommandError
+            It is.
+        """
+        if not await asyncio.to_thread(os.path.isdir, self.source):
+            raise CommandError(f"{self.source} is not there any more.", is_gone=True)
+        try:
+            await self._transport.stat(self.dest)
+        except FileNotFoundError:
+            raise CommandError(f"{self.dest} is gone.", is_gone=True) from None
+
+    async def end_remains(self) -> None:
+        """End what is left there of a transfer whose link broke, so that the next one goes on where that was."""
+        await self._rsync().end_remains()
+
+    def _rsync(self, moved: Callable[[int], None] | None = None) -> Rsync:
+        return Rsync(self._transport, self.source, self.dest, owner=self._owner, moved=moved)
+
+    async def choose(
+        self, base: Mapping[str, Sign], *, is_pull: bool, by_content: bool = False
+    ) -> tuple[Choice, set[str]]:
+        """List what differs; return what of it travels, and all of it."""
+        options = [*staging.COMPARED, *(["--checksum"] if by_content else [])]
+        done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
+        tree, changes = Tree(self.source), staging.parse_listing(done.stdout)
+        choice = await asyncio.to_thread(staging.chosen, changes, base, tree.sign_of, is_pull=is_pull)
+        return choice, {change.path for change in changes}
+
+    async def transfer(self, choice: Choice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
+        """Have what was chosen travel; ``sent`` is told how far that is. By content: also where size and time agree."""
+        total = max(choice.total, 1)
+        names = "".join(f"./{change.path}\0" for change in choice.taken).encode("utf-8", "surrogateescape")
+        loop = asyncio.get_running_loop()
+
+        def moved(done: int) -> None:
+            loop.call_soon_threadsafe(sent, min(done, total - 1), total)
+
+        sent(0, total)
+        options = [*staging.TRANSFERRED, *(["--ignore-times"] if by_content else [])]
+        self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
+        sent(total, total)
+
+    async def base(self) -> dict[str, Sign]:
+        """Return how both sides were when they were alike last; nothing where that was another folder of ours."""
+        path = posixpath.join(self.dest, staging.BASE)
+        try:
+            noted = json.loads(await self._transport.read(path, 0, _LARGEST))
+            if (noted["source"], noted["inode"]) != (self.source, self._inode):
+                return {}
+            return {str(path): Sign(int(sign[0]), int(sign[1])) for path, sign in noted["files"].items()}
+        except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+            return {}
+
+    async def has_more(self) -> bool:
+        """Tell whether there are files that are not here as they are there.
+
+        A filter leaves them out, for one, or both sides have changed them.
+        """
+        named = [word for name in staging.NOT_TAKEN for word in ("-o", "-name", name)][1:]
+        found = (await self._ask("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
+        there = (line.split(" ", 2) for line in found.split("\0") if line)
+        signs = {path: Sign(int(size), int(time.partition(".")[0])) for size, time, path in there}
+        return not signs.items() <= (await self.base()).items()
+
+    async def note(self, files: Mapping[str, Sign]) -> None:
+        """Write down that both sides are alike, in these files."""
+        noted = {"format": 1, "source": self.source, "inode": self._inode, "files": files}
+        await self._transport.write(posixpath.join(self.dest, staging.BASE), json.dumps(noted).encode())
+
+    async def check_room(self, wanted: int) -> None:
+        """Refuse what would fill the disk there, or go beyond the person's quota."""
+        room = parse_room(text_of((await self._ask("look at", ROOM)).stdout))
+        if room is not None and wanted > room.free:
+            raise UsageError(
+                f"{_size(wanted)} are to go to {self.dest}, and {_size(room.free)} are {room.words}: nothing was "
+                "submitted.",
+                hint="Make room there, name another place (stage=DIR:DEST), or leave files out: a line `- NAME` each "
+                "in .rsync-filter of the folder.",
+            )
+
+    async def remove_gone(self, gone: list[str]) -> None:
+        """Take away there what was alike on both sides, and is gone here; nothing behind a link."""
+        paths = [path for path in gone if staging.is_inside(path)]
+        if not paths:
+            return
+        found = (await self._ask("look at", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        links = {path.removeprefix("./") for path in found}  # a job may have put one in the place of a folder
+        kept = [path for path in paths if links.isdisjoint(_parents(path))]
+        names = "".join(f"./{path}\0" for path in kept)
+        await self._ask("remove", _GONE, stdin=names.encode("utf-8", "surrogateescape"))
+
+    async def expiring(self, expires: str, name: str) -> list[str]:
+        """Say which files the cluster of this name is about to erase: those that were not changed for so long."""
+        minutes = int(staging.seconds_of(expires) * (1 - _SOON) / 60)
+        found = text_of((await self._ask("look at", _OLD, f"{minutes}")).stdout).splitlines()
+        if not found:
+            return []
+        many = f"{len(found)}{' or more' if len(found) == _MOST_OLD else ''} file{'' if len(found) == 1 else 's'}"
+        return [
+            f"{many} in {self.dest} are about to expire: {name} erases what was not changed for {expires}. For "
+            f"example {printable(found[0].removeprefix('./'))}; a `touch` here has a file travel anew."
+        ]
+
+    async def _ask(self, what: str, script: str, *args: str, stdin: bytes = b"") -> Completed:
+        done = await self._transport.run(["/bin/sh", "-c", script, "sh", self.dest, *args], stdin=stdin, timeout=None)
+        if done.exit_code:
+            raise CommandError(f"cannot {what} {self.dest}: {printable(text_of(done.stderr))[:500]}")
+        return done
+
+    def _checked(self, done: Completed, *, is_pull: bool) -> Completed:
+        if done.exit_code in (0, _VANISHED):
+            return done
+        said = [line for line in printable(text_of(done.stderr)).splitlines() if line.strip()]
+        shown = "\n".join(line for line in said if not line.startswith("rsync error: some")) or f"{done.exit_code}"
+        ends = (self.dest, self.source) if is_pull else (self.source, self.dest)
+        hint = (
+            "What is there lies in the folder of the cluster."
+            if is_pull
+            else "Nothing was submitted. A line `- NAME` in .rsync-filter of the folder leaves a file out."
+        )
+        raise CommandError(f"rsync from {ends[0]} to {ends[1]} failed: {shown[:1000]}", hint=hint)
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Return the folders that a path leads through."""
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,419 @@
+"""Folders that travel with a job: to where its nodes see them before it is submitted, and what it left back after.
+
+The order: what differs is listed, a choice is made (domain/staging.py), that is transferred, and both sides are noted
+as alike in a file of the folder there. All of it may break off anywhere and is done again: rsync goes on where it was.
+What is still to come back is known from the record of the job (``stage`` without ``back``), so also by the next agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import posixpath
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from jupyter_slurm.domain import staging
+from jupyter_slurm.domain.staging import Choice
+from jupyter_slurm.errors import SlurmError, TransportError, UsageError
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.staging.folder_sync import Pair
+from jupyter_slurm.services.staging.local_folder import Tree, check_source, room_here
+from jupyter_slurm.services.staging.machine_seal import Seals
+from jupyter_slurm.services.staging.shared_transfer import Joint
+from jupyter_slurm.transport.base import Sent
+from jupyter_slurm.transport.rsync import check_rsync
+
+__all__ = ["Staged", "Staging"]
+
+log = logging.getLogger(__name__)
+
+_TRIES = 5  # before a submission is given up whose link broke, and results whose rsync fails
+_PAUSE = 2.0, 300.0  # seconds before results are looked for again; the longest
+_LOOK = 0.5  # seconds between two looks whether Slurm has told the end, too
+_TOLD = 20  # names of files that are kept in the record
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
+_VALUES = 'for name; do printf "%s\\0" "$(printenv -- "$name")"; done'
+_STEP = 0.02  # of all, after which it is told how far results are
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What is staged for a job.
+
+    Attributes
+    ----------
+    folders : list of dict
+        ``source``, ``dest``, ``inode``.
+    checksum, delete : bool
+        How they are synchronised.
+    local : str or None
+        A place on the node's own disk, where it runs in a copy.
+    seal : str
+        Of this machine, by which it knows these folders again.
+    is_announced : bool
+        Whether the signal that Slurm sends before the time limit is for the runner, which copies back what is new.
+    """
+
+    folders: list[dict[str, Any]]
+    checksum: bool
+    delete: bool
+    local: str | None
+    seal: str
+    is_announced: bool = False
+
+    @property
+    def work_dir(self) -> str:
+        """Where the job runs."""
+        return str(self.folders[0]["dest"])
+
+    def record(self) -> dict[str, Any]:
+        """Return what is recorded."""
+        record = {"folders": self.folders, "checksum": self.checksum, "delete": self.delete, "back": None}
+        return {**record, "seal": self.seal, **self._of_the_node()}
+
+    def _of_the_node(self) -> dict[str, Any]:
+        return {"local": self.local, "announced": self.is_announced} if self.local else {}
+
+    def of(self, asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> Staged:
+        """Return it for a job of this kind: what serves, or is to go on after a kill, stays where all nodes see it."""
+        is_local = self.local and asked["kind"] in ("python", "script") and not asked.get("resume")
+        return replace(self, local=self.local if is_local else None, is_announced="signal" not in chosen)
+
+
+class Staging:
+    """Folders of one cluster's jobs.
+
+    Parameters
+    ----------
+    tracker : Tracker
+        Of the cluster.
+    where : Where
+        Its place.
+    seals : Seals
+        Of this machine.
+    """
+
+    def __init__(self, tracker: Tracker, where: Where, seals: Seals) -> None:
+        self._tracker, self._where, self._seals = tracker, where, seals
+        self._transport = tracker.client.transport
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._joint: WeakValueDictionary[tuple[str, str, bool, bool], Joint[list[str]]] = WeakValueDictionary()
+        self._bringing: dict[str, asyncio.Task[None]] = {}
+        tracker.on_end.append(self.bring_soon)
+
+    # -- before
+
+    async def prepare(self, asked: Mapping[str, Any]) -> Staged | None:
+        """Work out what ``stage`` of a submission means; None where nothing is staged.
+
+        Raises
+        ------
+        UsageError
+            It cannot be.
+        CommandMissing
+            rsync is missing on one side.
+        """
+        stage = asked.get("stage")
+        if not stage:
+            return None
+        if asked.get("again"):
+            await self._check_again(asked["again"], stage)
+        folders = []
+        for folder in stage["folders"]:
+            source = await asyncio.to_thread(check_source, folder["source"])
+            dest = await self._dest(source.path, folder.get("dest"))
+            if not self._where.is_far:
+                source.check_apart(dest)
+            folders.append({"source": source.path, "dest": dest, "inode": source.inode})
+        if len({folder["dest"] for folder in folders}) < len(folders):
+            raise UsageError("Two folders of stage= have one destination.", hint="Name another one: stage=DIR:DEST.")
+        await check_rsync(self._transport, self._where.host)
+        local, seal = self._where.storage.get("local"), await asyncio.to_thread(self._seals.seal, self._sealed(folders))
+        return Staged(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local, seal)
+
+    async def _check_again(self, key: str, stage: Mapping[str, Any]) -> None:
+        """Refuse to send what only the record of another job names, which lies on the cluster."""
+        entry = self._tracker.find(key)
+        before = ((entry.record if entry else None) or {}).get("stage") or {"folders": []}
+        known = {folder["source"] for folder in before["folders"]}
+        if not {
+            posixpath.normpath(folder["source"]) for folder in stage["folders"]
+        } <= known or not await self._is_of_here(before):
+            raise UsageError(
+                "The folders of that job were not staged from here, as far as this machine knows.",
+                hint="Run the cell again, with its stage=.",
+            )
+
+    async def is_of_here(self, entry: Entry) -> bool:
+        """Tell whether folders travel with a job that are those of this machine."""
+        stage = (entry.record or {}).get("stage")
+        return stage is not None and await self._is_of_here(stage)
+
+    async def _is_of_here(self, stage: Mapping[str, Any]) -> bool:
+        """Tell whether the folders of a job are those of this machine; its cluster has agents elsewhere, too."""
+        return await asyncio.to_thread(self._seals.is_on, stage.get("seal"), self._sealed(stage["folders"]))
+
+    def _sealed(self, folders: list[dict[str, Any]]) -> list[Any]:
+        return [self._where.id, *([folder["source"], folder["dest"], folder["inode"]] for folder in folders)]
+
+    async def has_own_copy(self, folder: Mapping[str, Any]) -> bool:
+        """Tell whether nobody has said where a folder of this machine goes: its copy lies in a place of ours."""
+        return bool(folder["dest"] == await self._dest(folder["source"], None))
+
+    async def _dest(self, source: str, said: str | None) -> str:
+        # Two laptops of one name, and of one person, may have folders of one name.
+        digest = (await asyncio.to_thread(self._seals.seal, ["copy", socket.gethostname(), source]))[:8]
+        name = posixpath.basename(source) or "root"
+        shared = self._where.storage.get("shared") or posixpath.join(self._where.folder, "stage")
+        dest = await self._expanded(said or posixpath.join(shared, f"{name}-{digest}"))
+        if not posixpath.isabs(dest):
+            raise UsageError(
+                f"{printable(dest)} is no folder of {self._where.host}.",
+                hint="A destination of stage= begins with /, ~/ or a variable of the cluster.",
+            )
+        return posixpath.normpath(dest)
+
+    async def _expanded(self, path: str) -> str:
+        """Put in the home and the variables of the cluster."""
+        if path.startswith("~/"):
+            path = posixpath.join(self._where.home, path[2:])
+        names = [first or second for first, second in _VARIABLE.findall(path)]
+        if not names:
+            return path
+        done = await self._transport.run(["/bin/sh", "-c", _VALUES, "sh", *names])
+        values = dict(zip(names, text_of(done.stdout).split("\0"), strict=False))
+        if missing := [name for name in names if not values.get(name)]:
+            raise UsageError(
+                f"{path}: {missing[0]} is not set on {self._where.host}.",
+                hint="Say `login_shell = true` under [shell] in the profile, if a start-up file sets it; or name the "
+                "folder itself: stage=DIR:/…, or `shared` under [storage].",
+            )
+        return _VARIABLE.sub(lambda found: values[found[1] or found[2]], path)
+
+    async def push(self, entry: Entry, sent: Sent) -> None:
+        """Bring the folders of a job there; ``sent`` is told how far that is.
+
+        Raises
+        ------
+        SlurmError
+            It failed: nothing is to be submitted.
+        """
+        stage = (entry.record or {}).get("stage")
+        if not stage or (entry.part and entry.part["of"] != entry.key):
+            return
+        for folder in stage["folders"]:
+            entry.warnings += await self._push_jointly(await self.pair(folder), stage, sent)
+
+    async def pair(self, folder: Mapping[str, Any]) -> Pair:
+        """Return a folder of this machine with its copy."""
+        return Pair(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
+
+    async def _push_jointly(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+        """Bring a folder there, once for all jobs that want the same before that begins.
+
+        What was changed after it has begun may be missing there: who comes later waits for the next time.
+        """
+
+        async def push(joint: Joint[list[str]], sent: Sent) -> list[str]:
+            async with self.alone(pair.dest):
+                joint.begin()
+                return await self._push_again(pair, stage, sent)
+
+        wanted = (pair.source, pair.dest, bool(stage["checksum"]), bool(stage["delete"]))
+        joint = self._joint.get(wanted)
+        if joint is None or not joint.is_open:
+            joint = self._joint[wanted] = Joint(push)
+        return await joint.join(sent)
+
+    async def _push_again(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+        """Bring a folder there, again after each break; what has arrived is not sent twice."""
+        for tried in range(_TRIES):
+            try:
+                if tried:
+                    await pair.end_remains()
+                return await self._push(pair, stage, sent)
+            except TransportError as error:
+                broken = error
+                await asyncio.sleep(_PAUSE[0])
+        raise TransportError(
+            f"{pair.source} did not arrive on {self._where.host}: {broken.message}",
+            hint="Nothing was submitted. Run this again: what has arrived is not sent twice.",
+        ) from broken
+
+    async def _push(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+        await self._transport.make_dir(pair.dest)
+        tree, base = await asyncio.to_thread(Tree.read, pair.source), await pair.base()
+        if stage["delete"]:
+            await pair.remove_gone([path for path in base if path not in tree.files])
+            base = {path: sign for path, sign in base.items() if path in tree.files}
+        by_content = bool(stage["checksum"])
+        choice, listed = await pair.choose({} if by_content else base, is_pull=False, by_content=by_content)
+        if choice.taken:
+            await pair.check_room(choice.total)
+            await pair.transfer(choice, sent, is_pull=False, by_content=by_content)
+        skipped = listed - {change.path for change in choice.taken}
+        await pair.note({**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
+        warnings = []
+        if tree.leading_out:
+            names = printable(staging.names(tree.leading_out))
+            warnings.append(f"Links that lead out of {pair.source} did not travel: {names}.")
+        if expires := self._where.storage.get("expires"):
+            warnings += await pair.expiring(expires, self._where.id)
+        return warnings
+
+    # -- after
+
+    async def bring(self, entry: Entry) -> None:
+        """Bring back what a job has left, once more if that was given up, and wait for it.
+
+        Raises
+        ------
+        UsageError
+            There is nothing to be brought, or not to this machine.
+        """
+        stage, name = (entry.record or {}).get("stage"), entry.id or entry.key
+        if not stage:
+            raise UsageError(f"No folder travels with {name}.", hint="stage=DIR sends one along.")
+        if not entry.is_finished or entry.key is None:
+            raise UsageError(f"{name} is not over: what is new comes back at its end.", hint="Nothing to do.")
+        if not await self._is_of_here(stage):
+            raise UsageError(
+                f"The results of {name} come back to the machine that it was submitted from.", hint="Say it there."
+            )
+        if entry.key not in self._bringing:
+            stage["back"] = None
+            self.bring_soon(entry)
+        if task := self._bringing.get(entry.key):
+            await asyncio.shield(task)
+
+    def resume(self) -> None:
+        """Bring back what an agent before this one has not."""
+        for entry in list(self._tracker.entries.values()):
+            self.bring_soon(entry)
+
+    @property
+    def held(self) -> int:
+        """How many jobs have results that are still to come back, or will have."""
+        waiting = [entry for entry in self._tracker.active() if (entry.record or {}).get("stage")]
+        return len(waiting) + len(self._bringing)
+
+    async def stop(self) -> None:
+        """Break off; the next agent goes on."""
+        for task in [*self._bringing.values()]:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def bring_soon(self, entry: Entry) -> None:
+        """Bring back what a job has left, if it is over and that was not done."""
+        key = entry.key
+        if key is None or key in self._bringing or not entry.is_owed:
+            return
+        task = self._bringing[key] = asyncio.create_task(self._bring_all(entry), name=f"results of {key}")
+        task.add_done_callback(lambda _: self._is_brought(entry, task))
+
+    def _is_brought(self, entry: Entry, task: asyncio.Task[None]) -> None:
+        self._bringing.pop(str(entry.key), None)
+        if not task.cancelled() and task.exception() is None:
+            self.bring_soon(entry)  # it may have been requeued, and be over again
+
+    async def _bring_all(self, entry: Entry) -> None:
+        """Bring it back, however long the link is down."""
+        stage, restarts = (entry.record or {})["stage"], entry.restarts
+        if not await self._is_of_here(stage):
+            entry.is_staged_elsewhere = True
+            return
+        if stage.get("local"):
+            await self._node_is_left(entry)
+        try:
+            back = await self._bring(entry, stage)
+        except Exception as error:
+            log.exception("the results of %s", entry.key)
+            back = {"files": 0, "bytes": 0, "left": [], "error": f"{type(error).__name__}: {error}", "given_up": True}
+        finally:
+            entry.bringing = None
+        stage = (entry.record or {}).get("stage") or stage  # the record may have been read anew
+        stage["back"] = {**back, "time": self._tracker.clock(), "restarts": restarts}
+        if await self._tracker.save(entry) and entry.folder and entry.record:
+            self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
+        self._tracker.tell(entry)
+
+    async def _node_is_left(self, entry: Entry) -> None:
+        """Wait until Slurm has told the end, too: until then the runner may copy back what lies on the node."""
+        with self._tracker.listening(entry) as changed:
+            while entry.unverified:
+                changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await changed.wait()
+
+    async def _bring(self, entry: Entry, stage: Mapping[str, Any]) -> dict[str, Any]:
+        files, size, left, errors, is_given_up = 0, 0, list[str](), list[str](), False
+
+        def sent(done: int, total: int) -> None:
+            is_news = entry.bringing is None or done - entry.bringing[0] >= total * _STEP
+            entry.bringing = (done, total) if is_news else entry.bringing
+            if is_news:
+                self._tracker.tell(entry)
+
+        for folder in stage["folders"]:
+            try:
+                choice = await self._pull_again(await self.pair(folder), sent)
+            except SlurmError as error:
+                errors.append(error.message)
+                is_given_up = is_given_up or not error.details.get("is_gone")
+                continue
+            files, size, left = files + choice.files, size + choice.total, left + choice.left
+        told = {"files": files, "bytes": size, "left": left[:_TOLD], "error": " ".join(errors) or None}
+        return {**told, "given_up": is_given_up}
+
+    async def _pull_again(self, pair: Pair, sent: Sent) -> Choice:
+        """Bring a folder back: again for as long as the link is down, and a few times where it is something else."""
+        failed, pause = 0, _PAUSE[0]
+        while True:
+            moved = 0
+
+            def told(done: int, total: int) -> None:
+                nonlocal moved
+                moved = done
+                sent(done, total)
+
+            try:
+                async with self.alone(pair.dest):
+                    return await self._pull(pair, told)
+            except SlurmError as error:
+                is_of_the_link = isinstance(error, TransportError) and (moved or not await self._is_reached())
+                failed += not is_of_the_link
+                if failed == _TRIES or error.details.get("is_gone"):
+                    raise
+                log.info("what is new in %s is not here yet: %s", pair.dest, error.message)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE[1])
+
+    async def _is_reached(self) -> bool:
+        with contextlib.suppress(TransportError):
+            return (await self._transport.run(["true"])).exit_code == 0
+        return False
+
+    async def _pull(self, pair: Pair, sent: Sent) -> Choice:
+        await pair.check_there()
+        base = await pair.base()
+        choice, _ = await pair.choose(base, is_pull=True)
+        if choice.taken:
+            room_here(pair.source, choice.total)
+            await pair.transfer(choice, sent, is_pull=True)
+            await pair.note({**base, **{change.path: change.sign for change in choice.taken}})
+        return choice
+
+    def alone(self, dest: str) -> asyncio.Lock:
+        """Return the lock of a folder there, of which one is synchronised at a time."""
+        return self._locks.setdefault(dest, asyncio.Lock())

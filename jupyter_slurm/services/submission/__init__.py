@@ -1,0 +1,1 @@
+"""Submission: from a request to sbatch, exactly once."""

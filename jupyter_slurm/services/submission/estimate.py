@@ -1,0 +1,75 @@
+"""When and where a job could start, in the words of ``sbatch --test-only``; nothing is submitted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyter_slurm.domain.values import parse_epoch
+from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of, unanswered
+from jupyter_slurm.services.submission import sbatch
+from jupyter_slurm.services.submission.plan import Plan
+from jupyter_slurm.services.submission.sbatch import Answer
+from jupyter_slurm.transport.base import Context
+
+__all__ = ["estimate"]
+
+_NOTICED = 0.5  # seconds that it may wait for its turn: each one uses up a job id
+_FOUND = re.compile(
+    r"to start at (?P<start>\S+) using (?P<cpus>\d+) processors on (?:nodes? )?(?P<nodes>\S+)"
+    r"(?: in partition (?P<in>\S+))?"
+)
+
+
+async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, known: str) -> dict[str, Any]:
+    """Ask Slurm.
+
+    Parameters
+    ----------
+    client : SlurmClient
+        Of the cluster.
+    plan : Plan
+        What would be submitted.
+    context : Context
+        The circumstances in which sbatch runs.
+    timeout : float
+        Seconds.
+    known : str
+        What speaks against the job.
+
+    Returns
+    -------
+    dict
+        The API's ``Estimate``.
+
+    Raises
+    ------
+    SubmitRefused
+        It would be refused.
+    ControllerError
+        Slurm does not answer.
+    Throttled
+        It is asked too often.
+    """
+    await client.people.take(longest=_NOTICED)
+    script = plan.argv.index(plan.folder.file(plan.record["script"]))
+    argv = ["sbatch", "--test-only", *plan.argv[2:script]]
+    env: Mapping[str, str] = {**(context.env or {}), "SLURM_TIME_FORMAT": "%s"}
+    asking = replace(context, env=env)
+    done = await client.transport.run(argv, stdin=plan.script, context=asking, timeout=timeout)
+    if done.exit_code:
+        if (error := unanswered(argv, done)) is not None:
+            raise error
+        stderr = done.stderr.replace(b"allocation failure: ", b"")
+        raise sbatch.refusal(Answer(done.exit_code, done.stdout, stderr, None, argv), argv, known)
+    said = printable(text_of(done.stdout + done.stderr))
+    found = _FOUND.search(said)
+    return {
+        "start": parse_epoch(found["start"]) if found else None,
+        "cpus": int(found["cpus"]) if found else None,
+        "nodes": found["nodes"] if found else None,
+        "partition": found["in"] if found else None,
+        "said": "\n".join(line.removeprefix("sbatch: ") for line in said.splitlines() if line.strip()),
+    }

@@ -1,0 +1,142 @@
+"""Where a submission came from: the git commit of the notebook's folder, looked up when nobody waits any more.
+
+A repository may be somebody's trap. Nothing that its configuration names is run (hooks, fsmonitor, filters), nothing is
+fetched, and no lock or index is written; one that belongs to another user is git's own to refuse (``safe.directory``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from typing import Any
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.transport.base import Completed, Context, Transport
+from jupyter_slurm.transport.local.transport import LocalTransport
+
+__all__ = ["Origins", "look_at"]
+
+_LATER = 0.5  # seconds: whoever submits many jobs in a row waits for none of this, and it is looked up once
+_PATIENCE = 10.0
+_FILTER = re.compile(r"filter\.(.+)\.(?:clean|smudge|process|required)", re.DOTALL)
+_CAREFUL = (
+    *("-c", "core.fsmonitor="),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "safe.bareRepository=explicit"),
+    *("-c", "protocol.allow=never"),
+    *("-c", "core.attributesFile=/dev/null"),
+    *("-c", "core.excludesFile=/dev/null"),
+    "--no-optional-locks",
+)
+# A repository that allows a protocol by name is stronger than our word on all of them; the variable is not.
+_SETTINGS = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+class Origins:
+    """Note with jobs which commit their notebook's folder was at.
+
+    Parameters
+    ----------
+    tracker : Tracker
+        Who keeps the records.
+    """
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._waiting: dict[str, list[Entry]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def note(self, entry: Entry, folder: str) -> None:
+        """Look it up for a job, soon; jobs of one folder share the answer."""
+        waiting = self._waiting.setdefault(folder, [])
+        waiting.append(entry)
+        if len(waiting) == 1:
+            task = asyncio.create_task(self._look_later(folder), name="origin")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Let be what was not looked up yet."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _look_later(self, folder: str) -> None:
+        await asyncio.sleep(_LATER)
+        entries = self._waiting.pop(folder)
+        if not await asyncio.to_thread(_is_in_repository, folder):
+            return
+        here = LocalTransport(workers=1)  # the notebook's machine, wherever the cluster is
+        try:
+            found = await look_at(here, folder)
+        finally:
+            here.close()
+        for entry in entries if found else ():
+            await self._write(entry, found)
+
+    async def _write(self, entry: Entry, found: dict[str, Any] | None) -> None:
+        tracker = self._tracker
+        if entry.record is None or tracker.entries.get(entry.key or "") is not entry:
+            return  # sbatch refused it
+        entry.record["git"] = found
+        if await tracker.save(entry) and entry.is_finished and entry.key is not None:
+            tracker.store.remember(tracker.name, entry.key, entry.record)
+
+
+def _is_in_repository(folder: str) -> bool:
+    """Whether there is anything for git to look at: most folders are spared a process."""
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return False
+        folder = above
+    return True
+
+
+async def look_at(transport: Transport, folder: str) -> dict[str, Any] | None:
+    """Return commit, branch and whether tracked files differ from it; None where git cannot or will not tell.
+
+    Parameters
+    ----------
+    transport : Transport
+        The way to the machine of the folder.
+    folder : str
+        Somewhere in a repository.
+    """
+    names = await _git(transport, folder, "config", "--list", "--name-only", "-z")
+    if names is None:
+        return None
+    filters = {found[1] for name in names.split("\0") if (found := _FILTER.fullmatch(name))}
+    off = [f"filter.{name}.{key}" for name in sorted(filters) for key in ("clean=", "process=", "required=false")]
+    asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=all")
+    told = None
+    if not any("=" in name for name in filters):  # such a one cannot be switched off
+        told = await _git(transport, folder, *(word for one in off for word in ("-c", one)), *asked)
+    if told is None:
+        commit = await _git(transport, folder, "rev-parse", "--verify", "HEAD")
+        return {"commit": commit.strip(), "branch": None, "dirty": None} if commit else None
+    lines = told.splitlines()
+    heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch.") and " " in line[2:])
+    commit = heads.get("branch.oid", "(initial)")
+    if commit == "(initial)":
+        return None
+    branch = heads.get("branch.head")
+    return {
+        "commit": commit,
+        "branch": None if branch == "(detached)" else branch,
+        "dirty": any(not line.startswith("#") for line in lines),
+    }
+
+
+async def _git(transport: Transport, folder: str, *words: str) -> str | None:
+    """Return what git prints; None when it does not succeed."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    context = Context(cwd=folder, env={**env, **_SETTINGS})
+    done: Completed | None = None
+    with contextlib.suppress(SlurmError, OSError):
+        done = await transport.run(["git", *_CAREFUL, *words], context=context, timeout=_PATIENCE)
+    return done.stdout.decode("utf-8", "replace") if done is not None and done.exit_code == 0 else None

@@ -1,0 +1,108 @@
+"""Looking for a job whose submission got no answer: in the queue, in its directory, in the accounting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.errors import CommandError, ControllerError, SlurmError
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.submission.sbatch import Answer
+
+__all__ = ["Found", "Search"]
+
+log = logging.getLogger(__name__)
+
+_LOOKS = 2
+_LOOK_AGAIN = 5.0
+_ACCOUNTING_LAG = 60.0
+_LONGEST_PAUSE = 60.0
+_LONGEST_ID = 20  # characters
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job; or None, and whether that is certain: then there is none, and never was."""
+
+    job: JobId | None
+    is_certain: bool = True
+
+
+class Search:
+    """Look for jobs by the path of their script, which no other job has.
+
+    Parameters
+    ----------
+    client : SlurmClient
+        Who asks Slurm.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    def __init__(self, client: SlurmClient, clock: Callable[[], float]) -> None:
+        self._client, self._clock = client, clock
+
+    async def in_queue(self, entry: Entry, since: float, answer: Answer | None) -> Found:
+        """Look until the controller has said no twice: after a freeze it works off what it holds.
+
+        Its no is certain only while it would still remember a job that began at ``since`` (seconds since the epoch) and
+        is over: we may have been asleep, or new, or cut off for longer than that.
+        """
+        absent, pause, remembers = 0, 1.0, 0.0
+        while absent < _LOOKS:
+            try:
+                found = await self._client.find_script(entry.script_path or "")
+                if found is not None:
+                    return Found(JobId(found.id.job))
+                remembers = await self._client.min_job_age()
+            except SlurmError as error:
+                log.info("submission %s is still looked for: %s", entry.key, error.message)
+                absent, pause = 0, min(_LONGEST_PAUSE, pause * 2)
+                await asyncio.sleep(pause)
+                continue
+            absent += 1
+            await asyncio.sleep(_LOOK_AGAIN if absent < _LOOKS else 0)
+        never_asked = answer is None or answer.never_arrived
+        return Found(None, never_asked or 0 <= self._clock() - since < remembers)
+
+    async def in_folder(self, entry: Entry) -> tuple[JobId | None, bool]:
+        """Look for signs that the job ran: its id, which a claim tells, and whether there are any."""
+        if entry.folder is None:
+            return None, False
+        transport = self._client.transport
+        try:
+            names = await transport.list_dir(entry.folder.path)
+            if "claim" in names:
+                claim = (await transport.read(entry.folder.file("claim"), 0, _LONGEST_ID)).strip()
+                if claim.isdigit():
+                    return JobId(int(claim)), True
+        except FileNotFoundError:  # somebody has removed the directory
+            return None, False
+        return None, any(name.startswith(("stdout", "stderr", "claim", "end")) for name in names)
+
+    async def in_accounting(self, entry: Entry, since: float) -> Found:
+        """Look for a job that may have come and gone while nobody watched.
+
+        Where there is no accounting, it is certain that none ran if one would have left its claim or its output.
+        """
+        while True:
+            try:
+                jobs = await self._client.submissions(entry.script_path or "", since - 60)
+            except ControllerError:
+                raise
+            except CommandError:  # there is no accounting here
+                return Found(None, _leaves_traces(entry))
+            if jobs:
+                return Found(jobs[-1][0])
+            if self._clock() - since >= _ACCOUNTING_LAG:
+                return Found(None)
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _leaves_traces(entry: Entry) -> bool:
+    stdout = ((entry.record or {}).get("outputs") or {}).get("stdout") or ""
+    return entry.kind == "python" or (entry.folder is not None and stdout.startswith(entry.folder.file("stdout")))

@@ -1,0 +1,401 @@
+"""Submissions whose answer was not heard: found, proved absent and tried again, or reported. Never simply repeated.
+
+Several agents of one user may see the same job directories: on two login nodes, or with two runtime directories. One of
+them, who has the lock of the directory, brings a submission to its end; the others read what it writes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import ControllerError, JobError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
+from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.poller import Watcher
+from jupyter_slurm.services.submission import sbatch
+from jupyter_slurm.services.submission.lookup import Search
+from jupyter_slurm.services.submission.plan import Plan
+from jupyter_slurm.services.submission.sbatch import Answer
+from jupyter_slurm.transport.base import Context
+
+__all__ = ["Settler"]
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+_STILL_RUNNING = 1.0
+_OTHERS_AT_WORK = 1.0
+_LONGEST_PAUSE = 60.0
+_BEGINS = 6.0  # seconds; scancel tries again after five
+
+
+@dataclass
+class _Case:
+    """One submission under way.
+
+    ``plan`` and ``context`` are None after a restart of the agent; ``since`` is when sbatch may have begun last, in
+    seconds since the epoch.
+    """
+
+    entry: Entry
+    plan: Plan | None
+    context: Context | None
+    since: float
+
+    @property
+    def attempt(self) -> int:
+        return int((self.entry.record or {}).get("attempts") or 1)
+
+
+class Settler:
+    """Bring submissions to an end in the background.
+
+    Parameters
+    ----------
+    tracker, client, watcher
+        Of the cluster.
+    timeout : float
+        Seconds that sbatch may take.
+    """
+
+    def __init__(self, tracker: Tracker, client: SlurmClient, watcher: Watcher, timeout: float) -> None:
+        self._tracker, self._client, self._watcher, self._timeout = tracker, client, watcher, timeout
+        self._search = Search(client, tracker.clock)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def under_way(self) -> int:
+        """How many submissions have no answer yet and are ours to follow."""
+        entries = (self._tracker.entries.get(key) for key in self._tasks)
+        return sum(entry is not None and (entry.hold is not None or entry.id is not None) for entry in entries)
+
+    def resume(self, entry: Entry) -> None:
+        """Go on where an agent left off: with a submission, a cancellation, or with watching the job."""
+        self._watcher.wake()
+        if entry.id is None:
+            self.begin(entry)
+        elif _is_cancelled(entry):
+            self._spawn(entry, self._cancel(entry))
+
+    def begin(self, entry: Entry, plan: Plan | None = None, context: Context | None = None) -> None:
+        """Take over a submission whose answer is not known."""
+        entry.known, entry.unknown_since = False, self._tracker.clock()
+        entry.error = _unheard(is_cancelled=_is_cancelled(entry))
+        self._tracker.tell(entry)
+        created = float((entry.record or {}).get("created") or 0.0)
+        self._spawn(entry, self._run(_Case(entry, plan, context, created)))
+
+    async def take_back(self, entry: Entry) -> bool:
+        """Stop finding out: whoever asked for the submission asks again and brings everything that it needs.
+
+        Returns
+        -------
+        bool
+            Whether it is up to us; otherwise another agent is at it, or has settled it.
+        """
+        task = self._tasks.pop(entry.key or "", None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        return entry.id is None and not entry.is_finished and await self._is_held(entry)
+
+    async def wait(self, entry: Entry) -> None:
+        """Wait until another agent has settled a submission, no longer than for sbatch itself."""
+        task = self._tasks.get(entry.key or "")
+        if task is not None:
+            await asyncio.wait([task], timeout=self._timeout)
+
+    def give_up(self, entry: Entry) -> None:
+        """Do not try again: the person cancelled it. If it is found in the queue it is cancelled there."""
+        if entry.record is None:
+            return
+        entry.record["cancel"] = True
+        if entry.hold is not None:
+            self._tracker.save_soon(entry)
+        entry.error = _unheard(is_cancelled=True)
+        self._tracker.tell(entry)
+
+    def cancel_soon(self, entry: Entry) -> None:
+        """Cancel a job as soon as the controller hears it, also after a restart of the agent."""
+        if entry.record is None or entry.is_finished:
+            return
+        if entry.id is None:
+            self.give_up(entry)
+            return
+        entry.record["cancel"] = True
+        self._tracker.save_soon(entry)
+        self._spawn(entry, self._cancel(entry))
+
+    async def stop(self) -> None:
+        """Leave everything as it is; the job directories know enough to go on later."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def accept(self, entry: Entry, job: JobId, remarks: list[str]) -> None:
+        """Note the id of a job that sbatch accepted."""
+        now = self._tracker.clock()
+        entry.id, entry.error, entry.known, entry.unknown_since = job, None, True, None
+        entry.warnings.extend(remarks)
+        entry.submit_time = entry.submit_time or now
+        entry.set_state(sbatch.ACCEPTED, now)
+        self._tracker.add(entry)
+        if entry.record is not None and entry.folder is not None:
+            entry.record["job"] = {"id": str(job), "submit_time": None}
+            self._tracker.save_soon(entry)
+        self._after_settling(entry)
+
+    async def check_number(self, entry: Entry) -> None:
+        """See that the number of a job is still its own: the queue has shown it, or sbatch has just given it.
+
+        Raises
+        ------
+        SlurmError
+            That is not known. Of a job that turns out to be over, nothing is said.
+        """
+        if entry.submitted is not None or not entry.known:
+            await self._watcher.fresh()
+        if not entry.is_finished and (not entry.known or self._tracker.find(str(entry.id)) is not entry):
+            raise ControllerError(
+                f"job {entry.id} is left alone: whether that is still the number of this job is not known yet",
+                hint="Try again in a minute; `%squeue --me` shows what has the number now.",
+            )
+
+    async def scancel(self, entry: Entry, target: str, signal: str | None = None) -> None:
+        """Cancel a job, once the queue has shown that its number is still its own.
+
+        Raises
+        ------
+        SlurmError
+            It was not cancelled.
+        """
+        await self.check_number(entry)
+        if entry.is_finished:
+            return
+        argv = ["scancel", *(["--signal", signal] if signal else []), target]
+        try:
+            # With a signal it waits for a job to begin, a minute and longer.
+            async with asyncio.timeout(_BEGINS if signal and entry.state.is_pending else None):
+                await self._client.ask(argv)
+        except TimeoutError:
+            raise JobError(
+                f"job {target} has not begun: nothing of it runs that could get a signal",
+                hint="job.cancel() without a signal withdraws it.",
+            ) from None
+
+    # -- the way of one submission
+
+    def _spawn(self, entry: Entry, work: Coroutine[Any, Any, None]) -> None:
+        key = entry.key or ""
+        task = asyncio.create_task(work, name=f"settle {key}")
+        self._tasks[key] = task
+        task.add_done_callback(lambda done: self._tasks.pop(key) if self._tasks.get(key) is done else None)
+
+    def _after_settling(self, entry: Entry) -> None:
+        self._tracker.tell(entry)
+        self._watcher.wake()
+        if _is_cancelled(entry) and not entry.is_finished:
+            self._spawn(entry, self._cancel(entry))
+
+    async def _run(self, case: _Case) -> None:
+        """Settle a submission; what goes wrong on the way proves nothing, and is tried again."""
+        pause = 1.0
+        while True:
+            try:
+                if await self._is_ours(case.entry):
+                    await self._settle(case)
+                return
+            except (SlurmError, OSError) as error:
+                log.warning("submission %s: %s", case.entry.key, error)
+                said = error.message if isinstance(error, SlurmError) else str(error)
+                case.entry.error = _unheard(said, is_cancelled=_is_cancelled(case.entry))
+                self._tracker.tell(case.entry)
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def _is_ours(self, entry: Entry) -> bool:
+        """Wait until a submission is ours to settle (True), or another agent has settled it (False)."""
+        while not await self._is_held(entry):
+            if entry.id is not None or entry.is_finished:
+                return False
+            await asyncio.sleep(_OTHERS_AT_WORK)
+        return True
+
+    async def _is_held(self, entry: Entry) -> bool:
+        """Whether we have the lock of a job directory; one that a broken connection took with it is taken again."""
+        if entry.hold is not None and entry.hold.is_lost:
+            entry.let_go()
+        return entry.hold is not None or await self._take_over(entry)
+
+    async def _take_over(self, entry: Entry) -> bool:
+        """Have the lock of a job directory, and what is written there; False: another has it, or it is settled."""
+        if entry.folder is None or entry.script_path is None:
+            return False
+        hold = None
+        try:
+            hold = await self._client.transport.hold(entry.script_path)
+            if not await self._is_settled_on_disk(entry):
+                entry.hold, hold = hold, None
+        except FileNotFoundError:
+            self._withdrawn(entry)
+        finally:
+            if hold is not None:
+                hold.release()
+        return entry.hold is not None
+
+    async def _is_settled_on_disk(self, entry: Entry) -> bool:
+        """Take in the record as it is on disk now; return whether another agent has come to an end with it."""
+        if entry.folder is None:
+            return False
+        record, is_cancelled = await entry.folder.load(self._client.transport), _is_cancelled(entry)
+        if is_cancelled:
+            record["cancel"] = True
+        if not (record.get("job") or record.get("end")):
+            entry.record = record
+            return False
+        entry.recall(record, self._tracker.clock())
+        self._tracker.add(entry)
+        self._after_settling(entry)
+        return True
+
+    def _withdrawn(self, entry: Entry) -> None:
+        entry.error, entry.known, entry.unknown_since = (
+            SubmitRefused(
+                "The job was not submitted: it has no directory. The link broke before there was one, or another agent "
+                "has removed it since sbatch refused the job.",
+                hint="Run the cell again.",
+            ),
+            True,
+            None,
+        )
+        entry.set_state(NOT_SUBMITTED, self._tracker.clock())
+        self._tracker.tell(entry)
+        self._tracker.drop(entry)
+
+    async def _settle(self, case: _Case) -> None:
+        entry = case.entry
+        while True:
+            answer = await self._answer(case)
+            if answer is not None and answer.job is not None:
+                return await self.accept(entry, answer.job, answer.remarks)
+            if answer is not None and answer.is_clear:
+                return await self._refuse(entry, sbatch.refusal(answer, (entry.record or {}).get("argv") or []))
+            found = await self._search.in_queue(entry, case.since, answer)
+            job, has_run, is_certain = found.job, False, found.is_certain
+            if job is None:
+                job, has_run = await self._search.in_folder(entry)
+            if job is None and (has_run or not is_certain):
+                found = await self._search.in_accounting(entry, case.since)
+                job = found.job
+            if job is not None:
+                return await self.accept(entry, job, [])
+            if entry.hold is not None and entry.hold.is_lost:  # another agent may have gone on with it since
+                if not await self._is_ours(entry):
+                    return None
+                continue
+            if has_run:  # a script, under an id that nobody knows
+                return await self._conclude(entry, UNKNOWN, None)
+            if not is_certain:
+                return await (self._refuse(entry, _absent(answer)) if found.is_certain else self._lose(entry))
+            if case.plan is None or case.context is None or case.attempt >= _ATTEMPTS or _is_cancelled(entry):
+                return await self._refuse(entry, _absent(answer))
+            await self._again(case, case.plan, case.context)
+
+    async def _answer(self, case: _Case) -> Answer | None:
+        """Wait while sbatch lives; return what it left. It is read under its lock, so it is never read half."""
+        folder, transport = case.entry.folder, self._client.transport
+        if folder is None:
+            return None
+        try:
+            while True:
+                held = await transport.hold(folder.answer(case.attempt) + ".out")
+                if held is not None:
+                    break
+                await asyncio.sleep(_STILL_RUNNING)
+        except FileNotFoundError:
+            return None
+        try:
+            return await sbatch.read_answer(transport, folder, case.attempt)
+        finally:
+            held.release()
+
+    async def _lose(self, entry: Entry) -> None:
+        """Say that nobody knows whether the job ran."""
+        output = ((entry.record or {}).get("outputs") or {}).get("stdout")
+        error = SubmissionUnknown(
+            "Whether this job ran cannot be found out: sbatch gave no answer, and the queue, which does not show it, "
+            "forgets jobs that are over.",
+            hint=f"Look for its output ({output}) before you run the cell again.",
+        )
+        await self._conclude(entry, UNKNOWN, error)
+
+    async def _refuse(self, entry: Entry, error: SlurmError) -> None:
+        try:
+            if await self._is_settled_on_disk(entry):  # where there are no locks
+                return
+        except (FileNotFoundError, ParseError) as damage:
+            log.warning("submission %s: %s", entry.key, damage)
+        await self._conclude(entry, NOT_SUBMITTED, error)
+
+    async def _conclude(self, entry: Entry, state: JobState, error: SlurmError | None) -> None:
+        entry.error, entry.known, entry.unknown_since = error, True, None
+        entry.set_state(state, self._tracker.clock())
+        await self._tracker.finish(entry)
+        entry.let_go()
+
+    async def _again(self, case: _Case, plan: Plan, context: Context) -> None:
+        entry, case.since = case.entry, self._tracker.clock()
+        log.info("submission %s is not in the queue: sbatch is run again (%d)", entry.key, case.attempt + 1)
+        if entry.record is not None:
+            entry.record["attempts"] = case.attempt + 1
+            await plan.folder.save(self._client.transport, entry.record)
+        await sbatch.execute(self._client.transport, plan, context, case.attempt, self._timeout)
+
+    async def _cancel(self, entry: Entry) -> None:
+        """Cancel a job that was to be cancelled before its id was known; a silent controller is asked again."""
+        pause = 1.0
+        while not entry.is_finished:
+            try:
+                await self.scancel(entry, str(entry.id))
+            except SlurmError as error:
+                log.info("job %s is still to be cancelled: %s", entry.id, error.message)
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, pause * 2)
+                continue
+            if entry.record is not None:
+                entry.record["cancel"] = False
+                self._tracker.save_soon(entry)
+            self._watcher.wake()
+            return
+
+
+def _is_cancelled(entry: Entry) -> bool:
+    return bool((entry.record or {}).get("cancel"))
+
+
+def _unheard(trouble: str = "", *, is_cancelled: bool) -> SlurmError:
+    if is_cancelled:
+        return SubmissionUnknown(
+            "sbatch has not answered yet: the job is cancelled as soon as it is found in the queue", hint=trouble
+        )
+    return SubmissionUnknown(
+        "sbatch has not answered yet: whether the job is in the queue is being found out"
+        + (f" ({trouble})" if trouble else ""),
+        hint="Do not submit it again; it will be found here as soon as the controller answers.",
+    )
+
+
+def _absent(answer: Answer | None) -> SlurmError:
+    said = "; ".join(answer.remarks) if answer else "sbatch died without an answer"
+    return ControllerError(
+        f"The job is not in the queue ({said}).",
+        hint="It is neither in the queue nor are there traces of a run: run the cell again.",
+    )

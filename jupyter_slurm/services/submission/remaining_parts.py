@@ -1,0 +1,128 @@
+"""Submitting the parts of an array after the first one: one after the other, all of them or none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.jobs.array_parts import Part, keys_of
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.submission.recovery import Settler
+
+__all__ = ["Growth", "said_of"]
+
+log = logging.getLogger(__name__)
+
+
+def said_of(parts: Sequence[Part]) -> list[str]:
+    """Return what is to be said of an array in parts."""
+    if not parts:
+        return []
+    first, throttled = parts[0], parts[0].is_throttled and len(parts) > 1
+    arrays = "1 array" if len(parts) == 1 else f"{len(parts)} arrays"
+    said = [
+        f"Arrays here have at most {first.size:,} tasks (MaxArraySize): this one is {arrays} for Slurm, with "
+        "SLURM_ARRAY_TASK_ID from 0 in each. task_index is the number of a task.",
+        *(["They run one after the other, so that no more tasks run at once than was said behind %."] * throttled),
+    ]
+    return [" ".join(said)]
+
+
+class Growth:
+    """See that an array gets all its parts.
+
+    Parameters
+    ----------
+    tracker, settler
+        Of the cluster.
+    patience : float
+        Seconds for which somebody who asks waits for the last part.
+    """
+
+    def __init__(self, tracker: Tracker, settler: Settler, patience: float) -> None:
+        self._tracker, self._settler, self._patience = tracker, settler, patience
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def lacks(self, entry: Entry) -> bool:
+        """Whether an array has parts that nobody submitted, and nobody is about to: its agent ended in the middle."""
+        if entry.part is None or entry.key in self._tasks or (entry.record or {}).get("cancel") or entry.is_finished:
+            return False
+        return len(self._tracker.parts(entry)) < len(keys_of(entry))
+
+    def begin(self, first: Entry, parts: Sequence[Part], hand_over: Callable[[Part], Awaitable[Entry]]) -> None:
+        """Submit the parts after the first, in the background."""
+        key = first.key or ""
+        if key in self._tasks:
+            return  # asked for again
+        first.is_growing = True
+        task = self._tasks[key] = asyncio.create_task(self._grow(first, parts, hand_over), name=f"parts of {key}")
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # said where somebody waits for it
+
+    async def wait(self, entry: Entry) -> Entry:
+        """Return a job with all its parts, or with those that there are when it takes too long.
+
+        Raises
+        ------
+        SlurmError
+            A part was refused, and so is the whole.
+        """
+        task = self._tasks.get(entry.key or "")
+        if task is not None:
+            done, _ = await asyncio.wait([task], timeout=self._patience)
+            if done:
+                task.result()
+        return self._tracker.whole(entry)
+
+    async def stop(self) -> None:
+        """Leave what is not submitted: the job says so."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _grow(self, first: Entry, parts: Sequence[Part], hand_over: Callable[[Part], Awaitable[Entry]]) -> None:
+        submitted, part = [first], parts[0]
+        try:
+            for part in parts[1:]:
+                await self._settled(submitted[-1])
+                if not first.is_growing:
+                    return  # cancelled meanwhile
+                before = str(submitted[-1].id) if part.is_throttled else None
+                submitted.append(await hand_over(replace(part, before=before)))
+            await self._settled(submitted[-1])
+        except SlurmError as error:
+            self._give_up(submitted, part, error)
+            raise
+        finally:
+            first.is_growing = False
+            self._tracker.tell(first)
+
+    async def _settled(self, entry: Entry) -> None:
+        """Wait until it is known whether a part was submitted.
+
+        Raises
+        ------
+        SlurmError
+            It was not.
+        """
+        with self._tracker.listening(entry) as changed:
+            while entry.id is None and not entry.is_finished:
+                changed.clear()
+                await changed.wait()
+        if entry.id is None and entry.error is not None:
+            raise entry.error
+
+    def _give_up(self, submitted: Sequence[Entry], part: Part, error: SlurmError) -> None:
+        """Cancel what was submitted before a part that could not be, and say so."""
+        numbers = ", ".join(str(entry.id) for entry in submitted if entry.id is not None)
+        error.message = f"Tasks {part.named()} of this array: {error.message}"
+        error.hint = f"{error.hint or ''} What had been submitted of it is cancelled: {numbers}.".strip()
+        submitted[0].warnings.append(error.message)
+        log.warning("submission %s: %s %s", part.of, error.message, error.hint)
+        for entry in submitted:
+            self._settler.cancel_soon(entry)

@@ -1,0 +1,89 @@
+"""What is submitted when a job is submitted again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.domain.scripts.resubmission import (
+    LEAVE_OUT,
+    Ending,
+    awaited,
+    changed,
+    check_repeatable,
+    dependency_of,
+    has_source,
+    still_awaited,
+)
+from jupyter_slurm.errors import JobNotFound, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.clusters.cluster import Cluster
+
+__all__ = ["asked_again"]
+
+_SAME = (
+    "kind",
+    "args",
+    "python",
+    "env",
+    "default_python",
+    "filename",
+    "values",
+    "resume",
+    "launcher",
+    "label",
+    "stage",
+)
+
+
+async def asked_again(cluster: Cluster, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the submission that repeats a job: text, options, arguments, environment, values, from the same folder.
+
+    A task of an array is submitted as an array of that one task.
+
+    Parameters
+    ----------
+    asked : mapping
+        ``key`` and ``context`` of the new submission.
+
+    Raises
+    ------
+    UsageError, JobError
+        It cannot be submitted again; also where somebody else can have changed what is recorded of it.
+    """
+    record = await cluster.reader.record(reference)
+    check_repeatable(record)
+    raw = await (cluster.reader.source(reference) if has_source(record) else cluster.reader.script(reference))
+    text = raw.decode("utf-8", "surrogateescape")
+    table = await cluster.client.options("sbatch")
+    options, changes = record["options"], dict[str, Any]()
+    if (value := dependency_of(table, options)) is not None and (now := await _left(cluster, value)) != value:
+        changes["dependency"] = now
+    if (task := (await cluster.job(reference))["task"]) is not None:
+        changes["array"] = task
+    context = dict(asked.get("context") or {})
+    if not cluster.where.is_far and record["cwd"] is not None:
+        context["cwd"] = record["cwd"]
+    return {
+        **{name: record[name] for name in _SAME},
+        "key": asked["key"],
+        "text": text,
+        "options": changed(table, options, text, changes) if changes else options,
+        "script_name": None if record["kind"] == "python" else record["script"],
+        "again": record["key"],
+        "origin": {"folder": None, "notebook": record["notebook"]},
+        "context": context,
+    }
+
+
+async def _left(cluster: Cluster, value: str) -> str | None:
+    """Return what a dependency still waits for."""
+    endings = dict[str, Ending]()
+    for number in awaited(value):
+        try:
+            entry = await cluster.one(number)
+        except JobNotFound as error:
+            raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
+        endings[number] = Ending(f"job {number}", entry.state.name if entry.is_finished else None)
+    return still_awaited(value, endings)

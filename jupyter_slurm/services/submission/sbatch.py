@@ -1,0 +1,158 @@
+"""Handing a job to sbatch: once, whatever happens on the way.
+
+The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there,
+detached from us (``Transport.start_once``). What was not heard is read from there; what sbatch itself did not hear is
+looked up in the queue by the path of the script, which no other job has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import SlurmError, SubmitRefused, UsageError
+from jupyter_slurm.services.environments.resolver import is_failure
+from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
+from jupyter_slurm.services.slurm.client import is_silence, printable, text_of
+from jupyter_slurm.services.submission.plan import Plan
+from jupyter_slurm.transport.base import Context, Once, Sent, Transport
+from jupyter_slurm.transport.tunnel import door
+
+__all__ = ["ACCEPTED", "Answer", "answer_of", "begin", "execute", "read_answer", "refusal"]
+
+ACCEPTED = JobState("PENDING")
+"""The state of a job that sbatch has just accepted."""
+
+_FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
+_MOST_SAID = 1 << 20  # bytes; sbatch says little, and the job may write there, too
+_ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one execution of sbatch left; ``job`` is None when it printed no id, ``exit_code`` when nobody heard it."""
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    job: JobId | None
+    argv: Sequence[str] = ()
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it settles the matter: an id, or a no of the controller's own."""
+        # 128 + n is how a wrapper in shell tells that sbatch was killed by signal n.
+        refused = self.exit_code is not None and self.exit_code > 0 and not 128 < self.exit_code < 160
+        return self.job is not None or (refused and not self._tells_of_silence())
+
+    def _tells_of_silence(self) -> bool:
+        """Whether no controller answered. The line of the failure decides: others repeat what the person wrote."""
+        failures = _FAILURE.findall(self.stderr)
+        return is_silence(failures[-1]) if failures else is_silence(self.stderr, self.argv)
+
+    @property
+    def never_arrived(self) -> bool:
+        """Whether sbatch could not even connect: then the controller cannot have accepted anything."""
+        failures = _FAILURE.findall(self.stderr)
+        return self.job is None and bool(failures) and b"(connect failure)" in failures[-1]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What sbatch said beside the id: warnings, a site's messages."""
+        return [printable(line) for line in text_of(self.stderr).splitlines() if line.strip()]
+
+
+async def execute(transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float) -> Answer | None:
+    """Execute sbatch once more; None when its answer is not known within ``timeout`` seconds (it may still come)."""
+    try:
+        once = await transport.start_once(plan.folder.answer(attempt), [*plan.wrapper, *plan.argv], context=context)
+    except FileExistsError:
+        return None  # it was executed before, by us or by another agent: what it left is looked at
+    return await answer_of(once, plan, timeout)
+
+
+async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) -> Once:
+    """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
+    files = {plan.record["script"]: plan.script, "job.json": dump(plan.record), **plan.files}
+    if plan.values:
+        files["in.values"] = plan.values
+    if (plan.record.get("session") or {}).get("node_ports"):
+        files[door.NAME] = door.new_pem()
+    argv = [*plan.wrapper, *plan.argv]
+    return await transport.start_once(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
+
+
+async def answer_of(once: Once, plan: Plan, timeout: float) -> Answer | None:
+    """Return what sbatch said; None when that is not known within ``timeout`` seconds (it may still come)."""
+    done = await once.result(timeout)
+    return None if done is None else _answer(done.exit_code, done.stdout, done.stderr, plan.argv)
+
+
+async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:
+    """Read what an execution of sbatch left whose exit code nobody heard; None: it never began."""
+    try:
+        out = await transport.read(folder.answer(attempt) + ".out", 0, _MOST_SAID)
+        err = await transport.read(folder.answer(attempt) + ".err", 0, _MOST_SAID)
+    except FileNotFoundError:
+        return None
+    return _answer(None, out, err)
+
+
+def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> Answer:
+    found = _ID_LINE.findall(out)
+    has_taken = found and (code is None or code <= 0)  # killed, it had said it before
+    return Answer(code, out, err, JobId(int(found[-1])) if has_taken else None, argv)
+
+
+def refusal(answer: Answer, argv: Sequence[str], known: str = "") -> SlurmError:
+    """Return what sbatch's own no means for the person; ``known`` is what we knew against the job."""
+    said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
+    if is_failure(answer.exit_code, said):
+        return UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
+    said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
+    return SubmitRefused(
+        f"sbatch refused the job: {said}",
+        hint=known or _hint(said),
+        argv=list(argv),
+        exit_code=answer.exit_code,
+        stderr=printable(text_of(answer.stderr)),
+    )
+
+
+def _hint(said: str) -> str:
+    rules = [
+        (
+            "authentication error",
+            "By munge, machines of a cluster know each other: it does not work on that one. Tell the people who run "
+            "it, or use another login node, if there is one.",
+        ),
+        (
+            "accounting/qos policy",
+            "`%sacctmgr show associations user=$USER` and `%sacctmgr show qos` show your limits.",
+        ),
+        ("partition", "`%sinfo -s` lists the partitions and their limits."),
+        ("account", "`%sacctmgr show associations user=$USER` lists your accounts; say `-A NAME`."),
+        ("qos", "`%sacctmgr show qos` lists the QOS; `%sacctmgr show associations` those you may use."),
+        (
+            "node configuration",
+            "No node of its partition is what the job asks for: `%sinfo -o '%P %N %c %m %G'` shows what they have.",
+        ),
+        ("generic resource", "`%sinfo -o '%P %G'` shows the GPU types of each partition."),
+        ("time limit", "`%sinfo -s` shows each partition's limit; ask for less with --time."),
+        ("memory", "Ask for less with --mem; `%sinfo -o '%P %m'` shows what the nodes have (MB)."),
+        ("dependency", "The job it depends on must be in the queue: `%squeue --me`."),
+        ("reservation", "`%scontrol show reservation` lists the reservations."),
+        ("constraint", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+        ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+        (
+            "array specification",
+            "Is it a list of tasks as in --array=0-99,120%5? A job with components (`:`, hetjob) cannot be an array. "
+            "The cluster's MaxArraySize (`%scontrol show config`) may have changed, too: run the cell again.",
+        ),
+        ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
+    ]
+    low = said.lower()
+    return next((hint for sign, hint in rules if sign in low), "`%%sbatch?` shows the options and examples.")

@@ -1,0 +1,382 @@
+"""From what a front door asks for to a job directory and an execution of sbatch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import posixpath
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, UsageError
+from jupyter_slurm.services.environments.jupyter_check import doubt_about_jupyter
+from jupyter_slurm.services.environments.path_visibility import doubt_about
+from jupyter_slurm.services.environments.resolver import Environments, Prepared
+from jupyter_slurm.services.inventory.facts import Doubts, FactsKeeper
+from jupyter_slurm.services.jobdir.job_directory import dump, is_key
+from jupyter_slurm.services.jobdir.ownership import read_own
+from jupyter_slurm.services.jobs.array_parts import Part, divided
+from jupyter_slurm.services.jobs.directory_scan import Shelf
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.jobs.upload import may_run, on_its_way
+from jupyter_slurm.services.results.record import sweep_of, values_of
+from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.services.slurm.identity import RUNNER, runner_digest, shipped
+from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.staging.manager import Staging
+from jupyter_slurm.services.submission import sbatch
+from jupyter_slurm.services.submission.estimate import estimate
+from jupyter_slurm.services.submission.git_origin import Origins
+from jupyter_slurm.services.submission.plan import Plan, make_plan
+from jupyter_slurm.services.submission.recovery import Settler
+from jupyter_slurm.services.submission.remaining_parts import Growth, said_of
+from jupyter_slurm.services.submission.sbatch import Answer
+from jupyter_slurm.transport.base import Context, Once, Sent
+from jupyter_slurm.transport.ssh.protocols import LinkLost
+
+__all__ = ["Intake"]
+
+_SUBMISSIONS_AT_ONCE = 4
+_EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
+_LOOKED_AT = 5.0  # seconds in which a folder is looked at
+_RUNNERS = {"allocation": "hold.py", "session": "serve.py"}
+_CHECKED = 10.0  # seconds for a Python to say whether it has a Jupyter
+_LACKING = 3  # runner/serve.py's exit code for no
+_LINK_COMES_BACK = (
+    "The link is made again by itself. Run this again when it is back, as `%slurm list` tells; is the network up (VPN)?"
+)
+_OF_VALUES = 1 << 20  # bytes that a file of values has beside them
+_LIMITS = ("MaxArraySize", "MaxJobCount")
+
+
+class Intake:
+    """Take submissions for one cluster.
+
+    Parameters
+    ----------
+    about : callable
+        Returns what cluster.json is to say.
+    where : Where
+        The place of the cluster.
+    settings : Settings
+        What the person chose.
+    client, shelf, settler, tracker, facts, staging
+        Of the cluster.
+    """
+
+    def __init__(
+        self,
+        about: Callable[[], dict[str, Any]],
+        where: Where,
+        settings: Settings,
+        client: SlurmClient,
+        shelf: Shelf,
+        settler: Settler,
+        tracker: Tracker,
+        facts: FactsKeeper,
+        staging: Staging,
+    ) -> None:
+        self._about, self._where, self._settings, self._client = about, where, settings, client
+        self._facts, self._staging = facts, staging
+        self._shelf, self._settler, self._tracker = shelf, settler, tracker
+        self._folder, self._transport = tracker.folder, client.transport
+        self._origins = Origins(tracker)
+        self._environments = Environments(where, client.transport, tracker.clock)
+        self._growth = Growth(tracker, settler, settings.submit_timeout)
+        self._is_prepared = False
+        self._hosts: list[str] | None = None
+        self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
+
+    async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit a job, or show what would be submitted.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        if not is_key(asked["key"]):
+            raise UsageError(f"{asked['key']!r} is not a submission key")
+        lock = self._locks.setdefault(asked["key"], asyncio.Lock())
+        try:
+            async with lock, self._gate:
+                return await self._submit(asked)
+        except LinkLost as error:
+            if self._tracker.find(asked["key"]) is not None:
+                raise
+            raise TransportError(f"Nothing was submitted: {error.message}.", hint=_LINK_COMES_BACK) from error
+
+    async def stop(self) -> None:
+        """Leave alone what nobody waits for."""
+        await self._origins.stop()
+        await self._growth.stop()
+
+    async def _submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        known = self._tracker.find(asked["key"])
+        if known is not None and (known.id is not None or known.is_finished) and not self._growth.lacks(known):
+            return job_dict(await self._growth.wait(known))
+        if asked.get("again") and not asked.get("sweep"):
+            asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
+        runner = self.runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
+        context = self._client.submission_context(asked.get("context") or {})
+        table = await self._client.options("sbatch")
+        version = await self._client.version()
+        prepared = None
+        if asked.get("env"):
+            prepared = await self._environments.prepare(asked, context)
+            context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
+        staged = await self._staging.prepare(asked)
+        now = self._tracker.clock()
+        preempting = (await self._client.known_configuration()).get("PreemptMode") if asked.get("resume") else None
+
+        def make(part: Part | None) -> Plan:
+            plan = make_plan(self._folder, runner, table, asked, context, now, version, prepared, part, staged)
+            plan.record["user"] = self._where.user
+            if memory := self._where.advice.get("memory"):
+                plan.record["advised"] = {"memory": memory}
+            if preempting == "OFF":
+                plan.record["preemptible"] = False
+            return plan
+
+        plan = make(None)
+        parts = await self._parts(plan) if plan.record["array"] else []
+        plan = replace(make(parts[0]) if parts else plan, values=await self._values(asked))
+        needs_jupyter = asked["kind"] == "session" and not {"command", "jupyter"} & asked["session"].keys()
+        is_inside = (plan.record.get("environment") or {}).get("image")  # no folder of the node is meant
+        named = asked.get("python") if asked["kind"] in _RUNNERS else (plan.record.get("cell") or {}).get("python")
+        warnings = [*asked.get("warnings", ()), *await self._doubts(None if is_inside else named)]
+        warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
+        if asked.get("dry_run"):
+            doubts = self._facts.doubts(plan.requests)
+            told: dict[str, Any] = {
+                "argv": [*plan.wrapper, *plan.argv],
+                "script": printable(plan.script.decode("utf-8", "surrogateescape")),
+                "warnings": warnings,
+                "doubts": [doubts.refused] if doubts.refused else [],
+            }
+            if asked.get("test_only"):
+                longest = self._settings.submit_timeout
+                told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
+            return told
+        await self.prepare()
+        if needs_jupyter and is_inside:
+            warnings += await doubt_about_jupyter(self._transport, self._tracker.entries.values(), plan.record)
+        elif needs_jupyter:
+            warnings += await self._check_jupyter(runner, asked, prepared, context)
+        entry, doubts = await self._hand_over(plan, context, warnings)
+        if folder := (asked.get("origin") or {}).get("folder"):
+            self._origins.note(entry, folder)
+        if len(parts) > 1:
+
+            async def hand_over(part: Part) -> Entry:
+                return (await self._hand_over(make(part), context, []))[0]
+
+            self._growth.begin(entry, parts, hand_over)
+        return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
+
+    async def _parts(self, plan: Plan) -> list[Part]:
+        """Return the parts as which an array is submitted; none where Slurm takes it as it is."""
+        told = await self._client.known_configuration()
+        limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
+        return divided(plan.folder.key, plan.record["array_tasks"], plan.chosen, (limits[0], limits[1] or math.inf))
+
+    async def _hand_over(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Doubts]:
+        """Have sbatch run for a job directory, unless it was before.
+
+        Return the job, also when that is not known yet, and what speaks against it.
+
+        Raises
+        ------
+        SlurmError
+            Nothing was submitted.
+        """
+        known = self._tracker.find(plan.folder.key)
+        if known is not None and (known.id is not None or known.is_finished):
+            return known, self._facts.doubts(plan.requests)
+        try:
+            entry, once = (known, None) if known is not None else await self._begin(plan, context, warnings)
+            doubts = self._facts.doubts(plan.requests)  # sbatch is at work meanwhile
+            if once is not None:
+                answer = await sbatch.answer_of(once, plan, self._settings.submit_timeout)
+            elif await self._settler.take_back(entry):
+                answer = await self._execute(entry, plan, context)
+            else:
+                await self._of_another(entry)
+                return entry, doubts
+        except TransportError as error:
+            lost = self._tracker.find(plan.folder.key)
+            if lost is None or not may_run(error):
+                raise
+            self._settler.begin(lost, plan, context)  # it may have come there: that is found out when the link is back
+            return lost, self._facts.doubts(plan.requests)
+        await self._judge(entry, answer, plan, context, doubts)
+        return entry, doubts
+
+    async def _values(self, asked: Mapping[str, Any]) -> bytes:
+        """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
+        values = asked.get("values") or {}
+        if path := values.get("file"):
+            return await asyncio.to_thread(read_own, path)
+        if (key := asked.get("again")) and values.get("in"):
+            return await values_of(self._transport, self._folder.job(key), self._settings.values_limit + _OF_VALUES)
+        return b""
+
+    async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Once | None]:
+        """Make the job directory and start sbatch; else it is another agent's job."""
+        entry = Entry(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
+        entry.submit_time = plan.record["created"]
+        self._tracker.add(entry)  # known before others can see its directory
+        try:
+            with on_its_way(entry) as sent:
+                async with self._aside():
+                    await self._staging.push(entry, sent)
+                once = await self._start(plan, context, sent)
+        except BaseException as error:
+            if not may_run(error):
+                self._tracker.drop(entry)
+            raise
+        if once is not None:
+            entry.hold = once.hold
+            return entry, once
+        self._tracker.drop(entry)
+        found = await self._shelf.get(plan.folder.key)
+        if found is None:
+            raise SubmissionUnknown(
+                f"another agent submits {plan.folder.key}", hint="It is found with jupyter_slurm.jobs() in a moment."
+            )
+        return found, None
+
+    @contextlib.asynccontextmanager
+    async def _aside(self) -> AsyncIterator[None]:
+        """Let other submissions go first while folders travel, which may take hours."""
+        self._gate.release()
+        try:
+            yield
+        finally:
+            await self._gate.acquire()
+
+    async def _start(self, plan: Plan, context: Context, sent: Sent) -> Once | None:
+        try:
+            return await sbatch.begin(self._transport, plan, context, sent)
+        except FileExistsError:
+            pass
+        try:
+            if "job.json" in await self._transport.list_dir(plan.folder.path):
+                return None
+        except FileNotFoundError:  # sbatch has refused it meanwhile
+            pass
+        # An older version died while it made this folder: before it had written job.json, so before it ran sbatch.
+        await self._transport.remove(plan.folder.path)
+        return await sbatch.begin(self._transport, plan, context, sent)
+
+    async def _execute(self, entry: Entry, plan: Plan, context: Context) -> Answer | None:
+        """Execute sbatch for a job directory that is there: an agent died before it came to that."""
+        try:
+            return await sbatch.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
+        except TransportError as error:
+            if not may_run(error):  # sbatch could not be started: nothing was submitted
+                await self._withdraw(entry)
+            raise
+
+    async def _of_another(self, entry: Entry) -> None:
+        """Learn what becomes of a job that another agent submits."""
+        if entry.id is None and not entry.is_finished:
+            self._settler.begin(entry)
+            await self._settler.wait(entry)
+
+    async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context, doubts: Doubts) -> None:
+        """Take in what sbatch has said."""
+        if answer is not None and answer.job is not None:
+            await self._settler.accept(entry, answer.job, answer.remarks)
+            if doubts.is_old:
+                self._facts.doubt()
+            self._facts.want()  # for the next one
+        elif answer is not None and answer.is_clear:
+            await self._withdraw(entry)
+            if plan.record["array"]:
+                self._client.forget_configuration()  # MaxArraySize may have changed
+            if self._facts.facts is None and await self._facts.get(_EXPLAINED) is not None:
+                doubts = self._facts.doubts(plan.requests)
+            raise sbatch.refusal(answer, plan.argv, doubts.refused)
+        else:
+            self._settler.begin(entry, plan, context)
+
+    async def _withdraw(self, entry: Entry) -> None:
+        try:
+            if entry.folder is not None:
+                await self._transport.remove(entry.folder.path)
+        finally:
+            self._tracker.drop(entry)
+
+    async def _check_jupyter(
+        self, runner: str, asked: Mapping[str, Any], prepared: Prepared | None, context: Context
+    ) -> list[str]:
+        """Refuse a session whose Python has no Jupyter; where the node may find another Python, only warn of it."""
+        python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (asked.get("python"), ())
+        try:
+            checked = await self._transport.run(
+                [*wrapper, python or "python3", runner, "--check"], context=context, timeout=_CHECKED
+            )
+            why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
+        except (SlurmError, ValueError):
+            return []  # the node may have what this machine has not
+        if why and not posixpath.isabs(python or ""):
+            return [f"{self._where.host}: {why} {hint}"]
+        if why:
+            raise UsageError(str(why), hint=str(hint))
+        return []
+
+    async def prepare(self) -> None:
+        """Put the cluster's folder and the runner in place, once."""
+        if self._is_prepared:
+            return
+        await self._transport.make_dir(self._folder.events)
+        for name in RUNNER[::-1]:  # the one that is started comes last
+            await self._transport.write(self.runner_path(name), shipped(name))
+        await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._about()))
+        self._is_prepared = True
+
+    def runner_path(self, name: str) -> str:
+        """Return where a file of the runner lies."""
+        return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name}")
+
+    async def _doubts(self, python: str | None) -> list[str]:
+        """Say what speaks against a Python on the nodes; never a reason not to submit."""
+        if not python or not posixpath.isabs(python):  # what is looked for on the node's PATH
+            return []
+        try:
+            if self._hosts is None:
+                self._hosts = [node.hostname or node.name for node in await self._client.nodes()]
+            mounts = text_of(await self._transport.read("/proc/self/mounts"))
+            here = self._where.host
+            if self._where.is_far:  # one name may lead to several login nodes, today to another one than yesterday
+                here = text_of(await self._transport.read("/proc/sys/kernel/hostname")).strip()
+        except (SlurmError, FileNotFoundError):
+            return []
+        doubt = doubt_about(python, self._hosts, here, mounts)
+        return [doubt] if doubt else []
+
+    async def _doubt_about_folder(self, plan: Plan) -> list[str]:
+        """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
+        path = plan.record["work_dir"] if not plan.record.get("stage") else None
+        home = self._where.home
+        if path and self._where.storage.get("home_on_nodes") is False and f"{path}/".startswith(f"{home}/"):
+            return [f"The nodes do not see {printable(path)}, as all of {home}: stage=DIR sends a folder along."]
+        path = path if "chdir" in plan.chosen else None
+        if not path or not posixpath.isabs(path):
+            return []
+        try:
+            looked = await self._transport.run(["test", "-d", path], timeout=_LOOKED_AT)
+        except SlurmError:
+            return []
+        if looked.exit_code != 1:
+            return []
+        return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]

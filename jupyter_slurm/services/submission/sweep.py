@@ -1,0 +1,129 @@
+"""What a sweep, an array in parts or ``resume`` adds to a submission: tasks, table, for a script the way into it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_slurm.domain.scripts.script import interpreter_of, job_script
+from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
+from jupyter_slurm.errors import ParseError, UsageError
+from jupyter_slurm.runner.sweep import FILE, value_of
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobs.array_parts import Part
+
+__all__ = ["SCRIPT", "Addition", "plan"]
+
+SCRIPT = "sweep.script"
+"""The person's own script, in the job directory, where Slurm has one that does something else first."""
+
+_VARIABLES = "sweep.sh"
+_TASK = "sweep.task"
+
+
+@dataclass
+class Addition:
+    """What is added: options of sbatch, fields of the record, files of the job directory, another script."""
+
+    options: list[str] = field(default_factory=list)
+    record: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    script: str | None = None
+
+
+def plan(
+    asked: Mapping[str, Any],
+    job: JobFolder,
+    chosen: dict[str, str | None],
+    part: Part | None = None,
+    watcher: Sequence[str] = (),
+    otherwise: str = "",
+) -> Addition:
+    """Return what is added to a submission.
+
+    Parameters
+    ----------
+    asked : mapping
+        The submission as the API has it.
+    job : JobFolder
+        Where the table and the script are; of several parts, that of the first.
+    chosen : dict
+        The options in force, by their long names; they get the tasks, if it is a sweep.
+    part : Part, optional
+        Which part of an array it is.
+    watcher : sequence of str
+        Of a script with ``resume``, or in a container: what runs it; the last word is the job directory.
+    otherwise : str
+        The Python for ``watcher`` where a node does not have the one in its first word.
+
+    Raises
+    ------
+    UsageError
+        The sweep cannot be.
+    """
+    added = Addition()
+    sweep = _read(asked["sweep"]) if asked.get("sweep") else None
+    if sweep is not None:
+        _add_table(added, sweep, chosen)
+    own: dict[str, bytes] = {}
+    if asked["kind"] == "script" and (sweep is not None or part is not None or watcher):
+        own = _add_script(added, asked["text"], job, sweep, part, watcher, otherwise)
+    if part is not None:
+        added.record["part"] = part.as_record()
+        if part.key != part.of:
+            added.files = {}  # they are in the folder of the first
+    added.files |= own
+    return added
+
+
+def _add_script(
+    added: Addition,
+    text: str,
+    job: JobFolder,
+    sweep: Sweep | None,
+    part: Part | None,
+    watcher: Sequence[str],
+    otherwise: str,
+) -> dict[str, bytes]:
+    """Put the person's script beside the one that Slurm has; return files that each part of an array has itself."""
+    script, variables, task = job.file(SCRIPT), job.file(_VARIABLES) if sweep is not None else None, None
+    added.files[SCRIPT] = text.encode("utf-8", "surrogateescape")
+    if sweep is not None:
+        added.files[_VARIABLES] = sweep.as_shell().encode("utf-8", "surrogateescape")
+    if sweep is not None or part is not None:
+        task = task_script(text, script=script, variables=variables, offset=part.offset if part else 0)
+    if not watcher:
+        added.script = task
+        return {}
+    added.script = job_script(watcher, header=text, otherwise=otherwise)
+    if task is None:
+        added.record["run"] = [*interpreter_of(text), script]
+        return {}
+    added.record["run"] = ["/bin/sh", posixpath.join(watcher[-1], _TASK)]
+    return {_TASK: task.encode("utf-8", "surrogateescape")}
+
+
+def _add_table(added: Addition, sweep: Sweep, chosen: dict[str, str | None]) -> None:
+    added.files[FILE] = sweep.as_file()
+    try:
+        tasks = sweep.tasks(chosen.get("array"))
+    except ParseError as error:
+        raise UsageError(error.message, hint="--array names rows of the sweep: --array=0-9,20%5") from error
+    if "array" not in chosen:
+        added.options, chosen["array"] = [f"--array={tasks}"], tasks
+    added.record["sweep"] = {"names": list(sweep.names), "rows": len(sweep.rows)}
+
+
+def _read(told: Mapping[str, Any]) -> Sweep:
+    """Take in a table from a request: its values must be literals, for they are read as such on the node."""
+    rows = tuple(map(tuple, told["rows"]))
+    if any(len(row) != len(told["names"]) for row in rows):
+        raise UsageError("the rows of a sweep have as many values as there are names")
+    try:
+        for literal in {literal for row in rows for literal in row}:
+            value_of(literal)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise UsageError(f"a value of the sweep is no literal: {error}") from error
+    return Sweep(tuple(told["names"]), rows)

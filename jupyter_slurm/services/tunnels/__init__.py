@@ -1,0 +1,1 @@
+"""Tunnels: ports of nodes on this machine."""

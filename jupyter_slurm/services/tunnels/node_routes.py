@@ -1,0 +1,408 @@
+"""How the ports of a compute node are reached: it is tried out what the site allows, and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from jupyter_slurm.errors import (
+    HostKeyUnknown,
+    SlurmError,
+    TransportError,
+    TunnelError,
+    TunnelUnproven,
+    UsageError,
+)
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobs.session_server import Door, read_door
+from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.transport.base import Stream, Transport, Way
+from jupyter_slurm.transport.ssh.link.threads import Threads
+from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
+from jupyter_slurm.transport.tunnel.door import enter
+from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv, relay_by_ssh
+from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
+
+__all__ = ["Goal", "Reach"]
+
+log = logging.getLogger(__name__)
+
+_START = 60.0  # seconds that a log-in or a step may take to come up
+_AT_ONCE = 10.0  # seconds in which a step ends that cannot begin
+_ASK = 10.0  # seconds for an answer
+_LASTS = 15.0  # seconds for which it is believed that no way proves who is there
+_NOBODY = 0  # a port
+_ANSWER = 120.0  # seconds in which a person compares a fingerprint
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node.
+
+    ``folder`` is the job directory of a session, whose runner may have opened a door; ``python`` runs the job there.
+    """
+
+    node: str = ""
+    job: str = ""
+    folder: JobFolder | None = None
+    python: str = ""
+
+
+class _Login:
+    """The ports of the login node itself."""
+
+    is_alive = True
+    proof_lasts = False
+
+    def __init__(self, transport: Transport, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._name, self._loop = transport, name, loop
+        self._found: dict[int, int] = {}  # port: by which connection its owner was asked for
+
+    def find(self, port: int) -> str:
+        mark, generation = secrets.token_hex(16), self._transport.generation
+        asking = self._transport.run(["/bin/sh", "-c", proof_command(mark, port)], timeout=_START)
+        done = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+        address = proven_address(done.stdout, mark, self._name, port)
+        self._found[port] = generation
+        return address
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        stream = self._transport.dial(address, port, timeout)
+        if self._found.get(port) != self._transport.generation:
+            stream.close()  # of several login nodes behind one name it may be another, and the port another's
+            raise TransportError(f"the connection to {self._name} was made anew")
+        return stream
+
+    def close(self) -> None:
+        pass
+
+
+class _Direct:
+    """From the login node over the cluster's own network. Of ports behind no door nobody says whose they are."""
+
+    is_alive = True
+
+    def __init__(
+        self,
+        transport: Transport,
+        goal: Goal,
+        address: str,
+        loop: asyncio.AbstractEventLoop,
+        failed: dict[str, str],
+    ) -> None:
+        self._transport, self._goal, self._address, self._loop = transport, goal, address, loop
+        self._failed = failed
+        self._doors: dict[int, Door | None] = {}
+        self.proof_lasts = goal.folder is not None  # a door proves itself to each connection
+
+    def find(self, port: int) -> str:
+        folder = self._goal.folder
+        if folder is not None:
+            reading = asyncio.run_coroutine_threadsafe(read_door(self._transport, folder, port), self._loop)
+            self._doors[port] = reading.result()
+        try:
+            self.dial(self._address, port, 10.0).close()
+        except TunnelError as error:
+            if error.details.get("why") == "forbidden":  # not the one reason: the others may be easier to mend
+                raise _no_way(self._goal, {**self._failed, "direct": error.message}) from error
+            raise
+        if self._doors.get(port) is not None:
+            return self._address
+        raise TunnelUnproven(
+            f"who listens on port {port} of {self._goal.node} cannot be proven: the node takes neither ssh nor a step",
+            hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile (on the login node "
+            "itself: c.Settings.node_ports). If you trust it all the same: `unproven = true` in the profile.",
+            why="unproven",
+        )
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        door = self._doors.get(port)
+        if door is None:
+            return self._transport.dial(self._address, port, timeout)
+        stream = self._transport.dial(self._address, door.port, timeout)
+        return enter(stream, door.pem, timeout, f"port {door.port} of {self._goal.node}")
+
+    def close(self) -> None:
+        pass
+
+
+def _no_way(goal: Goal, failed: dict[str, str]) -> TunnelError:
+    reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
+    return TunnelError(
+        f"no way leads to {goal.node}: {reasons}",
+        hint=f"`ssh {goal.node}` from the login node, or `srun --jobid={goal.job} --overlap hostname` shows more.",
+        **failed,
+    )
+
+
+def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
+    """Find out whether a host passes connections on, by a port on which nobody can listen; TunnelError: it says no."""
+    try:
+        dial("127.0.0.1", _NOBODY, _ASK).close()
+    except TunnelError as error:
+        if error.details.get("why") == "forbidden":
+            raise
+
+
+def _check_commands(way: Way) -> None:
+    """Find out whether a host says who listens on a port, by one on which nobody can; TunnelUnproven: it does not."""
+    try:
+        way.find(_NOBODY)
+    except TunnelUnproven:
+        raise
+    except TunnelError:  # nobody listens there
+        return
+
+
+@dataclass
+class _Place:
+    """What is known of one goal."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    kind: str = ""
+    way: Way | None = None
+    since: float = 0.0
+    failed: dict[str, str] = field(default_factory=dict)
+    lacks_key: bool = False  # ssh failed, since nobody had said yes to the key of the node
+    before: list[Way] = field(default_factory=list)  # that a better one took the place of; connections go on there
+
+
+class _Once:
+    """Asks a person about the key of a node, for a while: there are other ways."""
+
+    def __init__(self, prompter: Prompter) -> None:
+        self._prompter = prompter
+
+    async def ask(self, prompt: Prompt) -> Sequence[str] | None:
+        try:
+            async with asyncio.timeout(_ANSWER):
+                return await self._prompter.ask(prompt)
+        except TimeoutError:
+            return None
+
+
+class Reach:
+    """The ways to the nodes of one cluster.
+
+    Parameters
+    ----------
+    transport : Transport
+        To the login node.
+    profile : Profile or None
+        None: this machine is the login node.
+    client : SlurmClient
+        Knows the addresses of nodes.
+    prompter : Prompter, optional
+        Who is asked about the key of a node that is not known, once; None: nobody.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        where: Where,
+        profile: Profile | None,
+        client: SlurmClient,
+        prompter: Prompter | None = None,
+    ) -> None:
+        self._transport, self._where, self._profile, self._client = transport, where, profile, client
+        self._prompter = None if prompter is None else _Once(prompter)
+        self._asked: set[str] = set()  # about the keys of these nodes
+        self._places: dict[Goal, _Place] = {}
+        self._addresses: dict[str, str] = {}
+        self._threads = Threads()  # of its own: log-ins may wait for a person
+
+    @property
+    def trusts_unproven(self) -> bool:
+        """Whether the profile lets a tunnel lead to who cannot prove to be the person's own."""
+        return self._profile is not None and self._profile.unproven
+
+    def kind(self, goal: Goal) -> str:
+        """Return which way is used: ``login``, ``ssh``, ``nested``, ``step`` or ``direct``; empty: none yet."""
+        return self._places[goal].kind if goal in self._places else ""
+
+    def failed(self, goal: Goal) -> dict[str, str]:
+        """Return the ways that do not work, each with why not."""
+        return dict(self._places[goal].failed) if goal in self._places else {}
+
+    async def way(self, goal: Goal, *, asked: bool = False, ahead: bool = False) -> Way:
+        """Return a way that works; the one that worked last is tried first.
+
+        Parameters
+        ----------
+        asked : bool
+            Whether a person waits for it, who may be asked about the key of the node: now, or by hand since a way was
+            found without.
+        ahead : bool
+            Whether nobody needs it yet: then the last resort is none, since what fails now may work by then.
+
+        Raises
+        ------
+        TunnelError
+            None does; says why, one by one.
+        """
+        place = self._places.setdefault(goal, _Place())
+        if place.way is not None and not self._is_over(goal, place) and not (asked and place.lacks_key):
+            return place.way
+        async with place.lock:
+            if place.way is not None and self._is_over(goal, place):
+                await asyncio.to_thread(place.way.close)
+                place.kind, place.way = place.kind if place.kind != "direct" else "", None
+            if place.way is not None:
+                if asked and place.lacks_key and await self._try("ssh", goal, place, asked=asked) is not None:
+                    log.info("%s is reached by ssh from now on", goal.node)
+            elif not goal.job:
+                place.kind, place.way = await self._on_the_way(goal.node)
+            else:
+                for kind in sorted(self._kinds(), key=lambda kind: kind != place.kind):
+                    if ahead and kind == "direct":
+                        continue
+                    if await self._try(kind, goal, place, asked=asked) is not None:
+                        break
+            if place.way is not None:
+                return place.way
+        raise _no_way(goal, place.failed)
+
+    def _is_over(self, goal: Goal, place: _Place) -> bool:
+        """Tell whether a way is over, or leads to nobody who is proven: others may have failed at a requeue."""
+        assert place.way is not None
+        proves_nothing = place.kind == "direct" and goal.folder is None and len(self._kinds()) > 1
+        tries_again = proves_nothing and not self.trusts_unproven and time.monotonic() - place.since > _LASTS
+        return tries_again or not place.way.is_alive
+
+    def forget(self, goal: Goal) -> None:
+        """Let a way go that nobody needs any more."""
+        place = self._places.pop(goal, None)
+        for way in [] if place is None else [*place.before, place.way]:
+            if way is not None:
+                way.close()
+
+    def close(self) -> None:
+        """Let all ways go."""
+        for goal in tuple(self._places):
+            self.forget(goal)
+        self._threads.close()
+
+    # Trying -----------------------------------------------------------------------------------------------------
+
+    def _kinds(self) -> Sequence[str]:
+        return self._profile.ways if self._profile is not None else ("ssh", "step", "direct")
+
+    async def _on_the_way(self, name: str) -> tuple[str, Way]:
+        """Return the kind of way, and the way, to the login node or a host before it."""
+        if not name:
+            return "login", await self._login()
+        hops = self._transport.hops()
+        if name not in hops:
+            raise UsageError(
+                f"{name} is no host on the way to {self._where.id}",
+                hint=f"There are: {', '.join(hops)}." if hops else "There is none before the login node.",
+            )
+        return "hop", hops[name]()
+
+    async def _try(self, kind: str, goal: Goal, place: _Place, *, asked: bool) -> Way | None:
+        """Go one way, if it works; else its reason is noted."""
+        prompter = self._prompter if asked and goal.node not in self._asked else None
+        ways: dict[str, Callable[[], Awaitable[Way]]] = {
+            "ssh": lambda: self._ssh(goal, prompter),
+            "nested": lambda: self._nested(goal),
+            "step": lambda: self._step(goal),
+            "direct": lambda: self._direct(goal),
+        }
+        if kind == "ssh":
+            place.lacks_key = False
+        try:
+            way = await ways[kind]()
+        except SlurmError as error:
+            log.info("%s is not reached by %s: %s", goal.node, kind, error.message)
+            place.failed[kind] = error.message
+            if isinstance(error, HostKeyUnknown):
+                place.lacks_key = True
+                if prompter is not None:
+                    self._asked.add(goal.node)  # that was a no
+            return None
+        place.failed.pop(kind, None)
+        if place.way is not None:
+            place.before.append(place.way)
+        place.kind, place.way, place.since = kind, way, time.monotonic()
+        return way
+
+    async def _login(self) -> Way:
+        """By the log-in; where its sshd passes no connections on, by a program there that makes them."""
+        name, mark = self._where.host, secrets.token_hex(16)
+        try:
+            await self._threads.call(lambda: _check_passing_on(self._transport.dial))
+        except TunnelError as forbidden:
+            try:
+                return await self._relay(relay_argv(mark), mark, Goal(name), f"python3 on {name}")
+            except TransportError as error:
+                log.info("no program on %s passes connections on: %s", name, error.message)
+                raise forbidden from error
+        return _Login(self._transport, name, asyncio.get_running_loop())
+
+    async def _ssh(self, goal: Goal, prompter: Prompter | None) -> Way:
+        from jupyter_slurm.transport.ssh.forwarding.node import NodeBySsh, node_host  # paramiko takes a while
+
+        login, config_file, dial, cluster = None, None, None, ""
+        if self._profile is not None:
+            from jupyter_slurm.services.connections.transports import way_of
+
+            login, config_file, dial = (await way_of(self._profile))[-1], self._profile.ssh_config, self._transport.dial
+            cluster = self._profile.name
+        address = await self._address(goal.node)
+        host = await node_host(goal.node, address, self._where.user, login, config_file, cluster)
+        node = NodeBySsh(host, dial, prompter)
+        try:
+            await self._threads.call(node.open)
+            await self._threads.call(lambda: _check_passing_on(node.dial))
+            if not self.trusts_unproven:
+                await self._threads.call(lambda: _check_commands(node))
+        except BaseException:
+            node.close()
+            raise
+        return node
+
+    async def _step(self, goal: Goal) -> Way:
+        mark, began = secrets.token_hex(16), time.monotonic()
+        place = [f"--jobid={goal.job}", f"--nodelist={goal.node}", "--nodes=1", "--ntasks=1", "--overlap"]
+        argv, name = ["srun", *place, "--unbuffered", "--quiet"], f"the step of the job on {goal.node}"
+        if goal.python:
+            try:
+                return await self._relay([*argv, *relay_argv(mark, goal.python)], mark, goal, name)
+            except TransportError as error:
+                if time.monotonic() - began > _AT_ONCE:
+                    raise
+                # It may need what a module has set for the job alone.
+                log.info("%s does not run %s: %s", goal.node, goal.python, error.message)
+        return await self._relay([*argv, *relay_argv(mark)], mark, goal, name)
+
+    async def _nested(self, goal: Goal) -> Way:
+        """By the login node's own ssh: with a key that lies only there, and the hosts that are known there."""
+        mark = secrets.token_hex(16)
+        argv = relay_by_ssh(mark, goal.node, await self._address(goal.node))
+        return await self._relay(argv, mark, goal, f"ssh from the login node to {goal.node}")
+
+    async def _relay(self, argv: Sequence[str], mark: str, goal: Goal, name: str) -> Way:
+        def work() -> Way:
+            stream = self._transport.pipe(argv, _START, env=self._where.environment)
+            return Multiplex(stream, mark, goal.node, name)
+
+        return await self._threads.call(work)
+
+    async def _direct(self, goal: Goal) -> Way:
+        address, failed = await self._address(goal.node), self.failed(goal)
+        return _Direct(self._transport, goal, address, asyncio.get_running_loop(), failed)
+
+    async def _address(self, node: str) -> str:
+        """Return where the login node finds a node."""
+        if node not in self._addresses:
+            try:
+                self._addresses = {one.name: one.address or one.name for one in await self._client.nodes()}
+            except SlurmError as error:
+                raise TransportError(f"Slurm does not say where {node} is: {error.message}") from error
+        return self._addresses.get(node, node)

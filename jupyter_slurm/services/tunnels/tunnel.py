@@ -1,0 +1,328 @@
+"""One tunnel: a local port, and what it takes to reach the person's own program behind it, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as NotInTime
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from jupyter_slurm.domain.queries.cluster import expand_hosts
+from jupyter_slurm.errors import (
+    JobError,
+    NotConnected,
+    SlurmError,
+    TransportError,
+    TunnelError,
+    TunnelUnproven,
+    UsageError,
+)
+from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.tunnels.node_routes import Goal, Reach
+from jupyter_slurm.transport.base import Stream, Way
+from jupyter_slurm.transport.ssh.link.threads import Threads
+from jupyter_slurm.transport.tunnel.forwarder import Forwarder
+
+__all__ = ["Asked", "There", "Tunnel", "goal_of"]
+
+log = logging.getLogger(__name__)
+
+_LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
+_PATIENCE = 60.0  # seconds that a connection waits for the link, the log-in on a node, or a step
+_DIAL = 20.0
+_PROVEN = 15.0  # seconds for which it is known who listens there
+
+
+class There(NamedTuple):
+    """A cluster that can be asked now, and the ways to its nodes."""
+
+    cluster: Cluster
+    reach: Reach
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a tunnel is for; this is what is remembered of it.
+
+    Attributes
+    ----------
+    id, cluster : str
+    job : str
+        Key or Slurm id; empty: a host on the way.
+    submitted : float or None
+        When the job was: ids come again.
+    node : str
+        One of the job's nodes (empty: the first), or the host on the way (empty: the login node).
+    port : int
+        There.
+    local_port : int or None
+    socket : str or None
+        Where it listens here.
+    since : float
+        Seconds since the epoch.
+    """
+
+    id: str
+    cluster: str
+    job: str
+    submitted: float | None
+    node: str
+    port: int
+    local_port: int | None
+    socket: str | None
+    since: float
+
+
+class _Ready(NamedTuple):
+    """Who listens there, asked at ``since``; ``era``: since then, no program there is known to have ended."""
+
+    goal: Goal
+    way: Way
+    address: str
+    since: float
+    era: object
+
+
+class Tunnel:
+    """Carries connections from its listener.
+
+    Parameters
+    ----------
+    asked : Asked
+    listener : socket or TunnelError
+        The error says why there is none now; :meth:`listen` gives it one.
+    there : callable
+        Returns the cluster; raises NotConnected while nobody is logged in.
+    """
+
+    def __init__(self, asked: Asked, listener: socket.socket | TunnelError, there: Callable[[], There]) -> None:
+        self.asked, self._there = asked, there
+        self._loop = asyncio.get_running_loop()
+        self._preparing, self._threads = asyncio.Lock(), Threads()
+        self._ready: _Ready | None = None
+        self._era = object()
+        self._error: SlurmError | None = None
+        self._is_proven = False
+        self._is_closed = False
+        self.goal = Goal(asked.node, asked.job)
+        self._forwarder: Forwarder | None = None
+        if isinstance(listener, TunnelError):
+            self._error = listener
+        else:
+            self.listen(listener)
+
+    def listen(self, listener: socket.socket) -> None:
+        """Carry the connections of a listener from now on."""
+        if self.asked.socket is None:
+            self.asked = replace(self.asked, local_port=listener.getsockname()[1])
+        self._error = None
+        self._forwarder = Forwarder(listener, self._dial, told=self._told, left=self._left)
+
+    def redirect(self, port: int) -> None:
+        """Lead to another port there from now on."""
+        self.asked = replace(self.asked, port=port)
+        self._ready, self._era = None, object()
+
+    @property
+    def listens(self) -> bool:
+        """Whether the local port is ours, or somebody else has it for now."""
+        return self._forwarder is not None
+
+    async def prepare(self, *, asked: bool = True) -> None:
+        """Find the way and who answers at its end; ``asked``: for a person who waits for it and may be asked.
+
+        Raises
+        ------
+        SlurmError
+            It cannot be used now; says why.
+        """
+        await self._prepare(None, asked=asked)
+        self._era = object()  # by the time that somebody connects, it may be another program
+
+    def close(self) -> None:
+        """Give the port up and break off the connections."""
+        self._is_closed = True
+        if self._forwarder is not None:
+            self._forwarder.close()
+        self._threads.close()
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it was not ready the last time that it was used; it may be again."""
+        return not self._is_closed and self._error is not None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the tunnel as the API tells it."""
+        asked = self.asked
+        try:
+            reach = self._there().reach
+            kind, failed = reach.kind(self.goal), reach.failed(self.goal)
+        except SlurmError:
+            kind, failed = "", {}
+        told = {name: value for name, value in asdict(asked).items() if name != "submitted"}
+        return {
+            **told,
+            "job": self.goal.job or None,
+            "node": self.goal.node or None,
+            "url": f"http://127.0.0.1:{asked.local_port}/" if asked.local_port else None,
+            "way": kind or None,
+            "failed": failed,
+            "proven": self._is_proven,
+            "state": "closed" if self._is_closed else "open" if self._error is None else "broken",
+            "message": "" if self._error is None else self._error.message,
+            "connections": self._forwarder.connections if self._forwarder is not None else 0,
+        }
+
+    # In the loop ------------------------------------------------------------------------------------------------
+
+    async def _prepare(self, stale: _Ready | None, *, asked: bool = False) -> _Ready:
+        began = time.monotonic()
+        async with self._preparing:  # all connections that wait are served by one log-in and one proof
+            ready = self._ready
+            is_known = ready is not None and ready is not stale and (self._holds(ready) or ready.since > began)
+            if ready is not None and is_known and not asked:
+                return ready
+            try:
+                return await self._find(asked)
+            except SlurmError as error:
+                self._ready, self._error, self._is_proven = None, error, False
+                raise
+
+    async def _find(self, asked: bool) -> _Ready:
+        cluster, reach = self._there()
+        goal = await self._goal(cluster)
+        if goal != self.goal:  # requeued, to another node
+            self.goal, self._ready = goal, None
+        way = await reach.way(goal, asked=asked)
+        since, era = time.monotonic(), self._era
+        try:
+            address = await self._threads.call(lambda: way.find(self.asked.port))
+            self._is_proven = True
+        except TunnelUnproven as error:
+            if error.details.get("why") != "unproven" or not reach.trusts_unproven:
+                raise
+            address, self._is_proven = "127.0.0.1", False
+        self._ready = _Ready(goal, way, address, since, era)
+        self._error = None
+        return self._ready
+
+    async def _goal(self, cluster: Cluster) -> Goal:
+        asked = self.asked
+        if not asked.job:
+            return Goal(asked.node)
+        entry = await cluster.one(asked.job)
+        if not (entry.is_finished or _nodes(entry)):
+            await cluster.watcher.fresh()  # this agent is new, and the queue tells where the job is
+            entry = await cluster.one(asked.job)
+        if not (entry.is_finished or _nodes(entry) or entry.id is None) and cluster.client.singles.is_ready(_LEFT):
+            # It has only just begun: what it printed, or its runner, was quicker than the next look at the queue.
+            with contextlib.suppress(SlurmError):
+                await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
+        goal, is_running = goal_of(entry), entry.state.is_running and not entry.is_finished
+        if goal is None:
+            why = "Slurm has not told yet on which node it is" if is_running else f"it does not run: {entry.state.name}"
+            raise JobError(
+                f"job {entry.id or asked.job}: {why}",
+                hint="A tunnel leads to a job that runs; ask again when it does.",
+                state=entry.state.name,
+            )
+        given = _nodes(entry) or ""
+        if asked.node and asked.node not in expand_hosts(given):
+            raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {given}.")
+        return replace(goal, node=asked.node or goal.node)
+
+    def _holds(self, ready: _Ready) -> bool:
+        """Whether what was found is taken for true still.
+
+        Beside an open connection it is, for some seconds: asking takes ten times as long as connecting. So a stranger
+        is reached only who comes to listen within a round trip of the end of the program, or within those seconds while
+        another process goes on with one of its connections.
+        """
+        is_fresh = ready.era is self._era and time.monotonic() < ready.since + _PROVEN
+        return ready.way.is_alive and (is_fresh or ready.way.proof_lasts)
+
+    # In threads -------------------------------------------------------------------------------------------------
+
+    def _left(self) -> None:
+        """Hear that the program may have ended, or may end unseen: anybody may take the port then."""
+        self._era = object()
+
+    def _dial(self) -> Stream:
+        deadline = time.monotonic() + _PATIENCE
+        stale, again = None, False
+        while True:
+            ready, is_known = self._ready, False
+            try:
+                if ready is None or ready is stale or not ready.way.is_alive:
+                    ready = self._wait(self._prepare(stale), deadline)
+                is_known = True
+                stream = ready.way.dial(ready.address, self.asked.port, _DIAL)
+                if self._holds(ready):
+                    return stream
+                is_known = False
+                return self._proven(stream, ready, deadline)
+            except TransportError as error:
+                # The program has ended, or the way to it: who comes to listen there next has to prove itself anew.
+                is_final = isinstance(error, NotConnected if is_known else NotConnected | TunnelError)
+                if again or is_final or time.monotonic() > deadline:
+                    raise
+                stale, again = ready, True
+
+    def _proven(self, stream: Stream, ready: _Ready, deadline: float) -> Stream:
+        """Return a stream through which nothing has gone yet, once it is known who took it."""
+        try:
+            now = self._wait(self._prepare(ready), deadline)
+            if (now.way, now.address) != (ready.way, ready.address):
+                raise TransportError("who listens there has changed")
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def _wait(self, work: Any, deadline: float) -> _Ready:
+        try:
+            waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise TunnelError("the agent has ended") from None
+        try:
+            found: _Ready = waiting.result(max(0.1, deadline - time.monotonic()))
+        except (NotInTime, CancelledError):
+            waiting.cancel()
+            raise TunnelError(f"no way to {self.goal.node or 'the login node'} within {_PATIENCE:g} s") from None
+        return found
+
+    def _told(self, error: SlurmError | None) -> None:
+        if error is None:
+            self._error = None
+        elif self._error is None or self._error.message != error.message:
+            self._error = error
+            log.info("tunnel to port %d: %s", self.asked.port, error.message)
+
+
+def goal_of(entry: Entry) -> Goal | None:
+    """Return where a way to a job leads: to its first node; None: it is on none, or nobody has told yet on which."""
+    given = _nodes(entry)
+    if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
+        return None
+    folder = entry.folder if entry.kind == "session" else None
+    return Goal(expand_hosts(given)[0], str(entry.id), folder, _python(entry.record or {}))
+
+
+def _python(record: Mapping[str, Any]) -> str:
+    """Return the Python that begins a job on its node, as far as the record says it: in an image is another one."""
+    asked = record.get("asked") or {}
+    is_inside = (record.get("environment") or {}).get("image")
+    return str((asked.get("default_python") if is_inside else asked.get("python")) or "")
+
+
+def _nodes(entry: Entry) -> str | None:
+    """Return where a job runs, as far as that is known: its runner may be the first to say it."""
+    return (entry.latest.nodes if entry.latest else None) or entry.told_nodes
