@@ -11,19 +11,19 @@ from jupyter_slurm._version import __version__
 
 if TYPE_CHECKING:
     from jupyter_slurm import errors
+    from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, allocations
+    from jupyter_slurm.client.clusters.resources import Resources, resources
+    from jupyter_slurm.client.find import job, jobs
+    from jupyter_slurm.client.images.image import images
+    from jupyter_slurm.client.jobs.array import ArrayJob, Task
+    from jupyter_slurm.client.jobs.as_completed import as_completed, wait
+    from jupyter_slurm.client.jobs.job import Job
+    from jupyter_slurm.client.jobs.job_list import JobList
+    from jupyter_slurm.client.jobs.wait import WaitInterrupted
+    from jupyter_slurm.client.render.table import Table
+    from jupyter_slurm.client.sessions.session import Session, session, sessions
+    from jupyter_slurm.client.tunnels.tunnel import Tunnel, tunnel
     from jupyter_slurm.errors import JobFailed, SlurmError
-    from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, allocations
-    from jupyter_slurm.handles.array import ArrayJob, Task
-    from jupyter_slurm.handles.completion import as_completed, wait
-    from jupyter_slurm.handles.finding import job, jobs
-    from jupyter_slurm.handles.images import images
-    from jupyter_slurm.handles.job import Job
-    from jupyter_slurm.handles.joblist import JobList
-    from jupyter_slurm.handles.resources import Resources, resources
-    from jupyter_slurm.handles.session import Session, session, sessions
-    from jupyter_slurm.handles.table import Table
-    from jupyter_slurm.handles.tunnel import Tunnel, tunnel
-    from jupyter_slurm.handles.waiting import WaitInterrupted
     from jupyter_slurm.widgets.form import submit_form
     from jupyter_slurm.widgets.free import cluster_view
     from jupyter_slurm.widgets.launcher import launcher
@@ -65,36 +65,36 @@ __all__ = [
 ]
 
 _HOME = {
-    "Allocation": "jupyter_slurm.handles.allocation",
-    "ArrayJob": "jupyter_slurm.handles.array",
-    "Job": "jupyter_slurm.handles.job",
+    "Allocation": "jupyter_slurm.client.allocations.allocation",
+    "ArrayJob": "jupyter_slurm.client.jobs.array",
+    "Job": "jupyter_slurm.client.jobs.job",
     "JobFailed": "jupyter_slurm.errors",
-    "JobList": "jupyter_slurm.handles.joblist",
+    "JobList": "jupyter_slurm.client.jobs.job_list",
     "SlurmError": "jupyter_slurm.errors",
-    "RemoteCell": "jupyter_slurm.handles.allocation",
-    "Resources": "jupyter_slurm.handles.resources",
-    "Session": "jupyter_slurm.handles.session",
-    "Step": "jupyter_slurm.handles.allocation",
-    "Table": "jupyter_slurm.handles.table",
-    "Task": "jupyter_slurm.handles.array",
-    "Tunnel": "jupyter_slurm.handles.tunnel",
-    "Usage": "jupyter_slurm.handles.usage",
-    "WaitInterrupted": "jupyter_slurm.handles.waiting",
-    "allocations": "jupyter_slurm.handles.allocation",
-    "as_completed": "jupyter_slurm.handles.completion",
+    "RemoteCell": "jupyter_slurm.client.allocations.allocation",
+    "Resources": "jupyter_slurm.client.clusters.resources",
+    "Session": "jupyter_slurm.client.sessions.session",
+    "Step": "jupyter_slurm.client.allocations.allocation",
+    "Table": "jupyter_slurm.client.render.table",
+    "Task": "jupyter_slurm.client.jobs.array",
+    "Tunnel": "jupyter_slurm.client.tunnels.tunnel",
+    "Usage": "jupyter_slurm.client.clusters.usage",
+    "WaitInterrupted": "jupyter_slurm.client.jobs.wait",
+    "allocations": "jupyter_slurm.client.allocations.allocation",
+    "as_completed": "jupyter_slurm.client.jobs.as_completed",
     "cluster_view": "jupyter_slurm.widgets.free",
-    "images": "jupyter_slurm.handles.images",
-    "job": "jupyter_slurm.handles.finding",
-    "jobs": "jupyter_slurm.handles.finding",
-    "resources": "jupyter_slurm.handles.resources",
+    "images": "jupyter_slurm.client.images.image",
+    "job": "jupyter_slurm.client.find",
+    "jobs": "jupyter_slurm.client.find",
+    "resources": "jupyter_slurm.client.clusters.resources",
     "launcher": "jupyter_slurm.widgets.launcher",
     "monitor": "jupyter_slurm.widgets.monitor",
-    "session": "jupyter_slurm.handles.session",
-    "sessions": "jupyter_slurm.handles.session",
+    "session": "jupyter_slurm.client.sessions.session",
+    "sessions": "jupyter_slurm.client.sessions.session",
     "submit_form": "jupyter_slurm.widgets.form",
-    "tunnel": "jupyter_slurm.handles.tunnel",
-    "usage": "jupyter_slurm.handles.usage",
-    "wait": "jupyter_slurm.handles.completion",
+    "tunnel": "jupyter_slurm.client.tunnels.tunnel",
+    "usage": "jupyter_slurm.client.clusters.usage",
+    "wait": "jupyter_slurm.client.jobs.as_completed",
 }
 
 

@@ -83,6 +83,6 @@ def _logs(settings: Any, args: argparse.Namespace) -> int:
 
 
 def _print(args: argparse.Namespace, value: dict[str, Any], text: str) -> None:
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     print(json.dumps(value, indent=2) if args.json else printable(text))

@@ -28,8 +28,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    from jupyter_slurm.handles.cluster import current
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.clusters.cluster import current
+    from jupyter_slurm.client.render.terminal import printable
 
     body = {"older_than_days": args.older_than, "dry_run": args.dry_run}
     answer = current().client.post("/v1/housekeeping", json=body, timeout=None, idempotent=True)

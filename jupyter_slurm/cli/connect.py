@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(client: Any) -> int:
-    from jupyter_slurm.handles.terminal import printable
-    from jupyter_slurm.handles.users import lines
+    from jupyter_slurm.client.clusters.clients import lines
+    from jupyter_slurm.client.render.terminal import printable
 
     remote = [cluster for cluster in client.get("/v1/clusters") if cluster.get("connection")]
     for cluster in remote:
@@ -57,8 +57,8 @@ def _state(connection: dict[str, Any]) -> str:
 
 
 def _connect(client: Any, name: str) -> int:
-    from jupyter_slurm.handles.answering import answering
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.login.call import answering
+    from jupyter_slurm.client.render.terminal import printable
 
     cluster = client.post("/v1/clusters", json={"profile": name})
     path = f"/v1/clusters/{cluster['id']}/connect"
@@ -69,7 +69,7 @@ def _connect(client: Any, name: str) -> int:
 
 
 def _disconnect(client: Any, name: str, *, is_sure: bool) -> int:
-    from jupyter_slurm.handles.users import may_end, others
+    from jupyter_slurm.client.clusters.clients import may_end, others
 
     cluster = client.post("/v1/clusters", json={"profile": name})
     users = others(cluster)

@@ -103,7 +103,7 @@ def examine(
 
 def _look(client: AgentClient, name: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Have the agent look, and show what it finds as it finds it."""
-    from jupyter_slurm.handles.answering import answering
+    from jupyter_slurm.client.login.call import answering
 
     path, shown = f"/v1/clusters/{name}/doctor", 0
 
@@ -150,7 +150,7 @@ def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
 
 
 def _show(finding: Finding) -> None:
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     first, *more = printable(f"{finding.about}: {finding.said}").splitlines()
     lines = [f"{finding.status:<8} {first}", *(f"         {line}" for line in more)]

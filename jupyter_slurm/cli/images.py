@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(args.words) or not args.words:
         args.explain()
         return 0 if args.words else 2
-    from jupyter_slurm.handles.images import USE, addressed, images, make, remove, wanted
-    from jupyter_slurm.handles.job import Job
-    from jupyter_slurm.handles.terminal import printable
-    from jupyter_slurm.handles.waiting import WaitInterrupted, interrupted
+    from jupyter_slurm.client.images.image import USE, addressed, images, make, remove, wanted
+    from jupyter_slurm.client.jobs.job import Job
+    from jupyter_slurm.client.jobs.wait import WaitInterrupted, interrupted
+    from jupyter_slurm.client.render.terminal import printable
 
     cluster, line = addressed(shlex.join(args.words))
     words = shlex.split(line)

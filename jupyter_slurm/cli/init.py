@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 def _end_old(name: str, settings: Settings) -> None:
     """End a log-in by an older profile of that name: what is looked over is the new one."""
     from jupyter_slurm.agent.client import AgentClient
-    from jupyter_slurm.handles.users import may_end, others
+    from jupyter_slurm.client.clusters.clients import may_end, others
 
     try:
         client = AgentClient.connect(settings, start=False)

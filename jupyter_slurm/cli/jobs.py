@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.cli.hints import for_terminal
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.cluster import Cluster
+    from jupyter_slurm.client.clusters.cluster import Cluster
 
 __all__ = ["add_parser", "run"]
 
@@ -55,7 +55,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one of the subcommands."""
-    from jupyter_slurm.handles.cluster import current, use
+    from jupyter_slurm.client.clusters.cluster import current, use
 
     cluster = use(args.cluster) if args.cluster else current()
     if args.command in _ACTS:
@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
-    from jupyter_slurm.handles.finding import queue_trouble
-    from jupyter_slurm.handles.staged import is_given_up
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.find import queue_trouble
+    from jupyter_slurm.client.render.terminal import printable
+    from jupyter_slurm.client.submission.staging import is_given_up
 
     jobs = cluster.client.get(cluster.path("jobs"), params={"state": "all"} if args.all else _RECENT)
     if not args.all:
@@ -88,9 +88,9 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _row(job: dict[str, Any]) -> list[str]:
-    from jupyter_slurm.handles.card import tally
-    from jupyter_slurm.handles.held import name_of
-    from jupyter_slurm.handles.staged import is_given_up
+    from jupyter_slurm.client.render.allocation_card import name_of
+    from jupyter_slurm.client.render.job_card import tally
+    from jupyter_slurm.client.submission.staging import is_given_up
 
     state = str(job["state"]) + ("" if job["known"] else "?")
     submitted = _when(job["submit_time"]) if job.get("submit_time") else ""
@@ -117,7 +117,7 @@ def _show(cluster: Cluster, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(job, indent=2))
     elif args.record:
-        from jupyter_slurm.handles.again import Record
+        from jupyter_slurm.client.jobs.record import Record
 
         print(Record(job))
     else:
@@ -126,7 +126,7 @@ def _show(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _report(cluster: Cluster, args: argparse.Namespace) -> int:
-    from jupyter_slurm.handles.report import Report
+    from jupyter_slurm.client.jobs.report import Report
 
     report = cluster.client.get(cluster.path("jobs", args.job, "report"))
     print(json.dumps(report, indent=2) if args.json else Report(report))
@@ -146,8 +146,8 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
-    from jupyter_slurm.handles.staged import bring, stage_facts, stage_notes
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
+    from jupyter_slurm.client.submission.staging import bring, stage_facts, stage_notes
 
     job = bring(cluster, args.job)
     if not job["stage"]["error"]:
@@ -158,10 +158,10 @@ def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _act(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.client.jobs.actions import act
+    from jupyter_slurm.client.render.terminal import printable
     from jupyter_slurm.domain.queries.job_actions import DONE
     from jupyter_slurm.errors import from_problem
-    from jupyter_slurm.handles.acting import act
-    from jupyter_slurm.handles.terminal import printable
 
     failed = 0
     for answer in act(cluster, args.command, args.jobs):
@@ -175,7 +175,7 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _as_text(name: str, value: Any) -> str:
-    from jupyter_slurm.handles.card import duration, sentences
+    from jupyter_slurm.client.render.job_card import duration, sentences
 
     if name in _TIMES:
         return _when(value)
@@ -197,7 +197,7 @@ def _when(seconds: float) -> str:
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     # Names and reasons come from outside: no escape sequence of theirs reaches the terminal, no newline fakes a row.
     clean = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]

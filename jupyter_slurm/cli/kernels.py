@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(args.words) or not act:
         args.explain()
         return 0 if act else 2
-    from jupyter_slurm.handles.kernelspecs import add, kernelspecs, listed, remove
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.kernels.kernelspecs import add, kernelspecs, listed, remove
+    from jupyter_slurm.client.render.terminal import printable
 
     if act == "add":
         added = add(rest)
@@ -95,8 +95,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _move(act: str, words: list[str]) -> int:
     """Have a notebook move, and wait for that; an interrupt gives it up."""
-    from jupyter_slurm.handles.moves import find, wanted
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.kernels.notebook_moves import find, wanted
+    from jupyter_slurm.client.render.terminal import printable
 
     if not words:
         raise UsageError(f"{act} needs the file of a notebook that is open.", hint="jupyter slurm kernel --help")

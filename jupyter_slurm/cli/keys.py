@@ -73,7 +73,7 @@ def _make(path: str, *, passphrase: bool) -> bool:
 def _give(client: AgentClient, name: str, keyless: Sequence[dict[str, str]], wish: str | None) -> None:
     """Give the hosts that lack it the key, host by host."""
     from jupyter_slurm.cli.asking import yes
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     added = False
     for lacking in keyless:

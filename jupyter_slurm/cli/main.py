@@ -14,8 +14,8 @@ from typing import Any
 
 from jupyter_slurm._version import __version__
 from jupyter_slurm.cli.hints import for_terminal
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.handles.terminal import printable
 
 __all__ = ["main"]
 

@@ -132,14 +132,14 @@ def _with_name(name: str, path: str, text: str, user: str, jump: Sequence[str]) 
 
 
 def _indented(text: str) -> str:
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     return "".join(f"    {line}\n" for line in printable(text).strip().splitlines()).rstrip("\n")
 
 
 def tell_notes(profile: Profile) -> None:
     """Print what users of a cluster should know, as its profile says it."""
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     for note in profile.notes:
         print(printable(f"  - {note}"))

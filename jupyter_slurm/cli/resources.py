@@ -19,8 +19,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what is free; 1 where that is not known any more."""
-    from jupyter_slurm.handles.cluster import current, use
-    from jupyter_slurm.handles.resources import Resources
+    from jupyter_slurm.client.clusters.cluster import current, use
+    from jupyter_slurm.client.clusters.resources import Resources
 
     cluster = use(args.cluster) if args.cluster else current()
     told = cluster.client.get(cluster.path("resources"), params={"nodes": "true" if args.nodes else "false"})

@@ -13,7 +13,7 @@ from jupyter_slurm.cli.verbatim import add_verbatim
 from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.session import Session
+    from jupyter_slurm.client.sessions.session import Session
 
 __all__ = ["add_parser", "run"]
 
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     """Run one of the subcommands."""
     if args.command == "launch":
         return _launch(args)
-    from jupyter_slurm.handles.cluster import use
+    from jupyter_slurm.client.clusters.cluster import use
 
     if args.cluster:
         use(args.cluster)
@@ -97,10 +97,10 @@ def _launch(args: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(args.words):
         args.explain()
         return 0
+    from jupyter_slurm.client.clusters.option_tables import option_table
+    from jupyter_slurm.client.render.terminal import printable
+    from jupyter_slurm.client.sessions.session import WORDS, launch, named_in, there
     from jupyter_slurm.domain.magic_line.parser import parse_cell_line
-    from jupyter_slurm.handles.options import option_table
-    from jupyter_slurm.handles.session import WORDS, launch, named_in, there
-    from jupyter_slurm.handles.terminal import printable
 
     name, line = named_in(shlex.join(args.words))
     cluster = there(name)
@@ -124,7 +124,7 @@ def _where(session: Session) -> None:
 
 def _await(session: Session) -> bool:
     """Say how far it is until it is ready; an interrupt asks whether to cancel it. Return whether it is ready."""
-    from jupyter_slurm.handles.waiting import WaitInterrupted, interrupted
+    from jupyter_slurm.client.jobs.wait import WaitInterrupted, interrupted
 
     said: list[str] = []
 
@@ -144,9 +144,9 @@ def _await(session: Session) -> bool:
 
 def _progress(data: Mapping[str, Any]) -> str:
     """Return in a line how far a session is."""
-    from jupyter_slurm.handles.card import title
-    from jupyter_slurm.handles.serving import start_note
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.job_card import title
+    from jupyter_slurm.client.render.session_card import start_note
+    from jupyter_slurm.client.render.terminal import printable
 
     session, start = data["session"], start_note(data)
     line = f"{title(data)}: {session['state']}"
@@ -167,7 +167,7 @@ def _show(session: Session) -> None:
 
 
 def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
-    from jupyter_slurm.handles.session import sessions
+    from jupyter_slurm.client.sessions.session import sessions
 
     found = sessions(active=is_active)
     if as_json:
@@ -186,7 +186,7 @@ def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
 
 def _meant(name: str | None) -> Session:
     """Return the session of a name, or without one the only one that goes on."""
-    from jupyter_slurm.handles.session import session, sessions
+    from jupyter_slurm.client.sessions.session import session, sessions
 
     if name is not None:
         return session(name)
@@ -209,7 +209,7 @@ def _open(args: argparse.Namespace) -> int:
 
 
 def _stop(args: argparse.Namespace) -> int:
-    from jupyter_slurm.handles.session import session
+    from jupyter_slurm.client.sessions.session import session
 
     try:
         found = list(dict.fromkeys(map(session, args.names)))  # two names may be one session's
@@ -230,7 +230,7 @@ def _stop(args: argparse.Namespace) -> int:
 
 
 def _rename(args: argparse.Namespace) -> int:
-    from jupyter_slurm.handles.session import session
+    from jupyter_slurm.client.sessions.session import session
 
     print(session(args.name).rename(args.new).title)
     return 0

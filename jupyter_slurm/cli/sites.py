@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(folders: list[str]) -> int:
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     own, ready = list_profiles(folders), shipped_names()
     for name in own:
@@ -105,7 +105,7 @@ def _add(args: argparse.Namespace, folders: list[str]) -> int:
 
 
 def _check(args: argparse.Namespace, folders: list[str]) -> int:
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     named, code = args.profiles or list_profiles(folders), 0
     for each in named:

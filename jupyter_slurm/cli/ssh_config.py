@@ -20,7 +20,7 @@ from jupyter_slurm.cli.asking import yes
 from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError, UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.cluster import Cluster
+    from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.services.tunnels.ssh_config import Entry, Place
     from jupyter_slurm.sites.profile import Profile
 
@@ -49,7 +49,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    from jupyter_slurm.handles.cluster import current, use
+    from jupyter_slurm.client.clusters.cluster import current, use
 
     if bool(args.job) == bool(args.node) and not (args.write and not args.job):
         raise UsageError("Name a job, or a node with --node.", hint="`jupyter slurm jobs` lists your jobs.")
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(text: str) -> None:
-    from jupyter_slurm.handles.terminal import printable
+    from jupyter_slurm.client.render.terminal import printable
 
     print(printable(text), file=sys.stderr)
 
@@ -85,7 +85,7 @@ def _tell(text: str) -> None:
 
 def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[Entry]:
     from jupyter_slurm.agent.discovery import place_to_start
-    from jupyter_slurm.handles.cluster import settings
+    from jupyter_slurm.client.clusters.cluster import settings
     from jupyter_slurm.services.connections.transports import control_socket, way_of
     from jupyter_slurm.services.tunnels.ssh_config import entry_for
 
@@ -99,7 +99,7 @@ def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[Entry]
 
 
 def _profile(cluster: Cluster) -> Profile | None:
-    from jupyter_slurm.handles.cluster import settings
+    from jupyter_slurm.client.clusters.cluster import settings
     from jupyter_slurm.sites.profile import load_profile
 
     return load_profile(cluster.name, settings().sites) if cluster.is_remote else None
@@ -127,8 +127,8 @@ def _is_running(job: Mapping[str, Any]) -> bool:
 
 def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[Place]:
     """Ask Slurm where nodes are."""
+    from jupyter_slurm.client.clusters.cluster import context
     from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
-    from jupyter_slurm.handles.cluster import context
     from jupyter_slurm.services.tunnels.ssh_config import Place
 
     wanted, mark = expand_hosts(names)[:_MOST_NODES], secrets.token_hex(8)

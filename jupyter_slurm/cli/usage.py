@@ -28,8 +28,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was used."""
-    from jupyter_slurm.handles.cluster import current, use
-    from jupyter_slurm.handles.usage import ask
+    from jupyter_slurm.client.clusters.cluster import current, use
+    from jupyter_slurm.client.clusters.usage import ask
 
     used = ask(use(args.cluster) if args.cluster else current(), args.account, args.start, args.end)
     if args.json:

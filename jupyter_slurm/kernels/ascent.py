@@ -10,6 +10,12 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.allocations.allocation import Allocation
+from jupyter_slurm.client.kernels.kernel import KernelStep, ask, start
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.session_card import start_note
+from jupyter_slurm.client.submission.submit import new_key
+from jupyter_slurm.client.tunnels.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import (
     AgentError,
@@ -22,12 +28,6 @@ from jupyter_slurm.errors import (
     TransportError,
     TunnelError,
 )
-from jupyter_slurm.handles.allocation import Allocation
-from jupyter_slurm.handles.card import sentences
-from jupyter_slurm.handles.kernel import KernelStep, ask, start
-from jupyter_slurm.handles.serving import start_note
-from jupyter_slurm.handles.submitting import new_key
-from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.kernels import fate
 from jupyter_slurm.kernels.asked import is_of_same_allocation
 from jupyter_slurm.kernels.front import CannotBegin

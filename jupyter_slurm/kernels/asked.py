@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.kernels.kernel import WORDS
+from jupyter_slurm.client.sessions.session import named_in
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
-from jupyter_slurm.handles.kernel import WORDS
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.session import named_in
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.cluster import Cluster
+    from jupyter_slurm.client.clusters.cluster import Cluster
 
 __all__ = ["is_of_same_allocation"]
 

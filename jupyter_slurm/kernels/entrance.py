@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.client.clusters.cluster import chosen, registered
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.kernels.kernel import WORDS
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.sessions.session import named_in, there
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.errors import HostKeyError, LoginFailed, SlurmError
-from jupyter_slurm.handles.card import sentences
-from jupyter_slurm.handles.cluster import chosen, registered
-from jupyter_slurm.handles.kernel import WORDS
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.session import named_in, there
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.cluster import Cluster
+    from jupyter_slurm.client.clusters.cluster import Cluster
 
 __all__ = ["Entrance"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from jupyter_slurm.client.render import allocation_card
+from jupyter_slurm.client.render.job_card import duration, headline, notes, sentences
 from jupyter_slurm.domain.states import ENDING_STATES
-from jupyter_slurm.handles import held
-from jupyter_slurm.handles.card import duration, headline, notes, sentences
 
 __all__ = ["is_ending", "is_gone", "is_over", "is_requeued", "is_settled", "kept", "why"]
 
@@ -39,21 +39,21 @@ def _took_it_along(step: _Told) -> bool:
 
 def is_over(step: _Told, allocation: _Told, restarts: int) -> bool:
     """Tell whether there is no kernel any more."""
-    return bool(step["finished"]) or not held.is_open(allocation) or is_requeued(allocation, restarts)
+    return bool(step["finished"]) or not allocation_card.is_open(allocation) or is_requeued(allocation, restarts)
 
 
 def is_settled(step: _Told, allocation: _Told, restarts: int) -> bool:
     """Tell whether it is known as what all that is over has ended."""
     if is_ending(allocation):
         return False
-    return not _took_it_along(step) or not held.is_open(allocation) or is_requeued(allocation, restarts)
+    return not _took_it_along(step) or not allocation_card.is_open(allocation) or is_requeued(allocation, restarts)
 
 
 def is_gone(step: _Told | None, allocation: _Told, restarts: int) -> bool:
     """Tell whether nothing can be started in an allocation any more."""
     if is_requeued(allocation, restarts):
         return False
-    return not held.is_open(allocation) or (step is not None and _took_it_along(step))
+    return not allocation_card.is_open(allocation) or (step is not None and _took_it_along(step))
 
 
 def why(step: _Told, allocation: _Told, restarts: int, said: str = "") -> str:
@@ -64,7 +64,7 @@ def why(step: _Told, allocation: _Told, restarts: int, said: str = "") -> str:
         return sentences(error.get("detail"), back)
     if is_ending(allocation):
         return sentences(headline(allocation), error.get("detail"))
-    if not held.is_open(allocation):
+    if not allocation_card.is_open(allocation):
         step_of_all = _NEXT.get(str(allocation["state"]), allocation.get("next_step"))
         more = [said] if said else notes({**allocation, "next_step": step_of_all})
         return sentences(headline(allocation), *more)
@@ -75,6 +75,6 @@ def why(step: _Told, allocation: _Told, restarts: int, said: str = "") -> str:
 
 def kept(allocation: _Told) -> str:
     """Return that an allocation is there without a kernel, and for how long; empty: it is not."""
-    if not held.is_open(allocation) or not allocation.get("lease"):
+    if not allocation_card.is_open(allocation) or not allocation.get("lease"):
         return ""
     return f"Its allocation {allocation['id'] or ''} is kept for that, for {duration(allocation['lease'])}."

@@ -10,9 +10,9 @@ import signal
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, Protocol
 
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.handles.card import sentences
-from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.kernels.carrier import Carrier, Parcel, Pauses, Replaced, Stranger
 from jupyter_slurm.kernels.channels import Channels
 from jupyter_slurm.kernels.outage import Outage

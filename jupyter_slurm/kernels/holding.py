@@ -8,12 +8,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jupyter_slurm.client.allocations.allocation import Allocation
+from jupyter_slurm.client.kernels.kernel import KernelStep
+from jupyter_slurm.client.render import allocation_card
+from jupyter_slurm.client.render.job_card import duration, sentences
 from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.errors import JobNotFound, SlurmError
-from jupyter_slurm.handles import held
-from jupyter_slurm.handles.allocation import Allocation
-from jupyter_slurm.handles.card import duration, sentences
-from jupyter_slurm.handles.kernel import KernelStep
 from jupyter_slurm.kernels import fate
 from jupyter_slurm.kernels import signpost as signposts
 from jupyter_slurm.kernels.entrance import Entrance
@@ -21,7 +21,7 @@ from jupyter_slurm.kernels.giving_back import give_back_later
 from jupyter_slurm.kernels.signpost import Signpost
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.cluster import Cluster
+    from jupyter_slurm.client.clusters.cluster import Cluster
 
 __all__ = ["Holding", "give_back"]
 
@@ -105,7 +105,7 @@ class Holding:
         """Return a warning that the allocation is about to end; empty while it is not, or nobody knows."""
         with contextlib.suppress(SlurmError):
             data = await self._do(lambda: self._granted.data)
-            left = held.time_left(data)
+            left = allocation_card.time_left(data)
             if left is not None and is_near(left, data["time_limit"]):
                 return f"Warning: this kernel's allocation ends in {duration(left)}, and its variables with it."
         return ""

@@ -15,8 +15,8 @@ from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from jupyter_slurm.handles.kernelspecs import PROVISIONER
-from jupyter_slurm.handles.leaving import is_leaving
+from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
+from jupyter_slurm.client.shutdown import is_leaving
 from jupyter_slurm.kernels import signpost
 from jupyter_slurm.kernels.__main__ import SHOWN_AS
 from jupyter_slurm.kernels.giving_back import give_back_later

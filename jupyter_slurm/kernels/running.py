@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.handles.report import format_size
-from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.client.jobs.report import format_size
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.kernels.carrier import Carrier, Parcel
 from jupyter_slurm.kernels.channels import Channels
 from jupyter_slurm.kernels.standin import fail, stop

@@ -6,21 +6,21 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.client.allocations.allocation import Allocation, allocate, allocations, choose
+from jupyter_slurm.client.clusters.cluster import Cluster, current, settings
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.handles import view
-from jupyter_slurm.handles.allocation import Allocation, allocate, allocations, choose
-from jupyter_slurm.handles.cluster import Cluster, current, settings
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.submitting import Submission
 from jupyter_slurm.magics.batch import check
 from jupyter_slurm.magics.cells import is_test, mention, options_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.estimate import Estimate
+    from jupyter_slurm.client.submission.estimate import Estimate
 
 __all__ = ["WORDS", "run"]
 
@@ -45,7 +45,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation | Esti
         return _known(shell, cluster, parsed, namespace)
     try:
         if is_test(parsed):
-            from jupyter_slurm.handles.estimate import estimate_allocation  # few ask
+            from jupyter_slurm.client.submission.estimate import estimate_allocation  # few ask
 
             return estimate_allocation(cluster, _holder(cluster, parsed))
         allocation = _ask(cluster, parsed, namespace)
@@ -113,7 +113,7 @@ def _show(shell: Any, allocation: Allocation, parsed: MagicLine) -> Allocation:
     if name := parsed.words.get("as"):
         shell.push({name: allocation})
     if "wait" in parsed.words and "release" not in parsed.words:
-        if (notebook := view.notebook()) is not None:
+        if (notebook := live_view.notebook()) is not None:
             allocation._show(notebook)
         allocation.wait_granted()
     else:

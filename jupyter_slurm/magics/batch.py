@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.client.clusters.cluster import Cluster, for_submission
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.submission.resume import restarts_of
+from jupyter_slurm.client.submission.staging import stage_of
+from jupyter_slurm.client.submission.submit import Preview, Submission, preview, submit
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
-from jupyter_slurm.handles import view
-from jupyter_slurm.handles.cluster import Cluster, for_submission
-from jupyter_slurm.handles.job import Job
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.restarts import restarts_of
-from jupyter_slurm.handles.staged import stage_of
-from jupyter_slurm.handles.submitting import Preview, Submission, preview, submit
 from jupyter_slurm.magics.cells import (
     as_python,
     cell_name,
@@ -37,8 +37,8 @@ from jupyter_slurm.magics.pointing import add_blame, pointing_at
 from jupyter_slurm.runner.sweep import INDEX
 
 if TYPE_CHECKING:
+    from jupyter_slurm.client.submission.estimate import Estimate
     from jupyter_slurm.domain.scripts.sweep import Sweep
-    from jupyter_slurm.handles.estimate import Estimate
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "check", "submit_cell", "submit_file"]
 
@@ -113,7 +113,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
         launcher=launcher_of(parsed),
     )
     if kind == "python" and submission.sweep is not None:
-        from jupyter_slurm.handles.sweeping import warn_of_hidden
+        from jupyter_slurm.client.submission.sweep import warn_of_hidden
 
         warn_of_hidden(submission.sweep, cell)
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
@@ -123,7 +123,7 @@ def _sweep(parsed: MagicLine, namespace: Mapping[str, Any]) -> Sweep | None:
     """Return the parameters of the tasks that ``sweep=`` asks for."""
     if not {"sweep", "zip"} & parsed.words.keys():
         return None
-    from jupyter_slurm.handles.sweeping import sweep_of  # few cells have one
+    from jupyter_slurm.client.submission.sweep import sweep_of  # few cells have one
 
     return sweep_of(parsed.words, namespace)
 
@@ -181,7 +181,7 @@ def _go(
     """Submit or preview, and do what our words say."""
     try:
         if is_test(parsed):
-            from jupyter_slurm.handles.estimate import estimate  # few ask
+            from jupyter_slurm.client.submission.estimate import estimate  # few ask
 
             return estimate(cluster, submission)
         if "show" in parsed.words:
@@ -196,7 +196,7 @@ def _go(
     if "out" in parsed.words:
         job._wanted = shell.push
     if "wait" in parsed.words:
-        notebook = view.notebook()
+        notebook = live_view.notebook()
         if notebook is not None:
             job._show(notebook)
         job._wait(None, check=True, echo=notebook is None)
@@ -209,7 +209,7 @@ def _after(cluster: Cluster, parsed: MagicLine, submission: Submission, namespac
     """Let a job wait for those that ``after=`` names."""
     if not any(word.startswith("after") for word in parsed.words):
         return submission
-    from jupyter_slurm.handles.dependencies import dependency_options  # few cells wait for others
+    from jupyter_slurm.client.submission.dependencies import dependency_options  # few cells wait for others
 
     table, said = option_table(cluster, "sbatch"), submission.options
     added = dependency_options(parsed.words, namespace, cluster, table, said, submission.text)

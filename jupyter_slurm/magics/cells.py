@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.render.job_card import headline
+from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.handles.card import headline
-from jupyter_slurm.handles.cluster import Cluster, settings
-from jupyter_slurm.handles.job import Job
-from jupyter_slurm.handles.submitting import python_named
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.values import Parcel
+    from jupyter_slurm.client.submission.variables import Parcel
 
 __all__ = ["as_python", "cell_name", "check_name", "is_test", "mention", "options_of", "parcel_of", "python_of"]
 
@@ -65,7 +65,7 @@ def parcel_of(parsed: MagicLine, namespace: Mapping[str, Any], given: Set[str] =
     """Return what ``in=`` and ``out=`` ask for, ready to travel; ``given`` is there in each task without that."""
     if not {"in", "out"} & parsed.words.keys():
         return None
-    from jupyter_slurm.handles.values import parcel  # with all that pickles: few cells have values
+    from jupyter_slurm.client.submission.variables import parcel  # with all that pickles: few cells have values
 
     return parcel(parsed.words, namespace, settings().values_limit, given)
 

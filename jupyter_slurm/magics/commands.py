@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.clusters.cluster import current
+from jupyter_slurm.client.clusters.slurm_command import run_command
+from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.domain.magic_line.parser import command_words
 from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.handles.cluster import current
-from jupyter_slurm.handles.command import run_command
-from jupyter_slurm.handles.table import CommandText, Table
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import pointing_at
 

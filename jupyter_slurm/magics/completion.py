@@ -7,16 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from jupyter_slurm.client.clusters import name_completion
+from jupyter_slurm.client.clusters.option_tables import known_table, named_options
+from jupyter_slurm.client.images.image import WORDS as IMAGE_WORDS
+from jupyter_slurm.client.kernels.kernelspecs import listed
+from jupyter_slurm.client.sessions.session import WORDS as LAUNCH_WORDS
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, choices_for_option, is_path
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
-from jupyter_slurm.handles import facts
-from jupyter_slurm.handles.images import WORDS as IMAGE_WORDS
-from jupyter_slurm.handles.kernelspecs import listed
-from jupyter_slurm.handles.options import known_table, named_options
-from jupyter_slurm.handles.session import WORDS as LAUNCH_WORDS
 from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
@@ -161,7 +161,7 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
         chosen = _chosen(choices_for_option(table.command, *valued), valued[1], _typed(table, words, "partition"))
         return chosen or (None if is_path(table.command, valued[0]) else Offer(valued[1], []))
     if last.startswith("-"):  # as all versions have them, while those of the cluster are not known
-        offered = [] if "=" in last else facts.options(table.command) or named_options(table)
+        offered = [] if "=" in last else name_completion.options(table.command) or named_options(table)
         return Offer(last, offered)
     ours = _own_words(magic, words, last)
     if ours is not None:
@@ -197,7 +197,7 @@ def _of_kernel(words: Sequence[str], last: str, shell: Any) -> Offer | None:
 def _of_slurm(words: Sequence[str], last: str) -> Offer | None:
     if not words:
         return Offer(last, [Named(word, about) for word, about in USES.items()])
-    return Offer(last, facts.clusters()) if words[0] in ("use", "disconnect") and len(words) == 1 else None
+    return Offer(last, name_completion.clusters()) if words[0] in ("use", "disconnect") and len(words) == 1 else None
 
 
 def _valued(table: OptionTable, words: Sequence[str], last: str) -> tuple[str, str] | None:
@@ -234,7 +234,7 @@ def _chosen(choices: Choices | None, value: str, partition: str = "") -> Offer |
     item = re.split(f"[{re.escape(separators)}]", value)[-1] if separators else value
     is_gres = bool({"gres", "gpu", "gpu-of-node"}.intersection(choices.kinds))
     is_theirs = is_gres or bool({"memory", "time-limit"}.intersection(choices.kinds))
-    names = facts.names(*choices.kinds, partition=partition if is_theirs else "")
+    names = name_completion.names(*choices.kinds, partition=partition if is_theirs else "")
     found = [*(Named(word, "") for word in choices.fixed), *names]
     if is_gres:
         depth = max(1, item.count(":"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.images.image import USE, addressed, images, make, remove, wanted
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.render.table import CommandText, Table
+from jupyter_slurm.client.submission.submit import Preview
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.handles import view
-from jupyter_slurm.handles.images import USE, addressed, images, make, remove, wanted
-from jupyter_slurm.handles.job import Job
-from jupyter_slurm.handles.submitting import Preview
-from jupyter_slurm.handles.table import CommandText, Table
 from jupyter_slurm.magics.cells import check_name, mention
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
@@ -45,7 +45,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | T
     if name := asked.parsed.words.get("as"):
         shell.push({name: made})
     if "wait" in asked.parsed.words:
-        notebook = view.notebook()
+        notebook = live_view.notebook()
         if notebook is not None:
             made._show(notebook)
         made._wait(None, check=True, echo=notebook is None)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from jupyter_slurm.client.kernels.notebook_moves import Notebook, of_kernel, wanted
+from jupyter_slurm.client.render.table import CommandText
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import JobNotFound, UsageError
-from jupyter_slurm.handles.moves import Notebook, of_kernel, wanted
-from jupyter_slurm.handles.table import CommandText
-from jupyter_slurm.handles.terminal import printable
 
 __all__ = ["ACTS", "USE", "run"]
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.magic_line.expand import MISSING, Lookup
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.handles.cluster import Cluster
 
 __all__ = ["lookup_in", "variables"]
 
@@ -37,7 +37,7 @@ def variables(line: str, cluster: Cluster) -> dict[str, str]:
 
 def _usable(name: str, value: Any) -> Any:
     """Refuse a value that would become a word which nobody means."""
-    from jupyter_slurm.handles.job import Job
+    from jupyter_slurm.client.jobs.job import Job
 
     if value is None:
         raise UsageError(f"{name} is None: there is nothing to put into the line.", hint="Give it a value first.")

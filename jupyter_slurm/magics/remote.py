@@ -7,16 +7,24 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, choose
+from jupyter_slurm.client.allocations.remote_cells import (
+    process_of,
+    restart,
+    run_here,
+    running_in,
+    start_cell,
+    status,
+    stop,
+)
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.kernels.kernel import running_kernel
+from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.handles.allocation import Allocation, RemoteCell, Step, choose
-from jupyter_slurm.handles.cluster import Cluster, current
-from jupyter_slurm.handles.kernel import running_kernel
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.remote import process_of, restart, run_here, running_in, start_cell, status, stop
-from jupyter_slurm.handles.submitting import Submission
-from jupyter_slurm.handles.waiting import WaitInterrupted
 from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at

@@ -6,12 +6,12 @@ import keyword
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.sessions.session import WORDS, Session, launch, named_in, there
 from jupyter_slurm.domain.magic_line.expand import MISSING
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.errors import OptionError, SubmitRefused
-from jupyter_slurm.handles import view
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.session import WORDS, Session, launch, named_in, there
 from jupyter_slurm.magics.cells import mention
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
@@ -39,7 +39,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Session:
     if variable.isidentifier() and not keyword.iskeyword(variable):
         shell.push({variable: session})
     if "open" in parsed.words:
-        if (notebook := view.notebook()) is not None:
+        if (notebook := live_view.notebook()) is not None:
             session._show(notebook)
         session.wait_ready().open()
     else:

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.client.clusters import cluster as clusters
+from jupyter_slurm.client.clusters.clients import lines
+from jupyter_slurm.client.render.table import CommandText
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.tunnels.tunnel import tunnels
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.handles import cluster as clusters
-from jupyter_slurm.handles.table import CommandText
-from jupyter_slurm.handles.terminal import printable
-from jupyter_slurm.handles.tunnel import tunnels
-from jupyter_slurm.handles.users import lines
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.job import Job
-    from jupyter_slurm.handles.session import Session
-    from jupyter_slurm.handles.submitting import Preview
-    from jupyter_slurm.handles.table import Table
-    from jupyter_slurm.handles.usage import Usage
+    from jupyter_slurm.client.clusters.usage import Usage
+    from jupyter_slurm.client.jobs.job import Job
+    from jupyter_slurm.client.render.table import Table
+    from jupyter_slurm.client.sessions.session import Session
+    from jupyter_slurm.client.submission.submit import Preview
 
 __all__ = ["USES", "run"]
 
@@ -77,7 +77,7 @@ def run(
 
 def _usage(words: list[str]) -> Usage | Table:
     """Return what was used, or with ``by=`` a table of it."""
-    from jupyter_slurm.handles.usage import ask  # few do
+    from jupyter_slurm.client.clusters.usage import ask  # few do
 
     said: dict[str, str] = {}
     for word in words:

@@ -8,23 +8,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, choose, start_step
+from jupyter_slurm.client.clusters.cluster import Cluster, current, settings
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.render.allocation_card import held_notes
+from jupyter_slurm.client.render.job_card import duration
+from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
-from jupyter_slurm.handles import view
-from jupyter_slurm.handles.allocation import Allocation, Step, allocate, choose, start_step
-from jupyter_slurm.handles.card import duration
-from jupyter_slurm.handles.cluster import Cluster, current, settings
-from jupyter_slurm.handles.held import held_notes
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.submitting import Submission
 from jupyter_slurm.magics.cells import as_python, cell_name, check_name, is_test, mention, parcel_of, python_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 if TYPE_CHECKING:
-    from jupyter_slurm.handles.estimate import Estimate
+    from jupyter_slurm.client.submission.estimate import Estimate
 
 __all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_command", "say_where"]
 
@@ -102,7 +102,7 @@ def _go(
     if "wait" not in parsed.words:
         mention(shell, step)
         return step
-    notebook = view.notebook()
+    notebook = live_view.notebook()
     if notebook is not None:
         step._show(notebook)
     step._wait(None, check=True, echo=notebook is None)
@@ -121,7 +121,7 @@ def say_where(allocation: Allocation) -> None:
 
 def _estimate(cluster: Cluster, parsed: MagicLine, submission: Submission, allocation: Allocation | None) -> Estimate:
     """Have Slurm say when an allocation for this step alone could start."""
-    from jupyter_slurm.handles.estimate import estimate_allocation  # few ask
+    from jupyter_slurm.client.submission.estimate import estimate_allocation  # few ask
 
     if allocation is not None:
         raise UsageError(f"{allocation.title} is there: the step starts at once.", hint="Leave --test-only out.")

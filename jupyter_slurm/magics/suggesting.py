@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from jupyter_slurm.client.allocations.allocation import Allocation
+from jupyter_slurm.client.clusters import name_completion
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.render import allocation_card
+from jupyter_slurm.client.submission.dependencies import KINDS
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.ranks import LAUNCHERS
-from jupyter_slurm.handles import facts, held
-from jupyter_slurm.handles.allocation import Allocation
-from jupyter_slurm.handles.dependencies import KINDS
-from jupyter_slurm.handles.job import Job
 from jupyter_slurm.magics.cells import as_python
 
 __all__ = ["Offer", "values_of_word"]
@@ -41,11 +42,11 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
         The text below the line.
     """
     if word == "env":
-        return Offer(value, facts.names("environment"))
+        return Offer(value, name_completion.names("environment"))
     if word == "on":
-        return Offer(value, _once([*_variables(shell, _is_open), *facts.names("allocation")]))
+        return Offer(value, _once([*_variables(shell, _is_open), *name_completion.names("allocation")]))
     if word == "kernel":
-        return Offer(value, facts.names("allocation"))
+        return Offer(value, name_completion.names("allocation"))
     if word == "launcher":
         return Offer(value, [Named(name, "") for name in LAUNCHERS])
     if word == "runtime":
@@ -59,7 +60,7 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
     *before, item = value.split(",")
     if word in KINDS:
         jobs = _variables(shell, lambda found: _is_of(found, Job) and not isinstance(found, Allocation))
-        names = [*jobs, *facts.names("job")]
+        names = [*jobs, *name_completion.names("job")]
     elif word == "in":
         names = _variables(shell, lambda found: True)
     elif word == "out":
@@ -94,7 +95,7 @@ def _is_open(value: Any) -> bool:
     if not isinstance(value, Allocation):
         return False
     value._hear()
-    return held.is_open(value._data)
+    return allocation_card.is_open(value._data)
 
 
 def _is_table(value: Any) -> bool:

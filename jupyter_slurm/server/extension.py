@@ -9,8 +9,8 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_path
 from jupyter_server.extension.application import ExtensionApp
 
+from jupyter_slurm.client.shutdown import leave
 from jupyter_slurm.config import Settings
-from jupyter_slurm.handles.leaving import leave
 from jupyter_slurm.server.access import AgentAccess
 from jupyter_slurm.server.addresses import fits_sessions
 from jupyter_slurm.server.caller import Caller

@@ -17,9 +17,9 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_slurm.agent.schema import Operation
+from jupyter_slurm.client.kernels import kernelspecs
+from jupyter_slurm.client.kernels.kernelspecs import KernelSpec
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.handles import kernelspecs
-from jupyter_slurm.handles.kernelspecs import KernelSpec
 from jupyter_slurm.server.access import AgentAccess
 from jupyter_slurm.server.answering import ProblemHandler
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jupyter_slurm.handles.cluster import Cluster, context
-from jupyter_slurm.handles.submitting import python_named
+from jupyter_slurm.client.clusters.cluster import Cluster, context
+from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.server.addresses import fits_sessions
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from tornado import web
 from traitlets.config import Config
 
 from jupyter_slurm.agent.schema import Operation
+from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
 from jupyter_slurm.config import load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
-from jupyter_slurm.handles.kernelspecs import PROVISIONER
 from jupyter_slurm.server.answering import ProblemHandler
 from jupyter_slurm.server.moving import Move
 

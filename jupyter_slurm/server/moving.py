@@ -13,8 +13,8 @@ from typing import IO, Any, Final, TypeVar
 from jupyter_core.utils import ensure_async
 from tornado import web
 
-from jupyter_slurm.handles.card import sentences
-from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.server.transit import CannotTravel, KernelGone, Visitor
 
 __all__ = ["Move"]

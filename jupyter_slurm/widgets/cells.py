@@ -9,7 +9,7 @@ from typing import Any
 
 import comm
 
-from jupyter_slurm.handles import background
+from jupyter_slurm.client import event_loop
 from jupyter_slurm.widgets.waiting import answered_where_sent
 
 __all__ = ["insert_cell"]
@@ -20,7 +20,7 @@ _ANSWERS = 3.0  # seconds in which a front end that makes cells has made one
 
 def insert_cell(source: str, told: Callable[[bool], None]) -> None:
     """Have a cell made below the one that is selected; ``told`` is called with whether it is there."""
-    background.spawn(_insert(source, told), contextvars.copy_context())
+    event_loop.spawn(_insert(source, told), contextvars.copy_context())
 
 
 async def _insert(source: str, told: Callable[[bool], None]) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import ipywidgets
 
-from jupyter_slurm.handles.allocation import Allocation
-from jupyter_slurm.handles.card import is_finished, title
-from jupyter_slurm.handles.job import Job
-from jupyter_slurm.handles.session import Session
-from jupyter_slurm.handles.terminal import printable
+from jupyter_slurm.client.allocations.allocation import Allocation
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.render.job_card import is_finished, title
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.widgets.look import progress
 from jupyter_slurm.widgets.panel import Button, Panel, html
 

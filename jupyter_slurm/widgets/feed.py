@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from jupyter_slurm.client import event_loop
+from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.errors import NotConnected, SlurmError
-from jupyter_slurm.handles import background
-from jupyter_slurm.handles.cluster import Cluster
 
 __all__ = ["Feed", "feed_of", "identity"]
 
@@ -72,7 +72,7 @@ class Feed:
             if listener not in self._listeners:
                 self._listeners.append(listener)
             if self._work is None:
-                self._work = background.spawn(self._run(), contextvars.copy_context())
+                self._work = event_loop.spawn(self._run(), contextvars.copy_context())
 
     def unlisten(self, listener: Listener) -> None:
         """Stop calling it."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import ipywidgets
 
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.clusters.name_completion import names
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.table import escape
+from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.handles.card import sentences
-from jupyter_slurm.handles.cluster import Cluster
-from jupyter_slurm.handles.facts import names
-from jupyter_slurm.handles.submitting import Submission
-from jupyter_slurm.handles.table import escape
 from jupyter_slurm.widgets.panel import WARN, calm, html, text
 
 __all__ = ["EMPTY", "RESOURCES", "Field", "Fields", "doubts", "said_of"]

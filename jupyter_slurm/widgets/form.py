@@ -8,14 +8,14 @@ from typing import Any
 
 import ipywidgets
 
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.render.table import escape
+from jupyter_slurm.client.submission.submit import Submission, python_named, submit
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError
-from jupyter_slurm.handles.cluster import Cluster, current
-from jupyter_slurm.handles.job import Job
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.submitting import Submission, python_named, submit
-from jupyter_slurm.handles.table import escape
 from jupyter_slurm.widgets.cells import insert_cell
 from jupyter_slurm.widgets.controls import controls
 from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of

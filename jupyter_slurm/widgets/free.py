@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from jupyter_slurm.handles.cluster import Cluster, current
-from jupyter_slurm.handles.resources import ask
-from jupyter_slurm.handles.table import escape
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.resources import ask
+from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.widgets.feed import feed_of
 from jupyter_slurm.widgets.panel import Button, Panel, calm, html
 

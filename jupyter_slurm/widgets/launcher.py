@@ -9,15 +9,15 @@ from typing import Any
 
 import ipywidgets
 
+from jupyter_slurm.client.allocations.allocation import handle
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.render.job_card import duration, facts, is_finished, notes, state_as_html
+from jupyter_slurm.client.render.session_card import end_note, is_ready, path_here, session_state
+from jupyter_slurm.client.render.table import escape
+from jupyter_slurm.client.sessions.session import WORDS, Session, SessionList, launch
+from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
-from jupyter_slurm.handles.allocation import handle
-from jupyter_slurm.handles.card import duration, facts, is_finished, notes, state_as_html
-from jupyter_slurm.handles.cluster import Cluster, current
-from jupyter_slurm.handles.options import option_table
-from jupyter_slurm.handles.serving import end_note, is_ready, path_here, session_state
-from jupyter_slurm.handles.session import WORDS, Session, SessionList, launch
-from jupyter_slurm.handles.submitting import Submission
-from jupyter_slurm.handles.table import escape
 from jupyter_slurm.widgets.feed import identity
 from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
 from jupyter_slurm.widgets.live import Live

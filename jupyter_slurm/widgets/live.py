@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets
 
-from jupyter_slurm.handles.cluster import Cluster
+from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.widgets.feed import feed_of
 from jupyter_slurm.widgets.log import Log
 from jupyter_slurm.widgets.panel import Panel

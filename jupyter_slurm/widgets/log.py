@@ -7,9 +7,9 @@ from typing import Any
 
 import ipywidgets
 
-from jupyter_slurm.handles.cluster import Cluster, settings
-from jupyter_slurm.handles.follow import Follower
-from jupyter_slurm.handles.view import bundle
+from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.output.follower import Follower
+from jupyter_slurm.client.output.live_view import bundle
 from jupyter_slurm.widgets.panel import Button, Panel, html
 
 __all__ = ["Log"]

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.render.allocation_card import name_of
+from jupyter_slurm.client.render.job_card import duration, is_finished, state_as_html, tally
+from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.handles.card import duration, is_finished, state_as_html, tally
-from jupyter_slurm.handles.held import name_of
-from jupyter_slurm.handles.table import escape
 from jupyter_slurm.widgets.panel import calm
 
 __all__ = ["HEAD", "progress", "row", "runs"]

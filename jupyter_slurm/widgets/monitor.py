@@ -8,15 +8,15 @@ from typing import Any
 
 import ipywidgets
 
+from jupyter_slurm.client.allocations.allocation import handle
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.jobs.actions import act
+from jupyter_slurm.client.jobs.job_list import JobList
+from jupyter_slurm.client.render.job_card import is_finished, title
+from jupyter_slurm.client.render.table import escape
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import from_problem
-from jupyter_slurm.handles.acting import act
-from jupyter_slurm.handles.allocation import handle
-from jupyter_slurm.handles.card import is_finished, title
-from jupyter_slurm.handles.cluster import Cluster, current
-from jupyter_slurm.handles.joblist import JobList
-from jupyter_slurm.handles.table import escape
-from jupyter_slurm.handles.terminal import printable
 from jupyter_slurm.widgets.feed import identity
 from jupyter_slurm.widgets.live import Live
 from jupyter_slurm.widgets.look import HEAD, row, runs

@@ -12,10 +12,10 @@ from typing import Any
 import ipywidgets
 from traitlets import Int
 
+from jupyter_slurm.client import event_loop
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.handles import background
-from jupyter_slurm.handles.card import sentences
-from jupyter_slurm.handles.table import escape
 from jupyter_slurm.widgets.waiting import Waiting, heard_where_sent
 
 __all__ = ["BAD", "CALM", "WARN", "Button", "Panel", "calm", "html", "text"]
@@ -76,7 +76,7 @@ class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no type
             self._clicked()
             return
         self.description, self.button_style, self._asked = f"Really {self._label.lower()}?", "danger", time.monotonic()
-        background.spawn(self._forget(self._asked), contextvars.copy_context())
+        event_loop.spawn(self._forget(self._asked), contextvars.copy_context())
 
     async def _forget(self, since: float) -> None:
         await asyncio.sleep(_SURE)
@@ -137,7 +137,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._waiting.start()
         self.resumed()
         self.draw()
-        self._drawing = background.spawn(self._keep_drawing(), self._context.copy())
+        self._drawing = event_loop.spawn(self._keep_drawing(), self._context.copy())
 
     @property
     def is_seen(self) -> bool:
@@ -151,11 +151,11 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def work(self, call: Callable[[], Any]) -> None:
         """Do what a click asks for, in a thread of its own; the panel says why it failed."""
-        background.spawn(self._work(call), self._context.copy())
+        event_loop.spawn(self._work(call), self._context.copy())
 
     def later(self, seconds: float, call: Callable[[], Any], is_due: Callable[[], bool]) -> None:
         """Do something in a while, unless it is not wanted any more by then."""
-        background.spawn(self._later(seconds, call, is_due), self._context.copy())
+        event_loop.spawn(self._later(seconds, call, is_due), self._context.copy())
 
     def say(self, error: SlurmError | None) -> None:
         """Say what went wrong, and what to do next."""

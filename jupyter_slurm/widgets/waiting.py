@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import ipywidgets
 from traitlets import Int
 
-from jupyter_slurm.handles import background
-from jupyter_slurm.handles.view import notebook
+from jupyter_slurm.client import event_loop
+from jupyter_slurm.client.output.live_view import notebook
 
 if TYPE_CHECKING:
     from jupyter_slurm.widgets.panel import Panel
@@ -78,7 +78,7 @@ class Waiting:
         self._cell += 1
         self._runs = True
         if not self._is_heard and self._shell is not None and self._panel.is_seen:
-            background.spawn(self._ask(self._cell), self._context.copy())
+            event_loop.spawn(self._ask(self._cell), self._context.copy())
 
     def _ends(self, result: Any) -> None:
         self._runs = False

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.client.login.call import answering, ask
 from jupyter_slurm.errors import PromptGone, SlurmError, UsageError
-from jupyter_slurm.handles.answering import answering, ask
 
 
 def test_a_prompt_waits_for_its_answer(client: AgentClient, wait_for: Callable[..., Any]) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_slurm.client.render.terminal import Screen
 from jupyter_slurm.domain.ranks import Labelled, explain_ranks, several_tasks
-from jupyter_slurm.handles.terminal import Screen
 from jupyter_slurm.runner import frames, launch, torchrun
 from jupyter_slurm.runner.rank import set_variables
 

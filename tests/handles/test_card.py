@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_slurm.client.jobs.failure import failure
+from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.timeline import Timeline
+from jupyter_slurm.client.render.job_card import Pane, as_html, as_text, duration, headline, output_as_html, sentences
 from jupyter_slurm.errors import JobFailed, from_problem
-from jupyter_slurm.handles.card import Pane, as_html, as_text, duration, headline, output_as_html, sentences
-from jupyter_slurm.handles.displays import Shown
-from jupyter_slurm.handles.failure import failure
-from jupyter_slurm.handles.timeline import Timeline
 
 NASTY = st.sampled_from(["<img src=x onerror=alert(1)>", "\x1b]0;x\x07", "a\nb", "'\"><script>"]) | st.text(max_size=20)
 FIELDS = ("name", "reason", "reason_text", "next_step", "nodes", "partition", "state", "stdout", "label")

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.handles.displays import Shown
-from jupyter_slurm.handles.timeline import Timeline, not_shown
+from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.timeline import Timeline, not_shown
 
 
 def _line(kind: str, text: str = "", name: str | None = None, **more: Any) -> bytes:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.handles.allocation import Allocation
-from jupyter_slurm.handles.card import as_html, as_text, headline
-from jupyter_slurm.handles.session import Session
+from jupyter_slurm.client.allocations.allocation import Allocation
+from jupyter_slurm.client.render.job_card import as_html, as_text, headline
+from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.magics.steps import say_where
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_slurm.handles.card import Pane, as_html, as_text, output_as_html
-from jupyter_slurm.handles.ranks import RankedScreen, fold, open_rank
-from jupyter_slurm.handles.timeline import Timeline
+from jupyter_slurm.client.output.timeline import Timeline
+from jupyter_slurm.client.render.job_card import Pane, as_html, as_text, output_as_html
+from jupyter_slurm.client.render.rank_fold import RankedScreen, fold, open_rank
 
 JOB = {"id": "7", "state": "RUNNING", "launcher": "srun"}
 

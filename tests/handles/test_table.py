@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 
-from jupyter_slurm.handles.joblist import JobList
-from jupyter_slurm.handles.resources import Resources
-from jupyter_slurm.handles.table import CommandText, Table
+from jupyter_slurm.client.clusters.resources import Resources
+from jupyter_slurm.client.jobs.job_list import JobList
+from jupyter_slurm.client.render.table import CommandText, Table
 
 HOSTILE = [
     "<script>alert(1)</script>",

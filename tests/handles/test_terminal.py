@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.handles.terminal import IncrementalFilter, Screen, end_of, plain, printable, to_html
+from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, end_of, plain, printable, to_html
 
 ROWS, COLUMNS = 60, 400
 TEXT = st.text("ab cé", min_size=1, max_size=6)

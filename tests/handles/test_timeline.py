@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.handles.displays import Shown
-from jupyter_slurm.handles.timeline import Timeline
+from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.timeline import Timeline
 
 
 class Writer:

@@ -8,9 +8,9 @@ import pytest
 
 import jupyter_slurm
 from jupyter_slurm.cli.main import main
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.tunnels.tunnel import Tunnel, open_tunnel, tunnels
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.handles.cluster import Cluster
-from jupyter_slurm.handles.tunnel import Tunnel, open_tunnel, tunnels
 
 _DATA = {
     "id": "0" * 16,
@@ -94,7 +94,7 @@ def test_a_host_on_the_way_is_told_from_a_job(
     host: str, node: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client: Any = Client()
-    for place in ("handles.cluster.current", "handles.tunnel.current"):
+    for place in ("client.clusters.cluster.current", "client.tunnels.tunnel.current"):
         monkeypatch.setattr(f"jupyter_slurm.{place}", lambda: Cluster(client, "far"))
     assert main(["tunnel", host, "8888"]) == 0
     asked = client.asked[-1][1]
@@ -112,7 +112,7 @@ def test_tunnels_of_all_clusters_are_listed_and_closed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = Client()
-    monkeypatch.setattr("jupyter_slurm.handles.cluster.every", lambda: [Cluster(client, "far")])
+    monkeypatch.setattr("jupyter_slurm.client.clusters.cluster.every", lambda: [Cluster(client, "far")])
     assert main(["tunnel", "--list"]) == 0
     assert "http://127.0.0.1:8000/ leads to port 8888" in capsys.readouterr().out
     assert main(["tunnel", "--list", "--cluster", "near"]) == 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.client.clusters.usage import Usage, moment
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.handles.usage import Usage, moment
 
 
 def _sum(user: str, partition: str, gpu_type: str, cpu_hours: float, gpu_hours: float) -> dict[str, Any]:

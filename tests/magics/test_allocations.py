@@ -73,7 +73,7 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
 
 
 def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) -> None:
-    kernel.ok("from jupyter_slurm.handles import view\nkept, view._SHORTEST = view._SHORTEST, 60")
+    kernel.ok("from jupyter_slurm.client.output import live_view as view\nkept, view._SHORTEST = view._SHORTEST, 60")
     ran = kernel.ok("%salloc -p arandu as=cpu wait")
     assert "RUNNING" in kernel.text(ran.display), "whoever waited sees it there"
     kernel.ok("view._SHORTEST = kept\nx = 20")

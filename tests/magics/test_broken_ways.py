@@ -51,7 +51,7 @@ def _cut(kernel: Any, way: Any) -> None:
         way.host.stop()
         way.host.kill_sessions()
     else:
-        pid = "__import__('jupyter_slurm.handles.cluster').handles.cluster.current().client.get('/v1/agent')['pid']"
+        pid = "__import__('jupyter_slurm.client.clusters.cluster').client.clusters.cluster.current().client.get('/v1/agent')['pid']"
         os.kill(int(kernel.value(pid)), signal.SIGKILL)
 
 

@@ -106,7 +106,7 @@ def test_a_python_cell_that_fails_shows_its_own_traceback_once(kernel: Any) -> N
     )  # with IPython there, or without
     assert "FAILED" in ran.traceback
     assert "exit code 1" in ran.traceback
-    assert "handles/" not in ran.traceback  # nothing of our own stack
+    assert "jupyter_slurm/client/" not in ran.traceback  # nothing of our own stack
     assert kernel.value("bad.stdout") == "before\n"
     assert "IndexError" in kernel.value("bad.tail(1, 'stderr')")
     number = int(re.search(r"In\[(\d+)\]", ran.traceback)[1])  # type: ignore[index]
@@ -333,7 +333,11 @@ def test_a_large_output_is_capped_and_drawn_seldom(kernel: Any) -> None:
     script = "#!/bin/bash\nfor i in $(seq 30000); do echo $i of a long log, longer than a notebook should keep; done\n"
     ran = kernel.ok(f"%%sbatch as=large wait\n{script}")
     text = kernel.text(ran.display)
-    limit = int(kernel.value("__import__('jupyter_slurm.handles.cluster').handles.cluster.settings().output_limit"))
+    limit = int(
+        kernel.value(
+            "__import__('jupyter_slurm.client.clusters.cluster').client.clusters.cluster.settings().output_limit"
+        )
+    )
     assert limit / 2 < len(text) < limit + 2000
     assert text.endswith("30000 of a long log, longer than a notebook should keep")
     assert kernel.value("large.stdout_path") in text
@@ -361,7 +365,7 @@ def test_an_interrupted_submission_says_how_to_find_the_job(kernel: Any, cluster
 
 
 def test_live_output_can_be_switched_off(kernel: Any) -> None:
-    kernel.ok("from jupyter_slurm.handles.cluster import settings\nsettings().live_output = False")
+    kernel.ok("from jupyter_slurm.client.clusters.cluster import settings\nsettings().live_output = False")
     shown = kernel.ok("%%sbatch as=silent\nprint('at the end')").display
     kernel.ok("import time\nwhile not silent.is_finished: time.sleep(0.1)")
     assert len(kernel.drawn(shown)) == 1
@@ -372,7 +376,7 @@ def test_live_output_can_be_switched_off(kernel: Any) -> None:
 @pytest.mark.slow
 def test_of_a_flood_that_nobody_saw_come_the_end_is_read(kernel: Any) -> None:
     kernel.ok(
-        "from jupyter_slurm.handles.cluster import settings\nfrom jupyter_slurm.handles import follow\n"
+        "from jupyter_slurm.client.clusters.cluster import settings\nfrom jupyter_slurm.client.output import follower as follow\n"
         "settings().live_output, real, came = False, follow.Follower._take_output, []\n"
         "def counted(self, stream, offset, data):\n    came.append(len(data))\n    real(self, stream, offset, data)\n"
         "follow.Follower._take_output = counted"
@@ -445,7 +449,7 @@ def test_texts_in_a_list_are_strings_and_jobs_become_a_frame(kernel: Any) -> Non
 
 def test_who_reads_a_long_log_is_told_how_far_it_has_come(kernel: Any) -> None:
     kernel.ok("%%sbatch wait as=long\n#!/bin/sh\nhead -c 12000000 /dev/zero | tr '\\0' x; echo end")
-    kernel.ok("from jupyter_slurm.handles import progress\nkept = progress._EVERY\nprogress._EVERY = 0")
+    kernel.ok("from jupyter_slurm.client.output import progress\nkept = progress._EVERY\nprogress._EVERY = 0")
     ran = kernel.ok("text = long.stdout\nprint(len(text), text[-5:])")
     kernel.ok("progress._EVERY = kept")
     assert ran.stdout == "12000004 xend\n\n"

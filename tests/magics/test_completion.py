@@ -181,7 +181,9 @@ def test_an_agent_that_does_not_answer_keeps_nobody(
     kernel.ok("%salloc --hold as=later\nimport jupyter_slurm\nlast = jupyter_slurm.allocations()[0]\nlast._asked = 0")
     os.kill(agent, signal.SIGSTOP)
     try:
-        kernel.ok("from jupyter_slurm.handles import facts\nfor one in facts._known.values(): one.due = 0")
+        kernel.ok(
+            "from jupyter_slurm.client.clusters import name_completion as facts\nfor one in facts._known.values(): one.due = 0"
+        )
         assert offered("%%sbatch -p ") == ["arandu", "devwork"], "what was known"
         assert not {"arandu", "--partition"} & set(offered("%%sbatch --reservation ")), "nothing is known of them"
         assert offered("%srun on=la") == ["later", "last"], "as it was when last heard of"
@@ -193,7 +195,7 @@ def test_an_agent_that_does_not_answer_keeps_nobody(
 @pytest.mark.here_only("it is about the words, not about the way")
 def test_odd_names_can_be_typed(known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any) -> None:
     kernel.ok(
-        "from jupyter_slurm.domain.facts import Named\nfrom jupyter_slurm.handles import facts\n"
+        "from jupyter_slurm.domain.facts import Named\nfrom jupyter_slurm.client.clusters import name_completion as facts\n"
         "key = next(key for key in facts._known if key[0] == 'partition')\nkept = facts._known[key].names\n"
         "facts._known[key].due, facts._known[key].asking = 1e12, None\n"
         "facts._known[key].names = [Named(n, '') for n in ('b.x_2-y', 'b+h', 'b$HOME', 'b{x}', 'b\\u00e9', 'b\\x07', \"b'q\")]"

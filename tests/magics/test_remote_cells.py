@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.handles.terminal import plain
+from jupyter_slurm.client.render.terminal import plain
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
@@ -130,7 +130,7 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
         said = held.end(request).traceback
         assert "withdrawn before it began: nothing of it ran" in said or (interrupts == 2 and "is dropped" in said)
     held.ok(
-        "from jupyter_slurm.errors import TransportError\nfrom jupyter_slurm.handles import remote as cells\n"
+        "from jupyter_slurm.errors import TransportError\nfrom jupyter_slurm.client.allocations import remote_cells as cells\n"
         "looks = cells._why_it_waits\n"
         "def fails(*_):\n    cells._why_it_waits = looks\n    raise TransportError('it is back in a moment')\n"
         "cells._why_it_waits = fails"
@@ -162,7 +162,7 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert "runs already" in ran.traceback
     said = held.ok("%remote").stdout
     assert "RUNNING" in said
-    held.ok("from jupyter_slurm.handles import remote\nremote._LISTENS_WITHIN = 0.5")
+    held.ok("from jupyter_slurm.client.allocations import remote_cells as remote\nremote._LISTENS_WITHIN = 0.5")
     deaf = gate("deaf")
     request = held.begin(
         "%%remote\nimport pathlib, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"

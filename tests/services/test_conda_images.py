@@ -27,7 +27,7 @@ import pytest
 from containers import Node, kept_wheels
 from registry import Registry
 
-from jupyter_slurm.handles.packages import own_packages
+from jupyter_slurm.client.images.python_packages import own_packages
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_slurm.client.jobs.report import Report
 from jupyter_slurm.domain.queries.job_usage import parse_gpus
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.handles.report import Report
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 

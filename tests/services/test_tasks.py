@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_slurm.client.render.job_card import as_text
 from jupyter_slurm.errors import JobOutputMissing, UsageError
-from jupyter_slurm.handles.card import as_text
 from jupyter_slurm.runner import values as file_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.client.submission.variables import parcel, read_outputs
 from jupyter_slurm.errors import JobError, UsageError
-from jupyter_slurm.handles.values import parcel, read_outputs
 from jupyter_slurm.runner import values
 from jupyter_slurm.runner.packing import TooLarge
 from jupyter_slurm.runner.packing import packed as several

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.cli.main import _parser
+from jupyter_slurm.client.images.image import WORDS as IMAGE_WORDS
+from jupyter_slurm.client.sessions.session import WORDS as LAUNCH_WORDS
+from jupyter_slurm.client.sessions.session import named_in
 from jupyter_slurm.domain.magic_line.parser import command_words, parse_cell_line, parse_line_magic, tokenize
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.handles.images import WORDS as IMAGE_WORDS
-from jupyter_slurm.handles.session import WORDS as LAUNCH_WORDS
-from jupyter_slurm.handles.session import named_in
 from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS, check

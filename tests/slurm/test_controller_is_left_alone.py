@@ -22,8 +22,8 @@ PROGRAM = r"""
 import os, subprocess, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from jupyter_client.manager import KernelManager, start_new_kernel
-from jupyter_slurm.handles.cluster import current
-from jupyter_slurm.handles.submitting import Submission, submit
+from jupyter_slurm.client.clusters.cluster import current
+from jupyter_slurm.client.submission.submit import Submission, submit
 
 OWN, SECONDS = int(sys.argv[1]), float(sys.argv[2])
 HELD = "#!/bin/sh\n#SBATCH --hold\n"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.client.submission.submit import new_key
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.handles.submitting import new_key
 
 pytestmark = pytest.mark.slurm
 

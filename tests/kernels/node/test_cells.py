@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.handles.terminal import plain
+from jupyter_slurm.client.render.terminal import plain
 from jupyter_slurm.runner import values
 
 Keep = Callable[..., Any]

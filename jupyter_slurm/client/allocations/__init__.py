@@ -1,0 +1,1 @@
+"""Allocations as objects of the user, and cells that run in them."""

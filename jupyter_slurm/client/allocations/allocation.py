@@ -1,0 +1,400 @@
+"""Allocations that stay open under a notebook, and the steps in them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.jobs import array, wait
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.job_list import AllocationList, JobList
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.output.follower import Follower
+from jupyter_slurm.client.render import allocation_card
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.sessions.session import Session
+from jupyter_slurm.client.submission.submit import Submission, say_doubts
+from jupyter_slurm.client.submission.upload import hand_over
+from jupyter_slurm.errors import JobError, SlurmError, UsageError
+
+__all__ = [
+    "Allocation",
+    "KernelCell",
+    "RemoteCell",
+    "Step",
+    "allocate",
+    "allocations",
+    "choose",
+    "handle",
+    "open_allocations",
+    "start_step",
+]
+
+#: What is said of a step, or a cell, that was interrupted before its allocation has begun.
+WAITS_STILL = "waits still, and is dropped as soon as it could begin"
+
+_LAST_WORDS = 3.0  # seconds in which a kernel that ends may say so; the agent goes on alone
+_IS_KNOWN = 3.0  # seconds by which it is known that an allocation has begun
+_DIES_WITHIN = 10.0  # seconds for what was interrupted
+_OF_A_STEP = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
+_mine: list[Allocation] = []  # of this kernel, the latest last
+_released_at_exit: list[Allocation] = []
+
+
+class _Unrepeatable(Job):
+    """What is asked for again with the line that it came from."""
+
+    def resubmit(self, **options: Any) -> Job:
+        """Refuse: the line that asked for it asks again.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(f"{self.title} is not submitted again from here.", hint="Run its cell again.")
+
+
+class Allocation(_Unrepeatable):
+    """Resources that Slurm keeps for you: ``%srun`` and ``%%srun`` use them.
+
+    It comes from ``%salloc``, :func:`jupyter_slurm.allocations` and :func:`jupyter_slurm.job`. Beside what every
+    :class:`Job` has:
+    """
+
+    @property
+    def label(self) -> str | None:
+        """The name that ``as=`` gave it."""
+        return self._data.get("label")
+
+    @property
+    def keep(self) -> bool:
+        """Whether it outlives the kernel that asked for it."""
+        return bool(self._data.get("keep"))
+
+    @property
+    def lease(self) -> float | None:
+        """Seconds without a step or a kernel after which it ends; None: it ends with its first step."""
+        return self._data.get("lease")
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs it has; None while it has not begun."""
+        return self.data.get("gpus")
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until its time limit; None while it does not run, and without a limit."""
+        return allocation_card.time_left(self.data)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether steps can be started in it; those that come before it has begun wait."""
+        return allocation_card.is_open(self.data)
+
+    @property
+    def steps(self) -> JobList[Step]:
+        """The steps that were started in it from here, the first one first."""
+        found = self._cluster.client.get(self._path("steps"))
+        return JobList(step for data in found if isinstance(step := handle(self._cluster, data), Step))
+
+    def release(self) -> Allocation:
+        """Give it back, with all that runs in it."""
+        self.cancel()
+        return self
+
+    def wait_granted(self, timeout: float | None = None) -> Allocation:
+        """Wait until it is there.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; by default without end.
+
+        Raises
+        ------
+        JobError
+            It ended before.
+        TimeoutError
+            The time is over; it is waited for on.
+        WaitInterrupted
+            The wait was interrupted; it is waited for on.
+        """
+        deadline, follower = None if timeout is None else time.monotonic() + timeout, self._follow()
+        try:
+            while not self.is_finished and self.state != "RUNNING":
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"{self.title} is not there after {timeout:g} s: {self.state}.")
+                follower.ended.wait(0.2)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"Stopped waiting. {self.title} is still asked for; .release() gives it up."
+            ) from None
+        for shown in self._views:  # not in a moment: who waited looks now
+            shown.draw()
+        if self.is_finished:
+            raise JobError(f"{self.title} is over: {self.state}.", hint=self.reason_text or "%salloc asks for another.")
+        return self
+
+
+class Step(_Unrepeatable):
+    """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation goes on."""
+
+    _stays, _in_any_case = "its allocation goes on", ".cancel() ends it in any case"
+
+    @property
+    def allocation(self) -> Allocation:
+        """Where it runs."""
+        return Allocation(self._cluster, self._cluster.client.get(self._cluster.path("jobs", self._data["allocation"])))
+
+    def interrupt(self) -> Step:
+        """Interrupt what runs, as Ctrl-C does; :meth:`cancel` ends it in any case."""
+        self.cancel("INT")
+        return self
+
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_asked: bool = False) -> Job:
+        follower = self._follow()
+        try:
+            wait.wait_here(self, follower, timeout, echo=echo, on_interrupt=lambda _: self._interrupted(follower))
+        except WaitInterrupted:
+            for shown in self._views:
+                shown.finish()
+            raise
+        return self._over(follower, check, echo=echo, is_asked=is_asked)
+
+    def _waits_for_its_place(self) -> bool:
+        place = self.allocation
+        return place.state == "PENDING" and place.lease is not None
+
+    def _interrupted(self, follower: Follower) -> WaitInterrupted:
+        """Interrupt the step; a second interrupt ends it."""
+        self._data = follower.data  # with its number
+        try:
+            try:
+                answers_within = _LAST_WORDS if follower.trouble else _DIES_WITHIN
+                self._cluster.client.post(self._path("cancel"), json={"signal": "INT"}, timeout=answers_within)
+                if self._waits_for_its_place() and not follower.ended.wait(_IS_KNOWN) and self._waits_for_its_place():
+                    return WaitInterrupted(f"{self.title} {WAITS_STILL}.")
+                if follower.ended.wait(_DIES_WITHIN):
+                    if follower.data.get("id") is None:
+                        return WaitInterrupted(f"{self.title} was given up before it began, as srun does.")
+                    return WaitInterrupted(f"{self.title} was interrupted; {self._stays}.")
+            except KeyboardInterrupt:
+                self.cancel()
+                if follower.ended.wait(_DIES_WITHIN):
+                    return WaitInterrupted(f"{self.title} was ended; {self._stays}.")
+        except KeyboardInterrupt:
+            pass
+        except SlurmError as error:
+            why = sentences(follower.trouble or error.message)
+            return WaitInterrupted(
+                f"{self.title} could NOT be interrupted and may go on. {why} .interrupt() tries again."
+            )
+        return WaitInterrupted(f"{self.title} was interrupted and has not ended yet; {self._in_any_case}.")
+
+
+class RemoteCell(Step):
+    """A cell that runs in a process of an allocation (``%%remote``); :meth:`cancel` interrupts it, too."""
+
+    _stays = "its process goes on, with all its variables"
+    _in_any_case = "`%remote restart` ends its process, and all variables with it"
+
+    @property
+    def process(self) -> Step:
+        """Where it runs."""
+        return Step(self._cluster, self._cluster.client.get(self._cluster.path("jobs", self._data["process"])))
+
+
+class KernelCell(RemoteCell):
+    """A cell that runs in the kernel of another notebook (``%%remote kernel``)."""
+
+    _stays = "the kernel goes on, with all its variables"
+    _in_any_case = "Restarting the kernel in its notebook ends it, and all variables with it"
+
+
+def handle(cluster: Cluster, data: Mapping[str, Any]) -> Job:
+    """Return the handle of what the agent tells of a job, an array, an allocation or a step."""
+    if data.get("allocation"):
+        return _kind_of_step(data)(cluster, data)
+    if data.get("kind") == "allocation":
+        return Allocation(cluster, data)
+    if data.get("kind") == "session":
+        return Session(cluster, data)
+    return array.handle(cluster, data)
+
+
+def allocate(
+    cluster: Cluster,
+    submission: Submission,
+    *,
+    lease: float,
+    label: str | None = None,
+    keep: bool = False,
+    once: bool = False,
+    kernel: Mapping[str, Any] | None = None,
+) -> Allocation:
+    """Ask for an allocation, once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    submission : Submission
+        The options of sbatch, and the Python on the node that holds it.
+    lease : float
+        Seconds without use after which it ends.
+    label : str, optional
+        Its name.
+    keep : bool
+        It outlives this kernel.
+    once : bool
+        It ends with its first step.
+    kernel : mapping, optional
+        Which kernel of a notebook it is for.
+    """
+    with submission.body(cluster) as body:
+        asked = {**body, "lease": {"seconds": lease, "once": once, "keep": keep}, "label": label}
+        if kernel is not None:
+            asked["kernel"] = dict(kernel)
+        try:
+            data = cluster.client.post(cluster.path("jobs"), json=asked)
+        except KeyboardInterrupt:
+            if once:
+                _give_up(cluster, asked)
+            raise WaitInterrupted(
+                f"Interrupted while sbatch was at work: the allocation may or may not be there. It is found, once, by "
+                f"jupyter_slurm.job({body['key']!r}); .release() there gives it back."
+            ) from None
+    say_doubts(data)
+    allocation = Allocation(cluster, data, from_start=True)
+    if not once:
+        allocation._follow()  # whoever follows it uses it, even where nothing is drawn
+        _mine.append(allocation)
+        if not keep:
+            _release_at_exit(allocation)
+    return allocation
+
+
+def _give_up(cluster: Cluster, asked: Mapping[str, Any]) -> None:
+    """Release what was asked for and not heard of: the same request again gives the same job."""
+    with contextlib.suppress(SlurmError, KeyboardInterrupt):
+        Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked)).release()
+
+
+def start_step(cluster: Cluster, allocation: Allocation, submission: Submission, *, process: str | None = None) -> Step:
+    """Start a step in an allocation, once; with the key of a ``process``, or a kernel, a cell that runs in that."""
+    # Who runs something beside a kernel of a notebook does not keep its allocation, when the kernel is shut down.
+    if (allocation.label or allocation in _mine) and not allocation._data.get("kernel"):
+        allocation._follow()
+    with submission.body(cluster) as body:
+        try:
+            asked = {name: body[name] for name in _OF_A_STEP if name in body}
+            if process is not None:
+                asked["process"] = process
+            data = hand_over(cluster, allocation._path("steps"), asked)
+        except WaitInterrupted:
+            raise
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"Interrupted while the step was started: it may or may not be there. It is found, once, by "
+                f"jupyter_slurm.job({body['key']!r})."
+            ) from None
+    return _kind_of_step(data)(cluster, data, from_start=True)
+
+
+def _kind_of_step(data: Mapping[str, Any]) -> type[Step]:
+    if not data.get("process"):
+        return Step
+    return KernelCell if data.get("kernel") else RemoteCell
+
+
+def allocations() -> AllocationList[Allocation]:
+    """Return your allocations that are not over, whichever kernel asked for them, the latest first.
+
+    Those that ``%srun`` asked for, for one step, are among them.
+    """
+    return AllocationList(open_allocations(current()))
+
+
+def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> Allocation | None:
+    """Return the allocation that a person means; None: they named none, and there is none.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    name : str or None
+        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the only one that
+        is kept.
+    namespace : mapping
+        The person's variables.
+
+    Raises
+    ------
+    UsageError
+        There is none of that name, or there are several.
+    """
+    value = namespace.get(name) if name is not None else None
+    mine = [one for one in reversed(_mine) if one.cluster == cluster.name and one.is_open]
+    if isinstance(value, Allocation) and value.is_open:
+        return value
+    if found := [one for one in mine if name in (None, one.label, one.id)]:
+        return found[0]
+    # Without a lease it ends with the step that it is for.
+    found = [one for one in open_allocations(cluster) if one._data.get("lease")]
+    if name is not None:
+        return _named(name, value, found)
+    found = [one for one in found if one.keep and not one._data.get("kernel")]  # a notebook's own: only by its name
+    if len(found) > 1:
+        raise UsageError("Which allocation? This kernel asked for none, and several are open.", hint=_listed(found))
+    return found[0] if found else None
+
+
+def _named(name: str, value: Any, found: list[Allocation]) -> Allocation:
+    """Return the allocation of that name among those that this kernel did not ask for."""
+    named = [one for one in found if name in (one.label, one.id)]
+    named = [one for one in named if one.keep] or named  # else its kernel may have been killed, and this one goes on
+    if isinstance(value, Allocation) and not (named and named[0].keep):
+        over = "was given back" if allocation_card.is_released(value.data) else f"is over: {value.state}"
+        raise UsageError(f"on={name}: {value.title} {over}.", hint=_listed(found))
+    if not named:
+        raise UsageError(f"on={name}: there is no such allocation that is open.", hint=_listed(found))
+    if len(named) > 1:
+        raise UsageError(f"on={name}: several are called so.", hint=_listed(named))
+    return named[0]
+
+
+def open_allocations(cluster: Cluster) -> list[Allocation]:
+    """Return those that are not over, whoever asked for them."""
+    told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
+    return [
+        Allocation(cluster, data) for data in told if data.get("kind") == "allocation" and allocation_card.is_open(data)
+    ]
+
+
+def _listed(found: list[Allocation]) -> str:
+    if not found:
+        return "%salloc asks for one."
+    labels = [one.label for one in found]
+    means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in found]
+    known = zip(means, found, strict=True)
+    return "There are: " + ", ".join(f"on={mean} ({one.id}, {one._data['state']})" for mean, one in known)
+
+
+def _release_at_exit(allocation: Allocation) -> None:
+    if not _released_at_exit:
+        atexit.register(_release_all)
+    _released_at_exit.append(allocation)
+
+
+def _release_all() -> None:
+    """Give back what was to end with this kernel; what is not heard of any more, the lease ends."""
+    for allocation in _released_at_exit:
+        with contextlib.suppress(SlurmError):
+            if not allocation._data.get("finished"):
+                body: dict[str, Any] = {"signal": None}
+                allocation._cluster.client.post(allocation._path("cancel"), json=body, timeout=_LAST_WORDS)

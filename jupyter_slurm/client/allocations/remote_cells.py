@@ -1,0 +1,274 @@
+"""Cells that run one after the other in one Python process of an allocation, or in a kernel there: ``%%remote``."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_slurm.client.allocations.allocation import (
+    WAITS_STILL,
+    Allocation,
+    KernelCell,
+    RemoteCell,
+    Step,
+    start_step,
+)
+from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.jobs.report import format_size
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.output.follower import Follower
+from jupyter_slurm.client.output.printer import Printer
+from jupyter_slurm.client.render.job_card import headline
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.submission.submit import Submission
+from jupyter_slurm.errors import JobFailed, SlurmError, UsageError
+
+__all__ = [
+    "process_of",
+    "restart",
+    "run_here",
+    "running_in",
+    "start_cell",
+    "status",
+    "stop",
+]
+
+_OURS = ("--overlap", "--nodes=1", "--ntasks=1")  # what the agent adds to the options of a process
+_LOOK = 3.0  # seconds between two looks at what a cell waits for; before the first nobody wants to know
+_LISTENS_WITHIN = 10.0  # seconds for what was interrupted
+_ENDS_WITHIN = 60.0  # seconds for a process that was told to end
+_LINES = re.MULTILINE | re.DOTALL
+_LONGEST = 2000  # characters of an error's message
+_TRACEBACK = re.compile(r"^(?:(\w+) +)?Traceback \(most recent call last\):?$", re.MULTILINE)
+_used: dict[str, Step] = {}  # by allocation: the process that this kernel has used last
+
+
+def running_in(allocation: Allocation) -> tuple[Step | None, Step | None]:
+    """Return the process that runs in an allocation, or is to begin there, and the last one that had begun before."""
+    key = str(allocation.key)
+    if (used := _used.get(key)) is not None and not used.refresh().is_finished:
+        return used, None  # without a look at all steps there ever were
+    processes = [step for step in allocation.steps if step._data.get("kind") == "process"]
+    going = [step for step in processes if not step._data.get("finished")]
+    if going:
+        _used[key] = going[0]
+    # What never began, for want of its Python or because of an option, had no variables, and is no model for the next.
+    over = [step for step in processes if step not in going and step.id]
+    return next(iter(going), None), next(reversed(over), None)
+
+
+def _options_of(process: Step) -> list[str]:
+    """Return the options of srun that a process was asked for with."""
+    argv: Sequence[str] = process._data.get("argv") or []
+    return [option for option in argv[1:-1] if option not in _OURS]
+
+
+def _python_of(process: Step) -> str:
+    """Return the Python that a process is."""
+    return str((process._data.get("argv") or [""])[-1])
+
+
+def process_of(
+    cluster: Cluster, allocation: Allocation, python: str | None, fallback: str, options: Sequence[str]
+) -> Step:
+    """Return the process of an allocation; it is started where there is none.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    allocation : Allocation
+        In which.
+    python : str or None
+        What runs it, if that was said.
+    fallback : str
+        What runs the first one otherwise; a later one is like the one before it.
+    options : sequence of str
+        Of srun.
+
+    Raises
+    ------
+    UsageError
+        One runs, and it is another than what was asked for.
+    """
+    going, ended = running_in(allocation)
+    if going is not None:
+        if (options and list(options) != _options_of(going)) or (python and python != _python_of(going)):
+            raise UsageError(
+                f"{going.title} runs already, as: srun {' '.join([*_options_of(going), _python_of(going)])}",
+                hint="Leave options and python= out, or end it first: %remote stop, with all its variables.",
+            )
+        return going
+    if ended is not None:
+        options = options or _options_of(ended)
+        fallback = _python_of(ended)
+    process = _start(cluster, allocation, python or fallback, options)
+    if ended is not None:
+        sys.stderr.write(f"{headline(ended._data)}\nA new process begins, without any of its variables.\n")
+    return process
+
+
+def _start(cluster: Cluster, allocation: Allocation, python: str, options: Sequence[str]) -> Step:
+    """Start a process for cells in an allocation."""
+    process = start_step(cluster, allocation, Submission("process", "", options, python=python))
+    _used[str(allocation.key)] = process
+    return process
+
+
+def start_cell(cluster: Cluster, allocation: Allocation, process: Step, submission: Submission) -> RemoteCell:
+    """Have a cell run in a process, after those that were asked for before."""
+    cell = start_step(cluster, allocation, submission, process=process.key)
+    assert isinstance(cell, RemoteCell)
+    return cell
+
+
+def run_here(cell: RemoteCell, shell: Any) -> None:
+    """Wait for a cell, and put out what it prints and shows as if it had run here.
+
+    Raises
+    ------
+    JobFailed
+        It raised an error, or its process ended.
+    WaitInterrupted
+        It was interrupted; the message says whether it listened.
+    """
+    cell._is_shown = True
+    follower = cell._follow()
+    limits = settings().output_limit, settings().display_limit
+    with Printer(follower, shell, str(cell._data["process"]), *limits) as printer:
+        try:
+            _wait(cell, follower, printer)
+        except KeyboardInterrupt:
+            raise _interrupt(cell, follower, printer) from None
+    if follower.error is not None:
+        raise follower.error
+    cell._data = follower.data
+    log = follower.printed("stderr").rstrip()
+    cell._bring_back(log)
+    if cell._data["state"] != "COMPLETED":
+        raise _failure(cell, log)
+
+
+def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
+    """Put out what comes until the cell is over; say what a cell waits for that does not begin."""
+    due, said = time.monotonic() + _LOOK, {""}
+    while not follower.ended.is_set():
+        printer.print_for(0.5)
+        if follower.data["state"] != "PENDING" or time.monotonic() < due:
+            continue
+        with contextlib.suppress(SlurmError):  # what is the matter for good, the follower hears
+            if (why := _why_it_waits(cell, follower)) not in said:
+                said.add(why)
+                sys.stderr.write(printable(f"{cell.title} waits for {why}") + "\n")
+        due = time.monotonic() + _LOOK
+
+
+def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
+    """Return what a cell waits for; nothing, where it has begun and much of what it printed is still to come."""
+    allocation = cell.allocation
+    if allocation.state != "RUNNING":
+        return (
+            f"its allocation ({allocation.state}): {follower.data.get('reason_text') or allocation.reason_text or ''}"
+        )
+    steps, process = allocation.steps, cell._data["process"]
+    what = "kernel" if isinstance(cell, KernelCell) else "process"
+    for step in steps:
+        if step.key == cell.key:
+            late = [one.key for one in steps if one.key in (cell.key, process) and one._data["state"] == "PENDING"]
+            if len(late) == 2:
+                return f"its {what} to begin"
+            return "its turn: the kernel has other work" if late == [cell.key] and what == "kernel" else ""
+        if step._data.get("process") == process and not step._data.get("finished"):
+            return f"the cells before it in its {what}: {step.title}"
+    return ""
+
+
+def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitInterrupted:
+    """Interrupt a cell, and say whether that helped; a second interrupt does not wait for that."""
+    was_sent = False
+    try:
+        try:
+            if (told := cell.refresh()._data)["finished"]:
+                return WaitInterrupted(f"{cell.title} is over; the rest of its output is in {told['stdout']}.")
+            cell.interrupt()
+        except KeyboardInterrupt:
+            cell.interrupt()
+        was_sent = True
+        deadline = time.monotonic() + _LISTENS_WITHIN
+        while not follower.ended.is_set() and time.monotonic() < deadline:
+            printer.print_for(0.2)
+            if follower.data["state"] == "PENDING" and follower.data.get("reason_text"):
+                break  # its allocation is not there yet
+    except KeyboardInterrupt:
+        if not was_sent:
+            return WaitInterrupted(f"Whether {cell.title} was interrupted is not known. Look with `%remote`.")
+    except SlurmError as error:
+        return WaitInterrupted(f"{cell.title} could NOT be interrupted and goes on: {error}")
+    return WaitInterrupted(f"{cell.title} {_after_interrupt(cell, follower)}.")
+
+
+def _after_interrupt(cell: RemoteCell, follower: Follower) -> str:
+    """Return what became of a cell that was sent an interrupt."""
+    try:
+        data = follower.data if follower.ended.is_set() else cell.refresh()._data
+    except (SlurmError, KeyboardInterrupt):
+        return "was sent an interrupt; what became of it `%remote` tells"
+    if data["state"] == "PENDING":
+        return WAITS_STILL
+    if data["finished"] and data.get("start_time") is None:
+        return f"was withdrawn before it began: nothing of it ran; {cell._stays}"
+    if data["finished"]:
+        return f"was interrupted; {cell._stays}"
+    return f"was interrupted and does not listen, or not yet: it goes on, and cells after it wait. {cell._in_any_case}"
+
+
+def _raised(log: str) -> str:
+    """Return the error that a log ends with, with all lines of its message; where there is none, its last line."""
+    last = log.rpartition("\n")[2].strip()
+    for found in _TRACEBACK.finditer(log):
+        message = re.search(rf"^{found[1] or r'[^ ]'}.*", log[found.end() :].lstrip("\n"), _LINES)
+        last = message[0] if message else last
+    return last[:_LONGEST]
+
+
+def _failure(cell: RemoteCell, log: str) -> JobFailed:
+    """Return the error for a cell whose output was seen already, so that the error in it says enough."""
+    data, error = cell._data, cell._data.get("error") or {}
+    last = _raised(log) or f"exit code {data.get('exit_code')}"
+    said, hint = (error["detail"], error.get("hint") or "") if error else (last, "")
+    named = {name: data.get(name) for name in ("id", "state", "exit_code", "signal")}
+    return JobFailed(f"{cell.title}: {printable(said)}", hint=hint, log=log, **named)
+
+
+def stop(process: Step) -> None:
+    """End a process, and wait until it has.
+
+    Raises
+    ------
+    TimeoutError
+        It goes on.
+    """
+    process.cancel()
+    process.wait(_ENDS_WITHIN, check=False)
+
+
+def restart(cluster: Cluster, allocation: Allocation, process: Step) -> Step:
+    """Start another process like one that has ended."""
+    return _start(cluster, allocation, _python_of(process), _options_of(process))
+
+
+def status(allocation: Allocation, process: Step) -> str:
+    """Return how a process is and what it does."""
+    cells = [one for one in allocation.steps if one._data.get("process") == process.key and not one._data["finished"]]
+    lines = [f"{headline(process.data)}, {_python_of(process)}", f"in {headline(allocation.data)}"]
+    nothing = "    no cell of another notebook runs" if process._data["kind"] == "kernel" else "    no cell runs"
+    lines += [f"    {headline(cell._data)}" for cell in cells] or [nothing]
+    if memory := process.refresh()._data.get("memory"):
+        lines.append(f"    memory: {format_size(memory['now'])}, at most {format_size(memory['most'])} so far")
+    if process.id:
+        lines.append(f"    its CPU time: %sstat -a -j {process.id} -o AveCPU")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Clusters as objects of the user: options, names, resources and usage."""

@@ -1,0 +1,105 @@
+"""Names that may stand in a line, for the Tab key: asked for in the background, waited for only a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_slurm.client import event_loop
+from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current
+from jupyter_slurm.client.clusters.option_tables import named_options, option_table
+from jupyter_slurm.domain.facts import Named
+
+__all__ = ["clusters", "names", "options"]
+
+_FRESH = 10.0  # seconds for which an answer of the agent serves; it asks Slurm far less often
+_AGAIN = 2.0  # seconds after which it is asked again what it did not know
+_FIRST, _LATER = 0.8, 0.2  # seconds that a key press waits: when it is the first, and when another has waited
+_LONGEST = 10.0  # seconds that the agent may take, which nobody waits for
+
+_CLUSTERS = "clusters of profiles"
+_OPTIONS = "options of "
+
+
+@dataclass
+class _Known:
+    """What was answered last, and what is being asked."""
+
+    names: list[Named] = field(default_factory=list)
+    due: float = 0.0
+    asking: Future[tuple[list[Named], bool]] | None = None
+
+
+_lock = threading.Lock()
+_known: dict[tuple[str, ...], _Known] = {}
+
+
+def names(*kinds: str, partition: str = "") -> list[Named]:
+    """Return the names of some kinds, as the agent tells them; what is not known in a moment is left out.
+
+    Parameters
+    ----------
+    *kinds : str
+        Of the API's ``listNames``.
+    partition : str
+        Of generic resources, GPUs, memory and time limits, only those that are there.
+    """
+    return [name for kind in kinds for name in _names(kind, partition)]
+
+
+def clusters() -> list[Named]:
+    """Return the clusters that can be chosen, and how it stands with their log-ins."""
+    return _names(_CLUSTERS)
+
+
+def options(command: str) -> list[Named]:
+    """Return the long options of a command as they are there, with their help; nothing while that is not known."""
+    return _names(_OPTIONS + command)
+
+
+def _names(kind: str, partition: str = "") -> list[Named]:
+    key = (kind, partition, chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
+    patience = _LATER
+    with _lock:
+        known = _known.setdefault(key, _Known())
+        if known.asking is None and time.monotonic() >= known.due:
+            known.asking = event_loop.spawn(asyncio.to_thread(_ask, kind, partition), contextvars.copy_context())
+            patience = _LATER if known.names else _FIRST
+        asking = known.asking
+    if asking is None:
+        return known.names
+    try:
+        found, is_known = asking.result(patience)
+    except Exception:  # noqa: BLE001  no Slurm, no agent, nobody logged in: then there is nothing new to offer
+        if not asking.done():
+            return known.names
+        found, is_known = [], False
+    with _lock:
+        known.asking, known.due = None, time.monotonic() + (_FRESH if is_known else _AGAIN)
+        known.names = found if is_known else known.names or found
+    return known.names
+
+
+def _ask(kind: str, partition: str) -> tuple[list[Named], bool]:
+    """Ask the agent; False: the profile says so, the cluster has not yet. In a thread: an agent may be slow."""
+    cluster = current(log_in=False)  # the Tab key asks for no code
+    if kind == _CLUSTERS:
+        return _clusters(cluster), True
+    if kind.startswith(_OPTIONS):
+        return named_options(option_table(cluster, kind.removeprefix(_OPTIONS))), True
+    asked = {"wait": f"{_LONGEST / 2}", "partition": partition}
+    answer = cluster.client.get(cluster.path("names", kind), params=asked, timeout=_LONGEST)
+    found = [Named(str(one["name"]), str(one["about"])) for one in answer["names"]]
+    return found, answer["taken"] is not None
+
+
+def _clusters(cluster: Cluster) -> list[Named]:
+    told: list[dict[str, Any]] = cluster.client.get("/v1/clusters", timeout=_LONGEST)
+    far = [Named(str(one["id"]), str(one["connection"]["state"])) for one in told if one.get("connection")]
+    return [Named("local", "this machine"), *far]

@@ -1,0 +1,40 @@
+"""The options of the submitting commands, as the cluster at hand has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.client.clusters.cluster import Cluster, known
+from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
+
+__all__ = ["known_table", "named_options", "option_table"]
+
+_ARITY = {"yes": Arity.REQUIRED, "optional": Arity.OPTIONAL, "no": Arity.NONE}
+
+
+def option_table(cluster: Cluster, command: str) -> OptionTable:
+    """Return the options of sbatch, salloc or srun there, those of plugins included; made once a process."""
+    if command not in cluster.tables:
+        cluster.tables[command] = OptionTable(command, [_spec(entry) for entry in cluster.options(command)["options"]])
+    return cluster.tables[command]
+
+
+def known_table(command: str) -> OptionTable:
+    """Return the options of a command without asking: those there if they are known, else those of all versions."""
+    for cluster in known():
+        if command in cluster.tables:
+            return cluster.tables[command]
+    return OptionTable.for_command(command)
+
+
+def named_options(table: OptionTable) -> list[Named]:
+    """Return the long options of a command with their help."""
+    return [Named(f"--{name}", spec.help) for spec in table.specs for name in spec.names]
+
+
+def _spec(entry: Mapping[str, Any]) -> OptionSpec:
+    return OptionSpec(
+        tuple(entry["names"]), entry.get("short") or "", _ARITY[entry["takes_value"]], entry.get("help") or ""
+    )

@@ -1,0 +1,153 @@
+"""What is free on a cluster, for a notebook and a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jupyter_slurm.client.clusters.cluster import Cluster, current, named
+from jupyter_slurm.client.render.job_card import duration
+from jupyter_slurm.client.render.table import Table, escape
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.values import format_memory
+
+__all__ = ["Resources", "ask", "resources"]
+
+_SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
+_KINDS = {"in-use": "", "job": "a job", "minutes": "minutes in all", "jobs": "running jobs", "submitted": "jobs"}
+_MEMORY = "mem"
+_MIB = 1 << 20
+
+
+class Resources:
+    """What a cluster has and what of it is free, as it was when Slurm was asked last.
+
+    Attributes
+    ----------
+    gpus : Table
+        GPUs by type: all, those that are allocated, and free ones (not allocated, where a job could start now).
+    partitions, nodes : Table
+        Memory in GiB.
+    limits : Table
+        Those that bear upon you, and what counts towards them; empty where none is enforced.
+    use : dict
+        What your running jobs have, by Slurm's names; memory in bytes.
+    asked_at : float
+        When, in seconds since the epoch.
+    unknown_since : float or None
+        Since when Slurm does not answer.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.asked_at: float = data["asked_at"]
+        self.unknown_since: float | None = data["unknown_since"]
+        self.use: dict[str, int] = data["use"] or {}
+        self._said: str = data["said"]
+        self.gpus = Table(
+            ["GPU", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
+            [[_type(one), one["free"], one["used"], one["total"], one["most"]] for one in data["gpus"]],
+        )
+        self.partitions = Table(
+            ["PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS FREE", "GPUS FREE"],
+            [_partition(one) for one in data["partitions"]],
+        )
+        self.nodes = Table(
+            ["NODE", "STATE", "PARTITIONS", "CPUS", "CPUS USED", "LOAD", "GIB", "GIB USED", "GPUS USED", "REASON"],
+            [_node(one) for one in data["nodes"]],
+        )
+        self.limits = Table(["WHOSE", "NAME", "OF", "MOST", "USED"], [_limit(one) for one in data["limits"] or ()])
+
+    @property
+    def age(self) -> str:
+        """When that was so, in a sentence; and since when nothing newer is known."""
+        asked = time.strftime("%H:%M:%S", time.localtime(self.asked_at))
+        if self.unknown_since is None:
+            return f"As of {asked}."
+        since = time.strftime("%H:%M:%S", time.localtime(self.unknown_since))
+        return f"As of {asked}; since {since} nothing newer is known. {self._said}".strip()
+
+    @property
+    def own(self) -> str:
+        """What your running jobs have, in a line."""
+        shown = [name for name in self.use if name == "cpu" or name.startswith(("gres/", _MEMORY))]
+        words = [f"{_words(name)} {_amount(name, self.use[name])}" for name in sorted(shown)]
+        return ", ".join([f"{self.use.get('jobs', 0)} running", *words])
+
+    def __repr__(self) -> str:
+        tables = [self.gpus, self.partitions, *([self.limits] if self.limits else [])]
+        return "\n\n".join([*map(repr, tables), f"Your jobs: {printable(self.own)}\n{printable(self.age)}"])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _repr_html_(self) -> str:
+        tables = [self.gpus, self.partitions, *([self.limits] if self.limits else [])]
+        said = f"<p>Your jobs: {escape(self.own)}<br>{escape(self.age)}</p>"
+        return "".join(table._repr_html_() for table in tables) + said
+
+
+def resources(cluster: str | None = None, *, newer: bool = False) -> Resources:
+    """Return what is free on a cluster: GPUs by type, partitions, nodes, and your own limits and use.
+
+    Slurm is asked at most once a minute, whoever asks here; `age` says when.
+
+    Parameters
+    ----------
+    cluster : str, optional
+        Name of a site profile; the cluster that is in use where none is given.
+    newer : bool
+        Ask now, also where an answer is not a minute old. In a loop that helps only a few times.
+
+    Raises
+    ------
+    SlurmError
+        Slurm does not answer, and nothing is known.
+    """
+    return ask(current() if cluster is None or cluster == "local" else named(cluster), newer=newer)
+
+
+def ask(cluster: Cluster, *, newer: bool = False) -> Resources:
+    """Return what is free on a cluster; see :func:`resources`."""
+    asked = {"newer": "true" if newer else "false"}
+    return Resources(cluster.client.get(cluster.path("resources"), params=asked))
+
+
+def _type(gpu: Mapping[str, Any]) -> str:
+    return gpu["type"] or "(no type)"
+
+
+def _partition(one: Mapping[str, Any]) -> list[Any]:
+    limit = "none" if one["time_limit"] is None else duration(one["time_limit"])
+    nodes = _joined(f"{count} {state.lower()}" for state, count in sorted(one["nodes"].items()))
+    name = one["name"] + ("*" if one["is_default"] else "")
+    gpus = _joined(f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() for gpu in one["gpus"])
+    return [name, one["state"], limit, nodes, f"{one['cpus_free']} of {one['cpus']}", gpus]
+
+
+def _node(one: Mapping[str, Any]) -> list[Any]:
+    state = "+".join([one["state"], *one["flags"]])
+    gpus = _joined(f"{gpu['used']} of {gpu['total']} {gpu['type']}".strip() for gpu in one["gpus"])
+    memory = [round(one[name] / 1024) for name in ("memory", "memory_used")]
+    cpus = (one["cpus"], one["cpus_used"], one["load"])
+    return [one["name"], state, ",".join(one["partitions"]), *cpus, *memory, gpus, one["reason"]]
+
+
+def _limit(one: Mapping[str, Any]) -> list[Any]:
+    of = _joined([_words(one["resource"]), _KINDS.get(one["kind"], one["kind"])])
+    where = f" in {one['partition']}" if one["partition"] else ""
+    amounts = ["" if one[name] is None else _amount(one["resource"], one[name]) for name in ("most", "used")]
+    return [_SCOPES.get(one["scope"], one["scope"]), one["name"] + where, of, *amounts]
+
+
+def _words(resource: str) -> str:
+    known = {"cpu": "CPUs", _MEMORY: "memory", "gres/gpu": "GPUs", "node": "nodes"}
+    return known.get(resource, resource.removeprefix("gres/gpu:"))
+
+
+def _amount(resource: str, number: int) -> str:
+    return format_memory(number) if resource == _MEMORY and number % _MIB == 0 else str(number)
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(filter(None, words))

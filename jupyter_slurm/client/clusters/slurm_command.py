@@ -1,0 +1,80 @@
+"""Running a command of Slurm as a person typed it."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jupyter_slurm.client.clusters.cluster import Cluster, context
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.render.table import CommandText, Table
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.options.commands import is_repeatable
+from jupyter_slurm.errors import CommandError, Throttled
+
+__all__ = ["run_command", "when_allowed"]
+
+
+def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | None:
+    """Run it and return a table where the command has one, else its text; None when it said nothing.
+
+    Raises
+    ------
+    CommandError
+        It failed; the message is its own.
+    ControllerError, ConfigError
+        Slurm does not answer, or is not found.
+    WaitInterrupted
+        It was interrupted; the message says what is known of the command.
+    """
+    answer = _answer(cluster, argv)
+    said = base64.b64decode(answer["stderr"]).decode("utf-8", "surrogateescape")
+    text = base64.b64decode(answer["stdout"]).decode("utf-8", "surrogateescape")
+    if answer["exit_code"] != 0:
+        message = said.strip() or text.strip() or f"{argv[0]} ended with exit code {answer['exit_code']}"
+        hint = answer.get("hint") or f"`%{argv[0]} --help` and `%{argv[0]}?` say what it takes."
+        raise CommandError(printable(message), hint=hint, argv=list(argv), exit_code=answer["exit_code"], stderr=said)
+    if said.strip():
+        sys.stderr.write(printable(said))
+    if answer["table"] is not None:
+        table = answer["table"]
+        return Table(table["columns"], table["rows"], title=table.get("title", ""))
+    return CommandText(text) if text else None
+
+
+def _answer(cluster: Cluster, argv: Sequence[str]) -> dict[str, Any]:
+    asked = {"argv": list(argv), "table": True, "context": context(cluster)}
+    repeatable = is_repeatable(argv)
+    try:
+        path = cluster.path("commands")
+        return when_allowed(argv[0], lambda: cluster.client.post(path, json=asked, idempotent=repeatable))
+    except WaitInterrupted:
+        raise
+    except KeyboardInterrupt:
+        left = "" if repeatable and argv[0] != "scancel" else "; whether it was done is not known"
+        raise WaitInterrupted(f"Interrupted: {argv[0]} had not answered{left}.") from None
+
+
+def when_allowed(what: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Ask the agent, and again when it says that it is too early; who waits is told so.
+
+    Raises
+    ------
+    WaitInterrupted
+        It was interrupted before it was asked.
+    """
+    while True:
+        try:
+            return ask()
+        except Throttled as error:
+            seconds = max(1, int(error.details.get("retry_after") or 1))
+        told = f"{what} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n"
+        try:
+            sys.stderr.write(told)
+            sys.stderr.flush()
+            time.sleep(seconds)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(f"Interrupted: {what} was not run.") from None

@@ -1,0 +1,225 @@
+"""What was used of a cluster in a period, for a notebook and a terminal."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_slurm.client.clusters.cluster import Cluster, current, named
+from jupyter_slurm.client.render.table import Table, escape
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["BY", "Usage", "ask", "moment", "usage"]
+
+BY = {"user": "USER", "account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "gpu": "GPU"}
+"""By what the use of a period can be told apart, and the heads of those columns."""
+
+_FIELDS = {"gpu": "gpu_type"}
+_HOUR = 3600
+_LEFT = ("WHOSE", "NAME", "OF", "HOURS IN ALL", "HOURS USED", "HOURS LEFT")
+_SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
+_MEMORY = "mem"  # in bytes, no budget that anybody counts in hours
+
+
+class Usage:
+    """What jobs of a period had, from accounting: hours of CPUs and GPUs, and what they cost where the profile knows.
+
+    Attributes
+    ----------
+    start, end : float
+        The period, in seconds since the epoch. Of a job counts what lies within it.
+    accounts : list of str
+        Those that are meant, the one that was asked for first; empty: your own jobs.
+    jobs : Table
+        Each job, the latest last; at most 10,000 of them.
+    left : Table
+        Budgets (limits of Slurm on minutes in all), what of them is used and what is left; empty where there is none.
+    told : dict
+        All of it, as the agent's API tells it.
+    unit : str
+        Of what it costs; empty where the profile does not say it.
+    """
+
+    def __init__(self, data: Mapping[str, Any], limits: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.told = dict(data)
+        self.start: float = data["start"]
+        self.end: float = data["end"]
+        self.accounts: list[str] = data["accounts"]
+        self._user: str | None = data["user"]
+        self._sums: list[dict[str, Any]] = data["sums"]
+        self._cost: Mapping[str, Any] = data["cost"] or {}
+        self.unit: str = self._cost.get("unit", "")
+        columns = ["JOB", "USER", "ACCOUNT", "PARTITION", "STATE", "NAME", "HOURS", "CPUS", "GPUS", "GPU"]
+        self.jobs = Table(columns, [_job(one) for one in data["jobs"]])
+        self.left_out: int = data["left_out"]
+        budgets = [one for one in limits if one["kind"] == "minutes" and one["most"] is not None]
+        self.left = Table(_LEFT, [_budget(one) for one in budgets if one["resource"] != _MEMORY])
+
+    def by(self, *names: str) -> Table:
+        """Return the use by ``user``, ``account``, ``partition``, ``qos`` or ``gpu`` (its type), or by several of them.
+
+        Raises
+        ------
+        UsageError
+            There is nothing of that name.
+        """
+        if unknown := [name for name in names if name not in BY]:
+            raise UsageError(f"by={unknown[0]!r} is none of {', '.join(BY)}.", hint="Several are joined by commas.")
+        found: dict[tuple[str, ...], list[float]] = {}
+        for one in self._sums:
+            key = tuple(_word(name, one) for name in names)
+            sums = found.setdefault(key, [0, 0, 0, 0])
+            for index, amount in enumerate(self._amounts(one)):
+                sums[index] += amount
+        heads = [*(BY[name] for name in names), "JOBS", "CPU HOURS", "GPU HOURS"]
+        heads += [self.unit.upper()] if self.unit else []
+        order = sorted(found, key=lambda key: (-found[key][3], -found[key][2], -found[key][1], key))
+        return Table(heads, [[*key, *_rounded(found[key][: len(heads) - len(names)])] for key in order])
+
+    @property
+    def whose(self) -> str:
+        """Whose use it is, and of which time, in a line."""
+        what = f"account {', '.join(self.accounts)}" if self.accounts else f"{self._user}"
+        begin, end = (time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) for at in (self.start, self.end))
+        return f"{what}, {begin} to {end}"
+
+    def plot(self, by: str = "user") -> Any:
+        """Draw hours of GPUs (of CPUs where no job had one) by one of the names of :meth:`by`; return the figure.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed in this environment.
+        """
+        try:
+            figures = importlib.import_module("matplotlib.figure")  # heavy, and optional
+        except ImportError as error:
+            raise ImportError(
+                "plot() needs matplotlib, which is not installed here: %pip install matplotlib."
+            ) from error
+        table = self.by(by)
+        column = "GPU HOURS" if any(table["GPU HOURS"]) else "CPU HOURS"
+        figure = figures.Figure(figsize=(8, 0.8 + 0.35 * max(1, len(table))), layout="constrained")
+        axes = figure.add_subplot()
+        names = [printable(name).replace("$", r"\$") or "(none)" for name in table[BY[by]]]
+        axes.barh(range(len(names)), table[column])
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xlabel(column.replace("HOURS", "hours"))
+        axes.set_title(printable(self.whose), fontsize="medium")
+        return figure
+
+    def _amounts(self, one: Mapping[str, Any]) -> tuple[float, float, float, float]:
+        cpu, gpu = one["cpu_seconds"] / _HOUR, one["gpu_seconds"] / _HOUR
+        return one["jobs"], cpu, gpu, self._price(one, cpu, gpu)
+
+    def _price(self, one: Mapping[str, Any], cpu: float, gpu: float) -> float:
+        of_gpu = self._cost.get("gpu_hour", 0)
+        if isinstance(of_gpu, Mapping):
+            of_gpu = of_gpu.get(one["gpu_type"], 0)
+        times = self._cost.get("partitions", {}).get(one["partition"], 1)
+        return float(times * (cpu * self._cost.get("cpu_hour", 0) + gpu * of_gpu))
+
+    def _tables(self) -> list[Table]:
+        names = ("user", "partition", "gpu") if self.accounts else ("partition", "gpu")
+        return [self.by(*names), *([self.left] if self.left else [])]
+
+    def __repr__(self) -> str:
+        return "\n\n".join([printable(self.whose), *map(repr, self._tables())])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.whose)}</p>" + "".join(table._repr_html_() for table in self._tables())
+
+
+def usage(
+    account: str | None = None,
+    *,
+    start: str | float | datetime.date | None = None,
+    end: str | float | datetime.date | None = None,
+    cluster: str | None = None,
+) -> Usage:
+    """Return what was used of a cluster in a period: hours of CPUs and GPUs, what they cost, what is left of budgets.
+
+    Parameters
+    ----------
+    account : str, optional
+        Of a project or lab, with those below it, whoever ran jobs there; your own jobs where none is given.
+    start, end : optional
+        ``2026-11-01``, ``2026-11-01T12:00``, a date, or seconds since the epoch; without them, the last 30 days.
+    cluster : str, optional
+        Name of a site profile; the cluster that is in use where none is given.
+
+    Raises
+    ------
+    SlurmError
+        There is no accounting here, or it does not answer.
+    """
+    return ask(current() if cluster is None or cluster == "local" else named(cluster), account, start, end)
+
+
+def ask(cluster: Cluster, account: str | None, start: Any = None, end: Any = None) -> Usage:
+    """Return what was used of a cluster; see :func:`usage`."""
+    asked: dict[str, Any] = {"jobs": "true"}
+    if start is not None:
+        asked["start"] = int(moment(start))
+    if end is not None:
+        asked["end"] = math.ceil(moment(end))
+    if account:
+        asked["account"] = account
+    told = cluster.client.get(cluster.path("usage"), params=asked)
+    limits = cluster.client.get(cluster.path("resources"), params={"nodes": "false", "newer": "true"})["limits"]
+    return Usage(told, limits or ())
+
+
+def moment(told: Any) -> float:
+    """Return a time in seconds since the epoch; a date is its first moment here.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+    """
+    if isinstance(told, (int, float)):
+        return float(told)
+    try:
+        if isinstance(told, datetime.datetime):
+            return told.timestamp()
+        if isinstance(told, datetime.date):
+            return datetime.datetime.combine(told, datetime.time()).timestamp()
+        return datetime.datetime.fromisoformat(str(told)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"{told!r} is no date.", hint="Write 2026-11-01, or 2026-11-01T12:00.") from None
+
+
+def _word(name: str, one: Mapping[str, Any]) -> str:
+    word = str(one[_FIELDS.get(name, name)])
+    return word or ("(no type)" if name == "gpu" and one["gpu_seconds"] else word)
+
+
+def _rounded(amounts: Sequence[float]) -> list[float]:
+    return [int(amounts[0]), *map(_short, amounts[1:])]
+
+
+def _short(amount: float) -> float:
+    return round(amount, 2 if amount >= 10 else 4)
+
+
+def _job(one: Mapping[str, Any]) -> list[Any]:
+    hours = _short(one["seconds"] / _HOUR)
+    words = [one[name] for name in ("id", "user", "account", "partition", "state", "name")]
+    return [*words, hours, one["cpus"], one["gpus"], one["gpu_type"]]
+
+
+def _budget(one: Mapping[str, Any]) -> list[Any]:
+    most, used = one["most"] / 60, (one["used"] or 0) / 60
+    known = {"cpu": "CPUs", "gres/gpu": "GPUs"}
+    of = known.get(one["resource"], one["resource"].removeprefix("gres/gpu:"))
+    return [_SCOPES.get(one["scope"], one["scope"]), one["name"], of, *map(_short, (most, used, most - used))]

@@ -1,0 +1,77 @@
+"""Finding jobs again: one by its number, or all of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.client.allocations.allocation import handle
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.jobs.array import Task
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.job_list import JobList
+from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.errors import JobNotFound
+
+__all__ = ["job", "jobs", "queue_trouble"]
+
+_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")  # as openapi.yaml has it
+
+
+def job(reference: int | str | JobId) -> Job:
+    """Return any job of yours, whoever submitted it and from wherever.
+
+    Parameters
+    ----------
+    reference : int or str
+        The Slurm id (``12345``, ``"12345_7"``), or the key of a submission.
+
+    Raises
+    ------
+    JobNotFound
+        Neither the job directories nor Slurm know it.
+    """
+    text = str(reference).strip()
+    if _REFERENCE.fullmatch(text) is None:
+        raise JobNotFound(f"{text!r} is no id of a job.", hint="jupyter_slurm.jobs() lists those that are known.")
+    cluster = current()
+    task = re.fullmatch(r"[0-9]+_([0-9]+)", text)
+    data = cluster.client.get(cluster.path("jobs", text))
+    if task is None:
+        return handle(cluster, data)
+    return Task(cluster, data, int(task[1]) if data.get("task") is None else data["task"])
+
+
+def jobs(*, active: bool = False) -> JobList[Job]:
+    """Return your jobs on this cluster, the latest first; also after a restart of the kernel.
+
+    Parameters
+    ----------
+    active : bool
+        Only those that are not over.
+    """
+    cluster = current()
+    found = cluster.client.get(cluster.path("jobs"), params={"state": "active" if active else "all"})
+    found.sort(key=_age, reverse=True)
+    return JobList((handle(cluster, data) for data in found), trouble=queue_trouble(cluster))
+
+
+def queue_trouble(cluster: Cluster) -> str:
+    """Return why the queue cannot be read and since when; nothing when it can."""
+    polls = (one["poll"] for one in cluster.client.get("/v1/clusters") if one["id"] == cluster.name)
+    poll: Mapping[str, Any] = next(polls, {})
+    error = poll.get("error")
+    if not error:
+        return ""
+    since = time.strftime("%H:%M:%S", time.localtime(time.time() - (poll.get("failing_for") or 0)))
+    known = f"The queue cannot be read since {since}; this is what was known before."
+    return sentences(known, error.get("detail"), error.get("hint"))
+
+
+def _age(data: Mapping[str, Any]) -> tuple[float, int]:
+    """Return what sorts jobs by age: ids where the second is the same."""
+    number = re.match(r"[0-9]+", str(data.get("id") or ""))
+    return data.get("submit_time") or 0.0, int(number[0]) if number else 0

@@ -1,0 +1,1 @@
+"""Container images as objects of the user, and their Python packages."""

@@ -1,0 +1,238 @@
+"""Images of containers, as a person has them: which there are, and jobs that get or make one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.images.python_packages import own_packages
+from jupyter_slurm.client.jobs.array import handle
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.report import format_size
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.render.table import Table
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.sessions.session import there
+from jupyter_slurm.client.submission.submit import Preview, Submission
+from jupyter_slurm.domain.containers.build_files import LARGEST, files_taken, kind_of
+from jupyter_slurm.domain.containers.image_reference import RUNTIMES
+from jupyter_slurm.domain.magic_line.expand import Lookup
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
+from jupyter_slurm.errors import OptionError, UsageError
+
+__all__ = ["USE", "WORDS", "Wanted", "addressed", "images", "make", "remove", "wanted"]
+
+ACTS = ("build", "pull", "list", "remove")
+
+USE = "image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME"
+"""How it is used, behind ``%slurm`` and ``jupyter slurm``."""
+
+WORDS: dict[str, bool | None] = {
+    "as": True,
+    "base": True,
+    "context": True,
+    "from": True,
+    "replace": False,
+    "runtime": True,
+    "show": False,
+    "wait": False,
+}
+"""Our words of ``image build`` and ``image pull``, and whether each takes a value."""
+
+ENVIRONMENT = "environment"
+_OF_A_WISH = ("key", "options", "origin", "context")
+_NOT_HERE = ("array", "test-only", "wrap", "help", "usage", "version")
+_VARIABLES: Mapping[str, str] = {}
+
+
+class Wanted(NamedTuple):
+    """What a line asks for.
+
+    Attributes
+    ----------
+    act : str
+        ``pull`` or ``build``.
+    image : str
+        Its name.
+    file : str or None
+        Of a build: the file on this machine; None: the packages of this Python.
+    parsed : MagicLine
+        Options of sbatch and our words.
+    start : int
+        Where the part of the line begins that was parsed.
+    """
+
+    act: str
+    image: str
+    file: str | None
+    parsed: MagicLine
+    start: int
+
+
+def addressed(line: str) -> tuple[Cluster, str]:
+    """Return the cluster that a line means, by its first word if that is none of our acts, and the rest of the line."""
+    tokens = tokenize(line)[:2]
+    if len(tokens) == 2 and tokens[0].text not in ACTS and tokens[1].text in ACTS:
+        return there(tokens[0].text), line[tokens[0].end :].lstrip()
+    return current(), line
+
+
+def wanted(
+    cluster: Cluster, line: str, lookup: Lookup | None = None, variables: Mapping[str, str] = _VARIABLES
+) -> Wanted:
+    """Return what a line asks for, ``build NAME FILE …`` or ``pull NAME …``.
+
+    Raises
+    ------
+    UsageError
+        It is another one.
+    """
+    tokens = tokenize(line, lookup, variables)
+    act, operands = tokens[0].text, []
+    for token in tokens[1 : 3 if act == "build" else 2]:
+        if token.text.startswith("-") or _is_ours(token.text):
+            break
+        operands.append(token)
+    if not operands or (act == "build" and len(operands) < 2):
+        missing = "a name" if not operands else "what it is built from"
+        raise UsageError(
+            f"image {act} needs {missing}.",
+            hint="image build NAME Dockerfile, image build NAME environment (the packages of this notebook's Python), "
+            "or image pull NAME:TAG; options of sbatch come behind.",
+        )
+    start = operands[-1].end
+    parsed = parse_cell_line(line[start:], option_table(cluster, "sbatch"), WORDS, lookup, variables)
+    file = operands[1].text if act == "build" and operands[1].text != ENVIRONMENT else None
+    return Wanted(act, operands[0].text, file, parsed, start)
+
+
+def _is_ours(text: str) -> bool:
+    """Tell whether this is a word of ours, with a value where it takes one."""
+    name, equals, _ = text.partition("=")
+    return WORDS.get(name) is bool(equals)
+
+
+def make(cluster: Cluster, asked: Wanted) -> Job | Preview:
+    """Have a job get or make an image; with ``show``, say what would be submitted.
+
+    Raises
+    ------
+    UsageError, SubmitRefused
+        Nothing was submitted.
+    """
+    words = asked.parsed.words
+    _check(asked)
+    wish: dict[str, Any] = {"act": asked.act, "image": asked.image, "replace": "replace" in words}
+    wish |= {word: words.get(word) for word in ("runtime", "base")}
+    wish["from"] = _origin(cluster, words.get("from"))
+    if asked.act == "build" and asked.file is not None:
+        wish["file"] = _read(cluster, asked.file, words.get("context"))
+    elif asked.act == "build":
+        wish["environment"], said = own_packages()
+        for line in said:
+            sys.stderr.write(printable(line) + "\n")
+    submission = Submission("script", "", asked.parsed.options)
+    with submission.body(cluster) as body:
+        wish |= {name: body[name] for name in _OF_A_WISH}
+        if "show" in words:
+            return Preview(cluster.client.post(cluster.path("images"), json={**wish, "dry_run": True}))
+        try:
+            data = cluster.client.post(cluster.path("images"), json=wish, idempotent=True)
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                "Interrupted while sbatch was at work: the job may or may not be there. "
+                f"jupyter_slurm.job({wish['key']!r}) finds it."
+            ) from None
+    return handle(cluster, data, from_start=True)
+
+
+def _check(asked: Wanted) -> None:
+    """Refuse what contradicts itself."""
+    words = asked.parsed.words
+    for option in asked.parsed.parsed.options:
+        if option.name in _NOT_HERE:
+            message = f"--{option.name} has no place here: one job makes an image."
+            raise OptionError(message, hint="`show` says what would be submitted.", option=option.name)
+    if asked.parsed.args:
+        raise UsageError("An image is made: there is nothing to give arguments to.", hint="Leave out what is behind --")
+    meant = {"from": asked.act == "pull", "context": asked.file is not None}
+    meant["base"] = asked.act == "build" and asked.file is None
+    for word, is_meant in meant.items():
+        if word in words and not is_meant:
+            hint = {"from": "image pull", "context": "image build NAME FILE", "base": "image build NAME environment"}
+            raise UsageError(f"{word}= says nothing here.", hint=f"It belongs to `{hint[word]}`.")
+    if (runtime := words.get("runtime")) and runtime not in RUNTIMES:
+        raise UsageError(f"runtime={runtime}: there is no such one.", hint=f"There are: {', '.join(RUNTIMES)}.")
+
+
+def _origin(cluster: Cluster, told: str | None) -> str | None:
+    """Return what an image is pulled from: a daemon of the node, or a file that the nodes see."""
+    if told is None or told in ("docker", "podman"):
+        return told
+    path = told if cluster.is_remote else os.path.abspath(os.path.expanduser(told))
+    if not path.startswith(("/", "~/")) or "/" not in told:
+        raise UsageError(
+            f"from={told}: what is that?",
+            hint="from=docker or from=podman is the store of the node; from=/…/image.tar a file that the nodes see.",
+        )
+    return path
+
+
+def _read(cluster: Cluster, name: str, context: str | None) -> dict[str, Any]:
+    """Return a file of this machine that says how an image is made, and the folder that it takes files from.
+
+    That is one of this machine (``context``) where the nodes do not see it, else one as they call it (``folder``).
+    """
+    path = os.path.expanduser(name)
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(LARGEST + 1)
+    except OSError as error:
+        hint = "The file is one of this machine; `environment` means the packages of this Python."
+        raise UsageError(printable(f"{path} cannot be read: {error.strerror}."), hint=hint) from None
+    if len(raw) > LARGEST:
+        raise UsageError(printable(f"{path} is larger than {LARGEST // 1024} KB."), hint="Is it the right file?")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(printable(f"{path} is not text in UTF-8."), hint="Is it the right file?") from None
+    told = {"name": os.path.basename(path), "text": text}
+    takes = bool(files_taken(kind_of(path, text), text))
+    if cluster.is_remote and context is not None and context.startswith(("/", "~/")):
+        return {**told, "folder": context}
+    if context is None and not takes:
+        return told
+    here = os.path.abspath(os.path.expanduser(context) if context else os.path.dirname(os.path.abspath(path)))
+    return {**told, "context" if cluster.is_remote else "folder": here}
+
+
+def images(cluster: Cluster | None = None) -> Table:
+    """Return the images that are kept for jobs of a cluster, the latest first."""
+    meant = cluster or current()
+    told = meant.client.get(meant.path("images"))
+    return Table(["IMAGE", "SIZE", "MADE", "WHERE", "FROM", "ENV"], [_row(one) for one in told["images"]])
+
+
+def _row(one: Mapping[str, Any]) -> list[str]:
+    where = f"{one['runtime'] or 'store'} on {one['node']}" if one["node"] else one["path"]
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["made"])) if one["made"] else ""
+    size = "" if one["size"] is None else format_size(int(one["size"]))
+    source = "the site" if one["shared"] else one["source"]
+    cells = (one["image"], size, made, where, source, ", ".join(one["environments"]))
+    return [printable(str(cell or "")) for cell in cells]
+
+
+def remove(image: str, cluster: Cluster | None = None) -> str:
+    """Remove an image from the folder of images; return in words what was done."""
+    meant = cluster or current()
+    told = meant.client.post(meant.path("images", "remove"), json={"image": image})
+    lines = [f"Removed: {path}" for path in told["removed"]]
+    if told["nodes"]:
+        nodes = ", ".join(told["nodes"])
+        lines.append(f"Docker's own store of {nodes} has it, too: `srun -w NODE docker image rm {image}` removes it.")
+    return printable("\n".join(lines))

@@ -1,0 +1,1 @@
+"""Jobs as objects of the user: lists, arrays, waiting, failures and reports."""

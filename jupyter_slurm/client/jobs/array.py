@@ -1,0 +1,317 @@
+"""Arrays: a job of many tasks, each of which is a job of its own too."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn, overload
+
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.jobs.failure import failure
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.job_list import JobList
+from jupyter_slurm.client.render.job_card import has_run, headline
+from jupyter_slurm.client.render.table import Table
+from jupyter_slurm.domain.ids import TaskRange
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import JobNotFound, ParseError, SlurmError, UsageError
+from jupyter_slurm.runner.sweep import value_of
+
+__all__ = ["ArrayJob", "Task", "TaskList", "handle"]
+
+# What one row for each task does not tell: it is asked for when somebody wants it.
+_LATER = ("stdout", "stderr", "reason_text", "next_step")
+
+
+class Task(Job):
+    """One task of an array; all that a :class:`Job` has, for this task alone."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        data: Mapping[str, Any],
+        index: int,
+        *,
+        from_start: bool = False,
+        array: ArrayJob | None = None,
+    ) -> None:
+        super().__init__(cluster, data, from_start=from_start, task=index)
+        self.index, self.array = index, array
+        self._parameters: dict[str, Any] | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its row of the sweep, by name; empty where there is none."""
+        if self._parameters is None:
+            whole = self.array or handle(
+                self._cluster, {**self._data, "id": str(self.id).partition("_")[0], "array": ""}
+            )
+            self._parameters = whole._parameters.get(self.index, {}) if isinstance(whole, ArrayJob) else {}
+        return dict(self._parameters)
+
+    @property
+    def stdout_path(self) -> str | None:
+        """The file of its standard output."""
+        self._ask_for_all()
+        return super().stdout_path
+
+    @property
+    def stderr_path(self) -> str | None:
+        """The file of its standard error."""
+        self._ask_for_all()
+        return super().stderr_path
+
+    @property
+    def reason_text(self) -> str | None:
+        """The reason in words."""
+        self._ask_for_all()
+        return super().reason_text
+
+    @property
+    def next_step(self) -> str | None:
+        """What can be done about it."""
+        self._ask_for_all()
+        return super().next_step
+
+    def raise_for_state(self) -> Job:
+        """Raise JobFailed if the task is over and did not end well."""
+        self._ask_for_all()
+        return super().raise_for_state()
+
+    def _log(self) -> tuple[str, str | None]:
+        """Return the last lines of its log, and the stream that they are of; None where it has none."""
+        self._ask_for_all()
+        return self._written.log(ranks=self._data.get("ranks"))
+
+    def _ask_for_all(self) -> None:
+        """Ask for what a row of many does not tell."""
+        if any(name not in self._data for name in _LATER):
+            self.refresh()
+
+
+class ArrayJob(Job):
+    """An array of tasks, or a sweep, as one job.
+
+    ``len(job)``, ``job[3]`` (the task with that index), ``job[-1]`` (the last), ``job[2:5]``, ``for task in job``. What
+    is asked of all tasks at once is one question to the agent and none to Slurm, however many there are.
+    """
+
+    @functools.cached_property
+    def _parameters(self) -> dict[int, dict[str, Any]]:
+        """The rows of the sweep by task; they never change."""
+        return _Rows(self._cluster, self._reference, parameters=True).parameters if self._data.get("sweep") else {}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name == "parameters":
+            raise AttributeError("those of one task: job[3].parameters; of all, with what came of them: job.table()")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return ",".join(self.numbers) or super().__str__()
+
+    @property
+    def numbers(self) -> list[str]:
+        """The Slurm ids: one, but of an array that is larger than the cluster takes several."""
+        parts = self._data.get("parts") or [{"id": self.id}]
+        return [part["id"] for part in parts if part["id"]]
+
+    def __len__(self) -> int:
+        known = self._range()
+        return known.count() if known is not None else len(_Rows(self._cluster, self._reference).rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> TaskList: ...
+    def __getitem__(self, index: int | slice) -> Task | TaskList:
+        """Return one task by its index, or counted from the last; of a slice, those that a list of all would give.
+
+        Raises
+        ------
+        JobNotFound
+            The array has no such task; the hint names those that it has.
+        UsageError
+            A slice of an array whose tasks are not 0, 1, 2 …: it could mean their indices, or their places.
+        """
+        if isinstance(index, slice):
+            return self._slice(index)
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise TypeError(f"a task of an array has a number, for example job[3]; not {index!r}")
+        if self.id is None:
+            raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
+        if index < 0:
+            return self._from_the_end(index)
+        data = self._cluster.client.get(self._cluster.path("jobs", f"{self.id}_{index}"))
+        return Task(self._cluster, data, index, from_start=self._from_start, array=self)
+
+    def _from_the_end(self, index: int) -> Task:
+        tasks = self.tasks()
+        if -index > len(tasks):
+            raise JobNotFound(f"job {self.id} has no task {index}", hint=f"It has {len(tasks)}; job[-1] is the last.")
+        return tasks[index]
+
+    def _slice(self, places: slice) -> TaskList:
+        tasks = self.tasks()
+        if any(task.index != place for place, task in enumerate(tasks)):
+            raise UsageError(
+                f"The tasks of job {self.id} are {TaskRange.of(task.index for task in tasks)}: a slice could mean "
+                f"their indices, or their places.",
+                hint="list(job)[:2] takes the first two; [job[n] for n in …] takes indices.",
+            )
+        return TaskList(self, tasks[places])
+
+    def __iter__(self) -> Iterator[Task]:
+        """Give all tasks, as they are now."""
+        return iter(self.tasks())
+
+    def tasks(self) -> TaskList:
+        """Return all tasks, as they are now."""
+        _ = self.data  # what the rows do not tell, as the partition, is that of the array: as it is now
+        rows = _Rows(self._cluster, self._reference)
+        return TaskList(self, (self._with_row(row) for row in rows.rows))
+
+    def update(self, tasks: Iterable[Task]) -> None:
+        """Bring handles of tasks up to date, all with one question to the agent."""
+        known = {row["task"]: row for row in _Rows(self._cluster, self._reference).rows}
+        for task in tasks:
+            if task.index in known:
+                task._data = self._of_row(known[task.index])
+                task._asked = time.monotonic()
+
+    def failed(self) -> TaskList:
+        """Return the tasks that are over and did not end well."""
+        return TaskList(self, (task for task in self.tasks() if task.is_finished and task.state != "COMPLETED"))
+
+    def raise_for_state(self) -> Job:
+        """Raise JobFailed if it is over and did not end well: the first task that failed, and the end of its log."""
+        if self.is_finished and self.state != "COMPLETED":
+            text, path, whose = "", None, ""
+            with contextlib.suppress(SlurmError):
+                task = min(self.failed(), key=lambda task: (not has_run(task.data), task.index), default=None)
+                if task is not None:
+                    whose, (text, stream) = headline(task.data), task._log()
+                    path = task._data.get(stream or "stdout")
+            # Warnings were said when it was submitted.
+            raise failure({**self.data, "warnings": []}, text, path, whose=whose)
+        return self
+
+    def table(self) -> Table:
+        """Return a table with a row a task: parameters, state, exit code, elapsed seconds, and what came back.
+
+        ``table["lr"]`` is a column, ``table.to_pandas()`` a DataFrame. A value that did not come back is None.
+        """
+        rows = _Rows(self._cluster, self._reference, parameters=True)
+        results = self._results() if self._data.get("kind") == "python" else {}
+        outputs = list(dict.fromkeys(name for found in results.values() for name in found))
+        names = [name for name in rows.names if name not in outputs]
+        body = []
+        for row in rows.rows:
+            task = row["task"]
+            given, got = rows.parameters.get(task, {}), results.get(task, {})
+            facts = [row["state"], row["exit_code"], _elapsed(row)]
+            body.append([task, *map(given.get, names), *facts, *map(got.get, outputs)])
+        return Table(["task", *names, "state", "exit_code", "elapsed", *outputs], body, with_none=names)
+
+    def _results(self) -> dict[int, dict[str, Any]]:
+        """Return what tasks left for the notebook; a file of values that cannot be read is left out."""
+        from jupyter_slurm.client.submission.variables import (
+            read_outputs,  # with all that pickles: few jobs have values
+        )
+
+        results: dict[int, dict[str, Any]] = {}
+        first: int | None = 0
+        while first is not None:
+            told = self._cluster.client.get(self._path("values"), params={"first": first})
+            for task, content in told["values"]:
+                try:
+                    found = read_outputs(bytearray(base64.b64decode(content))) if content else self[task].outputs
+                except SlurmError:
+                    continue
+                results[task] = {**dict.fromkeys(found.errors), **found}
+            first = told["next"]
+        return results
+
+    def _with_row(self, row: Mapping[str, Any]) -> Task:
+        return Task(self._cluster, self._of_row(row), row["task"], from_start=self._from_start, array=self)
+
+    def _of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a row tells of a task, in the form of a job of its own."""
+        whole = {name: value for name, value in self._data.items() if name not in _LATER}
+        own = {name: value for name, value in row.items() if name != "task"}
+        own |= {"id": self._id_of(row["task"]), "task": row["task"], "tasks": None, "array": None, "parts": None}
+        return {**whole, **own, "finished": _is_over(row["state"])}
+
+    def _id_of(self, task: int) -> str:
+        """Return what Slurm calls a task; one that was never submitted has its index behind the first number."""
+        parts = [part for part in self._data.get("parts") or () if part["offset"] <= task]
+        if not parts or parts[-1]["id"] is None:
+            return f"{self._data.get('id')}_{task}"
+        return f"{parts[-1]['id']}_{task - parts[-1]['offset']}"
+
+    def _range(self) -> TaskRange | None:
+        try:
+            return TaskRange.parse(str(self._data.get("array") or ""))
+        except ParseError:
+            return None
+
+
+class TaskList(JobList[Task]):
+    """Some tasks of an array, as a table; ``job.failed()`` is one."""
+
+    def __init__(self, array: ArrayJob, tasks: Iterable[Task] = ()) -> None:
+        super().__init__(tasks)
+        self.array = array
+
+    def resubmit(self, **options: Any) -> Job:
+        """Submit these tasks again, and no others: the same text and parameters; see :meth:`Job.resubmit`.
+
+        Returns
+        -------
+        ArrayJob
+            A new array, with tasks of the same numbers; ``job.record["resubmitted_from"]`` is the first.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        if not self:
+            raise UsageError("There is no task to submit again.", hint="job.failed() is empty when all ended well.")
+        known = self.array._range()
+        tasks = TaskRange.of((task.index for task in self), limit=known.limit if known else None)
+        return self.array.resubmit(array=str(tasks), **options)
+
+
+class _Rows:
+    """What the agent knows of all tasks, in one answer."""
+
+    def __init__(self, cluster: Cluster, reference: str, *, parameters: bool = False) -> None:
+        asked = {"parameters": "true" if parameters else "false"}
+        told = cluster.client.get(cluster.path("jobs", reference, "tasks"), params=asked)
+        self.rows = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+        self.names: list[str] = told["names"]
+        self.parameters: dict[int, dict[str, Any]] = {
+            row["task"]: dict(zip(self.names, map(value_of, literals), strict=True))
+            for row, literals in zip(self.rows, told["parameters"], strict=False)
+        }
+
+
+def handle(cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> Job:
+    """Return the handle of a job: of an array, one that has its tasks."""
+    kind = Job if data.get("array") is None else ArrayJob
+    return kind(cluster, data, from_start=from_start)
+
+
+def _is_over(state: str) -> bool:
+    return JobState(state).is_finished or state in ("UNKNOWN", "NOT_SUBMITTED")
+
+
+def _elapsed(row: Mapping[str, Any]) -> float | None:
+    start, end = row["start_time"], row["end_time"]
+    return round(end - start) if start and end else None

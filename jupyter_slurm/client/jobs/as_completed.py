@@ -1,0 +1,172 @@
+"""Several jobs, or the tasks of an array, as they end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from jupyter_slurm.client.jobs.array import ArrayJob, Task
+from jupyter_slurm.client.jobs.failure import is_in_vain, refuse_in_vain
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.output.follower import Follower
+from jupyter_slurm.client.render.job_card import is_finished
+from jupyter_slurm.errors import JobFailed, UsageError
+
+__all__ = ["as_completed", "wait"]
+
+_LONGEST = 5.0  # an interrupt is noticed at once; this is only how long a lost word can hold things up
+_TOGETHER = 0.05  # seconds within which all hear of one look at the queue
+
+
+def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> Iterator[Job]:
+    """Give jobs as they end, however they end; of those whose end was heard of together, the first one first.
+
+    One connection to the agent stands for each job, one for all tasks of an array.
+
+    Parameters
+    ----------
+    jobs : Job or iterable of Job
+        Several jobs; or an array, of which each task is given. An array among others counts as one.
+    timeout : float, optional
+        Seconds; by default without end.
+
+    Raises
+    ------
+    TimeoutError
+        The time is over; the jobs go on.
+    JobFailed
+        Those that are left can never start.
+    """
+    items = list(jobs) if not isinstance(jobs, Job) or isinstance(jobs, ArrayJob) else [jobs]
+    deadline = None if timeout is None else time.monotonic() + timeout
+    groups = _groups(items)
+    news: queue.SimpleQueue[_Group] = queue.SimpleQueue()
+    with contextlib.ExitStack() as stack:
+        for group in groups:
+            stack.enter_context(group.listening(news.put))
+            news.put(group)
+        while waiting := [group for group in groups if group.left]:
+            if all(is_in_vain(group.data) for group in waiting):
+                refuse_in_vain(waiting[0].data)
+            left = _LONGEST if deadline is None else min(_LONGEST, deadline - time.monotonic())
+            if left <= 0:
+                number = sum(len(group.left) for group in groups)
+                raise TimeoutError(f"{number} of {len(items)} jobs are not over after {timeout:g} s. They go on.")
+            over = [job for group in _told(news, left) or groups for job in group.ended()]
+            yield from sorted(over, key=_when)
+
+
+def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = True) -> None:
+    """Wait until several jobs are over.
+
+    Parameters
+    ----------
+    jobs : iterable of Job
+        An array counts as one; its tasks can be given as well.
+    timeout : float, optional
+        Seconds; by default without end.
+    check : bool
+        Raise when one of them did not end well, after the end of all.
+
+    Raises
+    ------
+    JobFailed
+        The first that did not end well, and how many there are.
+    TimeoutError
+        The time is over; the jobs go on.
+    """
+    jobs = list(jobs)
+    over: list[Job] = []
+    try:
+        over.extend(as_completed(jobs, timeout=timeout))
+    except KeyboardInterrupt:
+        left = ", ".join(str(job) for job in jobs if job not in over)
+        raise WaitInterrupted(f"Stopped waiting. What is not over yet goes on: {left}.") from None
+    failed = [job for job in over if job.state != "COMPLETED"]
+    if check and failed:
+        try:
+            failed[0].raise_for_state()
+        except JobFailed as error:
+            if len(failed) > 1:
+                error.message = f"{len(failed)} of {len(jobs)} jobs did not end well. The first:\n{error.message}"
+            raise
+
+
+class _Group:
+    """What is waited for of one job: itself, or some of its tasks."""
+
+    def __init__(self, whole: Job) -> None:
+        self.whole, self.left = whole, list[Job]()
+        self._follower: Follower = whole._follow()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """How the job stands."""
+        return self._follower.data
+
+    @contextlib.contextmanager
+    def listening(self, tell: Callable[[_Group], Any]) -> Iterator[None]:
+        """Have it told that the job has become something else."""
+
+        def changed(stream: str, data: bytes) -> None:
+            if not stream:
+                tell(self)
+
+        self._follower.listen(changed)
+        try:
+            yield
+        finally:
+            self._follower.unlisten(changed)
+
+    def ended(self) -> list[Job]:
+        """Take out what is over by now."""
+        if self._follower.error is not None:
+            raise self._follower.error
+        if not self.left:
+            return []
+        tasks = [job for job in self.left if isinstance(job, Task) and job is not self.whole]
+        if tasks and isinstance(self.whole, ArrayJob):
+            self.whole.update(tasks)
+        is_new = set(map(id, tasks))
+        over = [job for job in self.left if (is_finished(job._data) if id(job) in is_new else job.is_finished)]
+        gone = set(map(id, over))
+        self.left = [job for job in self.left if id(job) not in gone]
+        return over
+
+
+def _groups(jobs: Iterable[Job]) -> list[_Group]:
+    groups: dict[Job, _Group] = {}
+    for job in dict.fromkeys(jobs):
+        if not isinstance(job, Job):
+            raise UsageError(f"{job!r} is no job.", hint="jupyter_slurm.job(12345) gives the one with that number.")
+        whole = (job.array if isinstance(job, Task) else None) or job
+        if whole not in groups:
+            groups[whole] = _Group(whole)
+        groups[whole].left.append(job)
+    return list(groups.values())
+
+
+def _when(job: Job) -> tuple[float, float, int]:
+    """Return when a job ended and started, as Slurm tells it: in whole seconds, within which numbers tell more.
+
+    What waits for another job is submitted after it.
+    """
+    number = re.match("[0-9]+", str(job._data.get("id") or ""))
+    ended, started = (job._data.get(name) or math.inf for name in ("end_time", "start_time"))
+    return ended, started, int(number[0]) if number else 0
+
+
+def _told(news: queue.SimpleQueue[_Group], seconds: float) -> list[_Group]:
+    """Return who has news, each once; nobody, when there is none within so many seconds."""
+    found: dict[int, _Group] = {}
+    with contextlib.suppress(queue.Empty):
+        while True:
+            one = news.get(timeout=_TOGETHER if found else seconds)
+            found[id(one)] = one
+    return list(found.values())

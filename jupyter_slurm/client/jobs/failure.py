@@ -1,0 +1,68 @@
+"""What a person is told when a job did not end well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.client.render.job_card import advice, has_run, headline, is_finished, notes
+from jupyter_slurm.client.render.session_card import terminal_name
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.errors import JobFailed
+
+__all__ = ["failure", "is_in_vain", "refuse_in_vain"]
+
+
+def failure(data: Mapping[str, Any], log: str, path: str | None, *, whose: str = "") -> JobFailed:
+    """Return the error for a job that ended otherwise than COMPLETED.
+
+    Parameters
+    ----------
+    data : mapping
+        The job as the agent tells it.
+    log : str
+        The last lines of its log, without colours.
+    path : str or None
+        Where that log is.
+    whose : str
+        Of an array, the task whose log it is.
+    """
+    lines = [headline(data)]
+    printed = bool(log.strip())
+    hint = advice(data, printed=printed)
+    lines += [note for note in notes(data, printed=printed) if note != hint]
+    if whose:
+        lines.append(f"The first task that failed: {whose}")
+    if printed:
+        lines.append(f"Last lines of {path}:" if path else "Its last lines:")
+        lines += ["    " + line for line in printable(log).rstrip("\n").split("\n")]
+    return JobFailed(
+        "\n".join(lines),
+        hint=hint or _where(data, printed, path),
+        id=data.get("id"),
+        state=data.get("state"),
+        reason=data.get("reason"),
+        exit_code=data.get("exit_code"),
+        signal=data.get("signal"),
+        log=log,
+    )
+
+
+def is_in_vain(data: Mapping[str, Any]) -> bool:
+    """Tell whether a job waits for what cannot come any more."""
+    return data.get("reason") == "DependencyNeverSatisfied" and not is_finished(data)
+
+
+def refuse_in_vain(data: Mapping[str, Any]) -> None:
+    """Raise JobFailed for a job that can never start: nobody is to wait for it."""
+    if is_in_vain(data):
+        raise failure(data, "", None)
+
+
+def _where(data: Mapping[str, Any], printed: bool, path: str | None) -> str:
+    """Say where the log of a job is, if it has one."""
+    if printed and data.get("session"):
+        return f"The whole log: `jupyter slurm log {terminal_name(data)} -n 1000`{f', or {path}' if path else ''}."
+    if printed:
+        return f"The whole log: job.stdout, job.stderr{f' ({path})' if path else ''}."
+    return "Its output is empty, or not to be seen from here." if has_run(data) and not data.get("tasks") else ""

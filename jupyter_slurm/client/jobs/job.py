@@ -1,0 +1,420 @@
+"""The handle of a job: what a cell gives, and what a kernel finds again after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.jobs import wait as waiting
+from jupyter_slurm.client.jobs.actions import Acting
+from jupyter_slurm.client.jobs.failure import failure
+from jupyter_slurm.client.jobs.record import Recorded
+from jupyter_slurm.client.jobs.report import Report
+from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.output.follower import Follower
+from jupyter_slurm.client.output.reader import Written
+from jupyter_slurm.client.render.job_card import headline, is_finished, title
+from jupyter_slurm.client.render.table import CommandText
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.tunnels.tunnel import Tunnel, open_tunnel
+from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.submission.variables import Outputs
+
+__all__ = ["Job"]
+
+_FRESH = 1.0  # seconds for which an answer of the agent is used again
+
+
+class Job(Recorded, Acting):
+    """One job of a cluster; of an array, see :class:`jupyter_slurm.ArrayJob`.
+
+    It comes from ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the
+    epoch; a value that is not known (yet) is None. Looking at an attribute asks the agent, not Slurm, and costs about a
+    millisecond.
+    ``str(job)`` is its Slurm id, so that ``%scancel {job}`` works.
+    """
+
+    def __init__(
+        self, cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False, task: int | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._data = dict(data)
+        self._task = task
+        self._asked = time.monotonic()
+        self._from_start = from_start
+        self._follower: Follower | None = None
+        self._views: list[live_view.View] = []
+        self._is_shown = False
+        self._submitted_in = live_view.cell_of(live_view.notebook()) if from_start else None
+        self._outputs: Outputs | None = None
+        self._wanted: Callable[[dict[str, Any]], None] | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All that the agent knows of the job; see the schema ``Job`` of its API."""
+        if not self._hear() and not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
+            self.refresh()
+        return self._data
+
+    def _hear(self) -> bool:
+        """Take in what was heard of the job without a question; tell whether somebody listens."""
+        follower = self._follower
+        if follower is None or not follower.started or follower.trouble or follower.error:
+            return False
+        if not (follower.ended.is_set() and is_finished(self._data)):
+            self._data = follower.data
+        return True
+
+    @property
+    def key(self) -> str | None:
+        """The name of the submission; None for a job that was not submitted here."""
+        return self._data.get("key")
+
+    @property
+    def id(self) -> str | None:
+        """The Slurm id; None while sbatch has not answered."""
+        number: str | None = self._data.get("id") or self.data.get("id")
+        return number if self._task is None or number is None or "_" in number else f"{number}_{self._task}"
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name."""
+        return self._cluster.name
+
+    @property
+    def title(self) -> str:
+        """What the job is called in messages: number and name."""
+        return title(self._data)
+
+    @property
+    def state(self) -> str:
+        """The state, in Slurm's words: PENDING, RUNNING, COMPLETED …"""
+        return str(self.data["state"])
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return is_finished(self.data)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it waits or failed, as Slurm says it."""
+        return self.data.get("reason")
+
+    @property
+    def reason_text(self) -> str | None:
+        """The reason in words."""
+        return self.data.get("reason_text")
+
+    @property
+    def next_step(self) -> str | None:
+        """What can be done about it."""
+        return self.data.get("next_step")
+
+    @property
+    def name(self) -> str | None:
+        """The job's name."""
+        return self.data.get("name")
+
+    @property
+    def partition(self) -> str | None:
+        """The partition."""
+        return self.data.get("partition")
+
+    @property
+    def nodes(self) -> str | None:
+        """The node list, in Slurm's short form."""
+        return self.data.get("nodes")
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; None where a signal ended it, or Slurm did: cancelled, at its time limit, …"""
+        return self.data.get("exit_code")
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it."""
+        return self.data.get("signal")
+
+    @property
+    def submit_time(self) -> float | None:
+        """When it was submitted."""
+        return self.data.get("submit_time")
+
+    @property
+    def start_time(self) -> float | None:
+        """When it started."""
+        return self.data.get("start_time")
+
+    @property
+    def end_time(self) -> float | None:
+        """When it ended."""
+        return self.data.get("end_time")
+
+    @property
+    def stdout_path(self) -> str | None:
+        """The file of its standard output."""
+        return self.data.get("stdout")
+
+    @property
+    def stderr_path(self) -> str | None:
+        """The file of its standard error; the same one unless they were separated."""
+        return self.data.get("stderr")
+
+    @property
+    def script(self) -> str:
+        """The batch script, as Slurm has it."""
+        content, _ = self._cluster.client.get_bytes(self._path("script"))
+        return CommandText(content.decode("utf-8", "replace"))
+
+    @property
+    def source(self) -> str | None:
+        """What was typed, where Slurm has another script: a cell, a sweep, an array in parts, `resume`; else None."""
+        try:
+            content, _ = self._cluster.client.get_bytes(self._path("source"))
+        except UsageError:
+            return None
+        return CommandText(content.decode("utf-8", "surrogateescape"))
+
+    @property
+    def stdout(self) -> str:
+        """The whole standard output so far; see :meth:`tail` for the end of a large one."""
+        return self._written.text("stdout")
+
+    @property
+    def stderr(self) -> str:
+        """The whole standard error so far."""
+        return self._written.text("stderr")
+
+    def refresh(self) -> Job:
+        """Ask the agent now what it knows."""
+        self._data = self._cluster.client.get(self._path())
+        self._asked = time.monotonic()
+        if self._follower is not None and self._follower.ended.is_set() and not is_finished(self._data):
+            self._follower = None  # it was requeued: whoever follows it now begins anew
+        return self
+
+    def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:
+        """Wait until the job is over.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; by default without end.
+        check : bool
+            Raise when it did not end well.
+
+        Raises
+        ------
+        JobFailed
+            It ended otherwise than COMPLETED: state, reason, exit code and the last lines of its log.
+        TimeoutError
+            The time is over; the job goes on.
+        WaitInterrupted
+            The wait was interrupted; the message says what became of the job.
+        """
+        return self._wait(timeout, check=check, echo=False)
+
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_asked: bool = False) -> Job:
+        """Wait; with ``is_asked``, for the values, of which one that is missing is then told as an error."""
+        follower = self._follow()
+        waiting.wait_here(self, follower, timeout, echo=echo)
+        return self._over(follower, check, echo=echo, is_asked=is_asked)
+
+    def __await__(self) -> Generator[Any, None, Job]:
+        """Wait in a coroutine; JobFailed when it did not end well."""
+        return self._await().__await__()
+
+    async def _await(self) -> Job:
+        follower = self._follow()
+        await waiting.wait_async(self, follower)
+        return self._over(follower, check=True)
+
+    def cancel(self, signal: str | int | None = None) -> Job:
+        """Cancel the job, or send it a signal (``"USR1"``, ``10``) as scancel(1) does."""
+        body = {"signal": None if signal is None else str(signal).upper()}
+        try:
+            self._data = self._cluster.client.post(self._path("cancel"), json=body)
+        except KeyboardInterrupt:
+            raise waiting.WaitInterrupted(
+                f"Interrupted: whether Slurm has heard it is not known. {self.title} may go on; job.refresh() looks."
+            ) from None
+        self._asked = time.monotonic()
+        if self._follower is not None:
+            self._follower.know(self._data)
+        return self
+
+    def tail(self, lines: int = 10, stream: str = "stdout") -> str:
+        """Return the last lines of the output, as a terminal shows them; ``stream`` is "stdout" or "stderr"."""
+        return self._written.tail(lines, stream)
+
+    def tunnel(
+        self, port: int, *, local_port: int | None = None, node: str | None = None, socket: bool = False
+    ) -> Tunnel:
+        """Bring a port on which this job listens here; see :class:`Tunnel`.
+
+        Parameters
+        ----------
+        port : int
+            On the job's node, best on its loopback.
+        local_port : int, optional
+            Here; by default the first that is free among those of the profile.
+        node : str, optional
+            By default the job's first.
+        socket : bool
+            Listen on a Unix socket instead of a port.
+
+        Raises
+        ------
+        JobError
+            The job does not run.
+        TunnelError
+            Nothing listens there, somebody else does, or no way leads there.
+        """
+        return open_tunnel(self._cluster, self._reference, port, local_port=local_port, node=node, socket=socket)
+
+    def report(self) -> Report:
+        """Return what the job used of what it had: time, CPU, memory, GPUs, and who told it; see :class:`Report`.
+
+        Of a running job that is what it has used so far, and its GPUs are asked in a step of their own.
+        """
+        return Report(self._cluster.client.get(self._path("report")))
+
+    @property
+    def outputs(self) -> Outputs:
+        """The variables that the cell was to bring back (``out=``), once it is over; see :class:`Outputs`.
+
+        Raises
+        ------
+        JobOutputMissing
+            There are none: nothing was asked for, the job goes on, or it ended without writing them.
+        """
+        if self._outputs is None:
+            content = self._written.values()
+            if not content:
+                raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
+            from jupyter_slurm.client.submission.variables import (
+                read_outputs,  # with all that pickles: few jobs have values
+            )
+
+            self._outputs = read_outputs(content)
+        return self._outputs
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end and return what came back: the value of the one name in ``out=``, or all of them by name.
+
+        Raises
+        ------
+        JobFailed, TimeoutError, WaitInterrupted
+            As :meth:`wait` does.
+        JobError
+            The value did not come back; the message says why.
+        """
+        outputs = self._wait(timeout, check=True, echo=False, is_asked=True).outputs
+        return outputs[next(iter([*outputs, *outputs.errors]))] if outputs.is_one else outputs
+
+    def raise_for_state(self) -> Job:
+        """Raise JobFailed if the job is over and did not end well."""
+        if self.is_finished and self.data["state"] != "COMPLETED":
+            text, stream = self._written.log(ranks=self.data.get("ranks"))
+            raise failure(self.data, text, self._data.get(stream or "stdout"))
+        return self
+
+    def __str__(self) -> str:
+        return self.id or self.key or ""
+
+    def __repr__(self) -> str:
+        with contextlib.suppress(SlurmError):  # a repr is no place for bad news
+            _ = self.data
+        return headline(self._data)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and (self.cluster, self._reference) == (other.cluster, other._reference)
+
+    def __hash__(self) -> int:
+        return hash((self.cluster, self._reference))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        with contextlib.suppress(SlurmError):
+            _ = self.data
+        return live_view.bundle(self._data)
+
+    def _ipython_display_(self) -> None:
+        """Show the job with its output, live, under the cell being run, and what can be done with it.
+
+        Of the cell that submits it only the first: widgets would take the kernel as long as the submission itself.
+        """
+        self._is_shown = True
+        shell = live_view.notebook()
+        if shell is None:
+            raise NotImplementedError  # in a terminal nothing can be redrawn: the text form is shown
+        self._show(shell, with_controls=self._submitted_in != live_view.cell_of(shell))
+
+    def _show(self, shell: Any, *, with_controls: bool = False) -> None:
+        """Make a view under this cell, unless there is one."""
+        if any(shown.cell == live_view.cell_of(shell) for shown in self._views):
+            return
+        live = settings().live_output
+        follower = self._follow(start=live or is_finished(self._data))
+        if is_finished(self._data):
+            follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
+        controls = (lambda: live_view.controls_of(self)) if with_controls and not is_finished(self._data) else None
+        shown = live_view.View(shell, follower, settings().output_limit, controls)
+        self._views.append(shown)
+        shown.open(live=live)
+
+    def _follow(self, *, start: bool = True) -> Follower:
+        if self._follower is None:
+            limits = {"limit": settings().output_limit, "display_limit": settings().display_limit}
+            self._follower = Follower(self._cluster, self._reference, self._data, from_start=self._from_start, **limits)
+        if start:
+            self._follower.start()
+        return self._follower
+
+    def _over(self, follower: Follower, check: bool, *, echo: bool = False, is_asked: bool = False) -> Job:
+        if follower.error is not None:
+            raise follower.error
+        self._data = follower.data
+        for shown in self._views:
+            shown.finish()
+        heard = follower.printed("stderr") if echo or live_view.is_here(self._views) else ""
+        try:
+            if check:
+                self.raise_for_state()
+        except JobFailed as error:
+            heard += str(error.details["log"])
+            raise
+        finally:
+            self._bring_back(heard, is_asked=is_asked)
+        return self
+
+    def _bring_back(self, heard: str, *, is_asked: bool = False) -> None:
+        """Hand over the variables that came back, once, and say which did not, unless it was heard; not of arrays."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None and not self._data.get("tasks"):
+            with contextlib.suppress(JobOutputMissing):
+                wanted(dict(self.outputs))
+                if is_asked and self.outputs.is_one:
+                    return  # who asks for the one value is told why it is missing
+                for said in self.outputs.troubles(heard):
+                    sys.stderr.write(printable(said) + "\n")
+
+    @property
+    def _reference(self) -> str:
+        if self._task is not None:
+            return str(self.id)
+        return str(self._data.get("key") or self._data["id"])
+
+    def _path(self, *parts: str) -> str:
+        return self._cluster.path("jobs", self._reference, *parts)
+
+    @property
+    def _written(self) -> Written:
+        is_array = bool(self._data.get("tasks")) and self._task is None
+        return Written(self._cluster.client, self._path("output"), self._data, is_array=is_array)

@@ -1,0 +1,94 @@
+"""Several jobs, as a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.render.allocation_card import name_of, time_left
+from jupyter_slurm.client.render.job_card import duration, tally
+from jupyter_slurm.client.render.table import Table, escape
+from jupyter_slurm.client.render.terminal import printable
+
+__all__ = ["AllocationList", "JobList"]
+
+
+_J = TypeVar("_J", bound=Job)
+
+
+class JobList(list[_J]):
+    """Jobs, shown as a table.
+
+    Attributes
+    ----------
+    trouble : str
+        Why there may be more of them: the queue could not be read. Empty when it could.
+    """
+
+    def __init__(self, jobs: Iterable[_J] = (), trouble: str = "") -> None:
+        super().__init__(jobs)
+        self.trouble = trouble
+
+    def table(self) -> Table:
+        """Return what is known of each as a table: an array has one row, and how many tasks are in which state."""
+        columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "SUBMITTED", "EXIT", "REASON"]
+        rows, tallies = [_row(job._data) for job in self], [tally(job._data) for job in self]
+        if any(tallies):
+            columns.insert(3, "TASKS")
+            for row, said in zip(rows, tallies, strict=True):
+                row.insert(3, said)
+        return Table(columns, rows)
+
+    def __repr__(self) -> str:
+        return "\n".join([repr(self.table()), *([printable(self.trouble)] if self.trouble else [])])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _repr_html_(self) -> str:
+        said = f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(self.trouble)}</div>' if self.trouble else ""
+        return self.table()._repr_html_() + said
+
+    def to_pandas(self) -> Any:
+        """Return what is known of each as a pandas.DataFrame; see :meth:`Table.to_pandas`."""
+        return self.table().to_pandas()
+
+
+class AllocationList(JobList[_J]):
+    """Allocations, as a table of what they have, how long yet, and what ends them."""
+
+    def table(self) -> Table:
+        """Return what is known of each; a lease is the time without use after which it ends."""
+        columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "GPUS", "LEFT", "LEASE", "KEEP"]
+        return Table(columns, [_held_row(job._data) for job in self])
+
+
+def _held_row(data: Mapping[str, Any]) -> list[str]:
+    left, lease = time_left(data), data.get("lease")
+    return [
+        str(data.get("id") or "-"),
+        str(data.get("label") or ""),
+        str(data.get("state") or ""),
+        str(data.get("partition") or ""),
+        str(data.get("nodes") or ""),
+        str(data.get("gpus") or ""),
+        "" if left is None else duration(left),
+        duration(lease) if lease else "one step",
+        "keep" if data.get("keep") else "",
+    ]
+
+
+def _row(data: Mapping[str, Any]) -> list[str]:
+    submitted = data.get("submit_time")
+    return [
+        str(data.get("id") or "-"),
+        name_of(data),
+        str(data.get("state") or ""),
+        str(data.get("partition") or ""),
+        str(data.get("nodes") or ""),
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(submitted)) if submitted else "",
+        str(data["exit_code"]) if data.get("exit_code") or data.get("state") == "COMPLETED" else "",
+        str(data.get("reason") or ""),
+    ]

@@ -1,0 +1,79 @@
+"""How a report of what a job used looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_slurm.client.render.job_card import duration
+from jupyter_slurm.client.render.terminal import printable
+
+__all__ = ["Report", "format_size"]
+
+_SOURCES = {
+    "sacct": "accounting (sacct)",
+    "sstat": "its nodes, so far (sstat)",
+    "runner": "what runs the cell, at its end",
+    None: "nobody",
+}
+_LITTLE = 0.3
+_SHORT = 60.0  # seconds, of which nothing can be learned
+
+
+class Report(dict[str, Any]):
+    """What a job used of what it had, by name; times in seconds, memory in bytes, efficiencies 0 to 1."""
+
+    def __repr__(self) -> str:
+        rows = [("job", f"{self['id']}, {self['state']}"), *self._rows()]
+        rows += [("GPU", _gpu(gpu)) for gpu in self["gpus"]]
+        rows += [("", note) for note in [*self["notes"], *self._advice()]]
+        return "\n".join(printable(f"{name:<8}{text}".rstrip()) for name, text in rows)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _rows(self) -> list[tuple[str, str]]:
+        elapsed, limit, cpus = self["elapsed"], self["time_limit"], self["cpus"]
+        rows = []
+        if elapsed is not None:
+            share = f" ({elapsed / limit:.0%}) of {duration(limit)}" if limit else ""
+            rows.append(("time", f"{duration(elapsed)}{share}"))
+        if self["cpu_time"] is not None:
+            of = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
+            share = f": {self['cpu_efficiency']:.0%} of {of}" if self["cpu_efficiency"] is not None else ""
+            rows.append(("CPU", f"{duration(self['cpu_time'])}{share}"))
+        if self["memory_peak"] is not None:
+            asked = self["memory_asked"]
+            share = f" ({self['memory_efficiency']:.0%}) of {format_size(asked)}" if asked else ""
+            rows.append(("memory", f"{format_size(self['memory_peak'])} at most{share}"))
+        return [*rows, ("from", _SOURCES.get(self["source"], str(self["source"])))]
+
+    def _advice(self) -> list[str]:
+        """Return what to ask for next time, where that is plain."""
+        if (self["elapsed"] or 0) < _SHORT:
+            return []
+        said = []
+        if (self["cpus"] or 1) > 1 and (self["cpu_efficiency"] or 1) < _LITTLE:
+            said.append("Most of its CPUs were idle: fewer of them (--cpus-per-task) would start sooner.")
+        if (self["memory_efficiency"] or 1) < _LITTLE:
+            said.append(f"It used little of its memory: --mem={_ask(self['memory_peak'])} would do, and start sooner.")
+        return said
+
+
+def format_size(count: int) -> str:
+    """Return bytes as a person reads them."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1024:.0f} KiB"
+
+
+def _ask(peak: int) -> str:
+    """Return an amount to ask for: half as much again."""
+    mebibytes = max(100, -(-peak * 3 // 2 >> 20))
+    return f"{-(-mebibytes // 1024)}G" if mebibytes > 2048 else f"{mebibytes}M"
+
+
+def _gpu(gpu: dict[str, Any]) -> str:
+    used = f"{gpu['utilization']:.0%} busy at this moment" if gpu["utilization"] is not None else "how busy is not told"
+    memory = f", {format_size(gpu['memory_used'])}" if gpu["memory_used"] is not None else ""
+    return f"{gpu['name']}: {used}{memory}" + (f" of {format_size(gpu['memory_total'])}" if gpu["memory_total"] else "")

@@ -1,0 +1,222 @@
+"""Waiting for a job in the foreground, and what an interrupt does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jupyter_slurm.client.clusters.cluster import settings
+from jupyter_slurm.client.jobs.failure import is_in_vain, refuse_in_vain
+from jupyter_slurm.client.render.job_card import is_finished, title
+from jupyter_slurm.client.render.terminal import IncrementalFilter, printable
+from jupyter_slurm.errors import SlurmError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.output.follower import Follower
+
+__all__ = ["WaitInterrupted", "interrupted", "wait_async", "wait_here"]
+
+_STEP = 0.5  # an interrupt is noticed at once; this is only how often the deadline is looked at
+
+
+class Awaited(Protocol):
+    """What is waited for: :class:`jupyter_slurm.client.jobs.job.Job`."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def data(self) -> dict[str, Any]: ...
+    def cancel(self) -> Any: ...
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """A wait was interrupted; the message says what became of the job."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def _render_traceback_(self) -> list[str]:
+        return [self.message]
+
+
+def wait_here(
+    job: Awaited,
+    follower: Follower,
+    timeout: float | None,
+    *,
+    echo: bool,
+    on_interrupt: Callable[[Awaited], WaitInterrupted] | None = None,
+) -> None:
+    """Wait until a job is over.
+
+    Parameters
+    ----------
+    job : Job
+        Whose end is waited for.
+    follower : Follower
+        Who follows it.
+    timeout : float or None
+        Seconds; None waits without end.
+    echo : bool
+        Print the output as it comes (a terminal; a notebook shows it in place).
+    on_interrupt : callable, optional
+        Decides what becomes of the job at an interrupt; by default the person does.
+
+    Raises
+    ------
+    TimeoutError
+        The time is over; the job goes on.
+    JobFailed
+        It can never start.
+    WaitInterrupted
+        It was interrupted; the message says whether the job goes on.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    try:
+        with _echo(follower) if echo else contextlib.nullcontext() as printer:
+            while not follower.ended.is_set():
+                refuse_in_vain(follower.data)
+                left = _STEP if deadline is None else min(_STEP, deadline - time.monotonic())
+                if left <= 0:
+                    raise TimeoutError(f"{job.title} is not over after {timeout:g} s: {job.data['state']}. It goes on.")
+                if printer is None:
+                    follower.ended.wait(left)
+                else:
+                    printer.print_for(left)
+    except KeyboardInterrupt:
+        raise (on_interrupt or interrupted)(job) from None
+
+
+async def wait_async(job: Awaited, follower: Follower) -> None:
+    """Wait without holding up the loop. A cancelled wait says that the job goes on."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def changed(stream: str, data: bytes) -> None:
+        if follower.ended.is_set() or is_in_vain(follower.data):
+            with contextlib.suppress(RuntimeError):  # that loop may be closed by now
+                loop.call_soon_threadsafe(ended.set)
+
+    follower.listen(changed)
+    try:
+        if not (follower.ended.is_set() or is_in_vain(follower.data)):
+            await ended.wait()
+        refuse_in_vain(follower.data)
+    except asyncio.CancelledError:
+        sys.stderr.write(f"Nobody awaits {job.title} any more; it goes on.\n")
+        raise
+    finally:
+        follower.unlisten(changed)
+
+
+class _echo:  # noqa: N801  used like contextlib's own
+    """Hand the output over from the background to the thread that may print."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._filters = {stream: IncrementalFilter() for stream in ("stdout", "stderr", "display")}
+        self._said = ""
+        self._shown = ""  # what stands for a display: it comes before the text that was printed before it
+
+    def __enter__(self) -> _echo:
+        with self._follower.lock:
+            for stream, text in self._follower.timeline.texts():  # it began before we listened
+                self._write(stream, text)
+            self._follower.listen(self._hear, is_for_all=True)
+        self._say()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._follower.unlisten(self._hear)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._print(*self._news.get_nowait())
+        self._write_shown()
+
+    def _hear(self, stream: str, data: bytes) -> None:
+        self._news.put((stream, data))
+
+    def print_for(self, seconds: float) -> None:
+        """Print what comes, for at most so long."""
+        try:
+            self._print(*self._news.get(timeout=seconds))
+        except queue.Empty:
+            self._write_shown()
+
+    def _print(self, stream: str, data: bytes) -> None:
+        if stream == "display":
+            self._shown += self._filters[stream].feed(data)
+            return
+        if stream:
+            self._write(stream, self._filters[stream].feed(data))
+        self._write_shown()
+        if not stream:
+            self._say()
+
+    def _write_shown(self) -> None:
+        self._write("stdout", self._shown)
+        self._shown = ""
+
+    def _say(self) -> None:
+        """Say in a line what the job waits for, or that it runs, when that is another thing than before."""
+        data = self._follower.data
+        state = ": ".join(str(data[name]) for name in ("state", "reason_text") if data.get(name))
+        if state != self._said and not is_finished(data):
+            self._said = state
+            self._write("stderr", printable(f"{title(data)}: {state}\n"))
+
+    @staticmethod
+    def _write(stream: str, text: str) -> None:
+        target = sys.stderr if stream == "stderr" else sys.stdout
+        target.write(text)
+        target.flush()
+
+
+def interrupted(job: Awaited) -> WaitInterrupted:
+    """Decide what becomes of the job, and say it."""
+    if is_finished(job.data):
+        return WaitInterrupted(f"Stopped waiting. {job.title} is over; what it left goes on coming back.")
+    choice, why = settings().on_interrupt, "as the setting on_interrupt says"
+    if choice == "ask":
+        choice, why = _ask(job)
+    if choice == "keep":
+        return WaitInterrupted(
+            f"Stopped waiting. {job.title} goes on ({why}). job.wait() waits again, job.cancel() ends it; "
+            f"its number is {job}."
+        )
+    try:
+        job.cancel()
+    except KeyboardInterrupt:
+        return WaitInterrupted(
+            f"Stopped waiting. {job.title} was about to be cancelled; whether Slurm heard it is not known. "
+            f"Look with job.refresh(), ask again with job.cancel()."
+        )
+    except SlurmError as error:
+        return WaitInterrupted(
+            f"Stopped waiting. {job.title} could NOT be cancelled and may go on: {error}\nTry again: job.cancel()"
+        )
+    return WaitInterrupted(f"Stopped waiting. {job.title} was cancelled ({why}).")
+
+
+def _ask(job: Awaited) -> tuple[str, str]:
+    """Ask once; who cannot be asked, or does not answer, keeps the job."""
+    question = f"Cancel {job.title} or keep it running? [c/k] "
+    try:
+        for _ in range(3):
+            answer = input(question).strip().lower()
+            if re.fullmatch("c(ancel)?", answer):
+                return "cancel", "as you said"
+            if re.fullmatch("k(eep)?", answer):
+                return "keep", "as you said"
+    except KeyboardInterrupt:
+        return "keep", "interrupted again, without an answer"
+    except (EOFError, OSError, RuntimeError, NotImplementedError):
+        return "keep", "nobody can be asked here"
+    return "keep", "there was no clear answer"

@@ -1,0 +1,1 @@
+"""Kernels on nodes: kernelspecs, and notebooks that move between kernels."""

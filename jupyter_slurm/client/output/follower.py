@@ -1,0 +1,206 @@
+"""Keeping up with one job: its states and the end of its output, whatever happens to the agent on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from jupyter_slurm.client import event_loop
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, Timeline
+from jupyter_slurm.client.render.terminal import plain
+from jupyter_slurm.domain.ranks import has_ranks
+from jupyter_slurm.errors import (
+    AgentError,
+    AgentRefused,
+    ControllerError,
+    JobOutputMissing,
+    NotConnected,
+    SlurmError,
+    TransportError,
+)
+
+__all__ = ["Follower"]
+
+_SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
+_FAR = 16  # times what is kept: who is so far behind goes on at the end
+_SETTLES = 0.2  # seconds in which a fresh job has nothing to tell, and its cell and sbatch are better left alone
+
+
+class Follower:
+    """Follow a job in the background.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where the job is.
+    reference : str
+        Its key, or its Slurm id.
+    data : mapping
+        What is known of it.
+    limit : int
+        Bytes of each stream that are kept.
+    display_limit : int
+        Bytes of figures, tables and the like that are kept.
+    from_start : bool
+        The job is fresh: no need to look how much it has printed already.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        reference: str,
+        data: Mapping[str, Any],
+        *,
+        limit: int,
+        display_limit: int,
+        from_start: bool = False,
+    ) -> None:
+        self.data: dict[str, Any] = dict(data)
+        self.timeline = Timeline(limit, display_limit, has_ranks=has_ranks(data))
+        self.error: SlurmError | None = None
+        self.trouble = ""
+        self.ended = threading.Event()
+        self.lock = threading.RLock()
+        self._cluster, self._reference, self._limit = cluster, reference, limit
+        self._offsets: dict[str, int] | None = dict.fromkeys((*STREAMS, DISPLAY), 0) if from_start else None
+        self._listeners: list[tuple[Callable[[str, bytes], None], bool, bool]] = []
+        self.started = False
+        self._work: Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin, if it has not begun; after :meth:`stop`, go on."""
+        with self.lock:
+            if not self.started:
+                self.started = True
+                self._work = event_loop.spawn(self._run(), contextvars.copy_context())
+
+    def stop(self) -> None:
+        """Follow no longer: nobody looks any more."""
+        with self.lock:
+            if self._work is not None and self.started and not self.ended.is_set():
+                self.started = False
+                self._work.cancel()
+
+    def know(self, data: Mapping[str, Any]) -> None:
+        """Take in what the agent has just answered about the job."""
+        with self.lock:
+            if not self.ended.is_set():
+                self.data = dict(data)
+        self._tell()
+
+    def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False, is_for_all: bool = False) -> None:
+        """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end.
+
+        Of what is shown beside text (the stream ``display``) it gets the text that stands for it; with ``raw``, what
+        the runner wrote (:class:`jupyter_slurm.client.output.rich_output.Messages`). With ``is_for_all`` nothing is
+        passed over, however far ahead the job is.
+        """
+        with self.lock:
+            self._listeners.append((listener, raw, is_for_all))
+
+    def unlisten(self, listener: Callable[[str, bytes], None]) -> None:
+        """Stop calling a listener."""
+        with self.lock:
+            self._listeners = [known for known in self._listeners if known[0] != listener]
+
+    def printed(self, stream: str) -> str:
+        """Return what is kept of a stream, without colours."""
+        with self.lock:
+            return plain("".join(text for name, text in self.timeline.texts() if name == stream))
+
+    async def _run(self) -> None:
+        pause = _SHORTEST
+        if self._offsets is not None:
+            await asyncio.sleep(_SETTLES)
+        had_another = False  # agent, which took the log-ins with it when it ended
+        while not self.ended.is_set():
+            is_back = False
+            try:
+                if self._offsets is None:
+                    self._offsets = await asyncio.to_thread(self._places)
+                async for event, data in self._cluster.client.astream(
+                    self._cluster.path("jobs", self._reference, "stream"), dict(self._offsets)
+                ):
+                    if not is_back:
+                        pause, self.trouble, is_back = _SHORTEST, "", True
+                    self._take(event, data)
+                    if event == "end" or (event == "output" and self._skips(data["stream"], int(data["size"]))):
+                        break
+            except (AgentRefused, JobOutputMissing) as error:
+                self._give_up(error)
+            except (AgentError, ControllerError, TransportError) as error:
+                self.trouble = error.message
+                self._tell()
+                if isinstance(error, NotConnected) and had_another:
+                    self._cluster.log_in_again()
+                had_another = isinstance(error, AgentError)
+            except SlurmError as error:
+                self._give_up(error)
+            except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
+                self._give_up(
+                    SlurmError(f"{type(error).__name__}: {error}", hint="job.refresh() and job.tail() still work.")
+                )
+            if not self.ended.is_set():
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST, pause * 1.7)
+
+    def _places(self) -> dict[str, int]:
+        """Return where to begin in each stream, so that a long log is not transferred for its end."""
+        places = dict.fromkeys((*STREAMS, DISPLAY), 0)
+        for stream in STREAMS:
+            try:
+                _, size = self._cluster.client.get_bytes(
+                    self._cluster.path("jobs", self._reference, "output"), {"stream": stream, "offset": 0, "limit": 0}
+                )
+            except (JobOutputMissing, TransportError):
+                continue
+            places[stream] = max(0, size - self._limit)
+        return places
+
+    def _take(self, event: str, data: dict[str, Any]) -> None:
+        if event == "output":
+            self._take_output(data["stream"], int(data["offset"]), base64.b64decode(data["data"]))
+        elif event == "job":
+            with self.lock:
+                self.data = data
+            self._tell()
+        elif event == "trouble":
+            self.trouble = data["detail"]
+            self._tell()
+        elif event == "end":
+            self.ended.set()
+            self._tell()
+
+    def _take_output(self, stream: str, offset: int, data: bytes) -> None:
+        assert self._offsets is not None
+        with self.lock:
+            self._offsets[stream] = offset + len(data)
+            shown = self.timeline.feed(stream, offset, data)
+        self._tell(stream, shown, data)
+
+    def _skips(self, stream: str, size: int) -> bool:
+        """Go on with the end of a stream that is far ahead, unless somebody wants all of it."""
+        assert self._offsets is not None
+        with self.lock:
+            is_wanted = any(is_for_all for _, _, is_for_all in self._listeners)
+        if stream not in STREAMS or is_wanted or size - self._offsets[stream] <= _FAR * self._limit:
+            return False
+        self._offsets[stream] = size - self._limit
+        return True
+
+    def _give_up(self, error: SlurmError) -> None:
+        self.error = error
+        self.ended.set()
+        self._tell()
+
+    def _tell(self, stream: str = "", shown: bytes = b"", data: bytes = b"") -> None:
+        with self.lock:
+            listeners = list(self._listeners)
+        for listener, raw, _ in listeners:
+            listener(stream, data if raw else shown)

@@ -1,0 +1,213 @@
+"""A job under its cell: drawn when shown, redrawn in place while the job goes on.
+
+What it prints until it shows something else stands in its card; that and what it prints then have places of their own
+below, in the order in which they were made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+from jupyter_slurm.client import event_loop
+from jupyter_slurm.client.output.follower import Follower
+from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.timeline import Panes, not_shown
+from jupyter_slurm.client.render.allocation_card import is_released
+from jupyter_slurm.client.render.job_card import as_html, as_text, output_as_html, output_as_text
+from jupyter_slurm.client.render.session_card import hides_log
+
+__all__ = ["View", "bundle", "cell_of", "controls_of", "is_here", "notebook"]
+
+_SHORTEST = 0.25  # seconds between two drawings
+_BYTES_PER_SECOND = 256 * 1024  # a large output is drawn less often
+_CPU_SHARE = 0.05  # and so is one that takes long to draw: the kernel has other things to do
+
+
+def notebook() -> Any:
+    """Return the IPython shell whose front end can redraw an output in place; None in a terminal and in a script."""
+    # Where nobody has imported IPython, there is no shell of it, and a script need not wait for it.
+    get_ipython = getattr(sys.modules.get("IPython.core.getipython"), "get_ipython", None)
+    shell = get_ipython() if get_ipython is not None else None
+    return shell if shell is not None and getattr(shell, "kernel", None) is not None else None
+
+
+def controls_of(job: Any) -> Any:
+    """Return a widget with what can be done with a job. It is named here and not imported: front doors stand above."""
+    return import_module("jupyter_slurm.widgets.controls").controls(job)
+
+
+def cell_of(shell: Any) -> str:
+    """Return something that names the cell being run; nothing outside of a notebook."""
+    if shell is None:
+        return ""
+    header = getattr(shell.display_pub, "parent_header", None) or {}
+    return str(header.get("msg_id") or shell.execution_count)
+
+
+def is_here(views: Iterable[View]) -> bool:
+    """Tell whether one of the places is under the cell being run."""
+    shell = notebook()
+    return shell is not None and any(shown.cell == cell_of(shell) for shown in views)
+
+
+def bundle(data: Mapping[str, Any], panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:
+    """Return a job in all the forms that front ends know."""
+    if is_released(data) or hides_log(data):  # all that it prints then is that Slurm has cancelled it
+        panes = ()
+    return {
+        "text/plain": as_text(data, panes, trouble, printed=printed),
+        "text/html": as_html(data, panes, trouble, printed=printed),
+    }
+
+
+def _content(block: Panes | Shown) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return data and metadata of what stands below the card."""
+    if isinstance(block, Shown):
+        return block.data, block.metadata
+    return {"text/plain": output_as_text(block), "text/html": output_as_html(block)}, {}
+
+
+class View:
+    """One place in the notebook where a job is shown.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        The one of the running kernel.
+    follower : Follower
+        Who knows the job.
+    limit : int
+        Bytes of output that are shown.
+    controls : callable, optional
+        Returns a widget that stands below the card: what can be done with the job.
+    """
+
+    def __init__(self, shell: Any, follower: Follower, limit: int, controls: Callable[[], Any] | None = None) -> None:
+        self.cell = cell_of(shell)
+        self._shell, self._follower, self._limit = shell, follower, limit
+        self._id = "jupyter-slurm-" + secrets.token_hex(8)
+        self._controls = controls
+        self._lock = threading.Lock()
+        self._closed = False
+        self._card: Any = None  # what it was drawn of, and when
+        self._drawn_at = 0.0
+        self._drawn: list[Panes | Shown | None] = []  # what stands in each place below it
+        self._began = time.monotonic()
+        self._parent: dict[str, Any] = dict(getattr(shell.display_pub, "parent_header", None) or {})
+
+    def open(self, *, live: bool = True) -> None:
+        """Show the job under the cell being run and, if ``live``, keep it up to date."""
+        self._publish(update=False)
+        if live and not self._follower.ended.is_set():
+            event_loop.spawn(self._keep_drawing(), contextvars.copy_context())
+
+    def finish(self) -> None:
+        """Draw for the last time, now and in this thread."""
+        with self._lock:
+            self._closed = True
+            self._publish(update=True)
+
+    async def _keep_drawing(self) -> None:
+        """Draw when something changed, and now and then for the clock; never more than a few times a second."""
+        news, over = asyncio.Event(), asyncio.Event()
+
+        def changed(stream: str, data: bytes) -> None:
+            news.set()
+            if self._follower.ended.is_set():
+                over.set()
+
+        self._follower.listen(changed)
+        try:
+            while not self._follower.ended.is_set() and not self._closed:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), self._tick())
+                news.clear()
+                since = time.monotonic()
+                size = self.draw()
+                cost = time.monotonic() - since
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), max(_SHORTEST, size / _BYTES_PER_SECOND, cost / _CPU_SHARE))
+        finally:
+            self._follower.unlisten(changed)
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._publish(update=True)
+
+    def draw(self) -> int:
+        """Draw now; return how much that was."""
+        with self._lock:
+            return 0 if self._closed else self._publish(update=True)
+
+    def _publish(self, *, update: bool) -> int:
+        """Draw what is another thing than before; return how much that was."""
+        follower = self._follower
+        with follower.lock:
+            data, left_out = follower.data, follower.timeline.left_out
+            trouble = follower.error.message if follower.error else follower.trouble
+            first, *blocks = follower.timeline.blocks(self._limit, data)
+        printed = bool(first) or any(not isinstance(block, Shown) for block in blocks)
+        size = self._publish_card(data, trouble, left_out, first, printed, update)
+        if self._controls is not None and not update:
+            as_bundle = self._controls()._repr_mimebundle_
+            if as_bundle is not None:  # its job has not ended meanwhile, which closes it
+                self._shell.display_pub.publish(as_bundle(), transient={"display_id": f"{self._id}-controls"})
+        return size + self._publish_below(blocks)
+
+    def _publish_card(
+        self, data: dict[str, Any], trouble: str, left_out: int, panes: Any, printed: bool, update: bool
+    ) -> int:
+        card, now = (data, trouble, left_out, panes, printed), time.monotonic()
+        if card == self._card and now - self._drawn_at < self._tick() / 2 and not self._closed:
+            return 0
+        self._card, self._drawn_at = card, now
+        if left_out:
+            said = not_shown(left_out, data.get("folder"), self._follower.timeline)
+            data = {**data, "warnings": [*(data.get("warnings") or []), said]}
+        drawn = bundle(data, panes, trouble, printed=printed)
+        self._shell.display_pub.publish(drawn, transient={"display_id": self._id}, update=update)
+        return sum(map(len, drawn.values()))
+
+    def _publish_below(self, blocks: list[Panes | Shown]) -> int:
+        """Show figures, tables, the text between them, each in a place of its own; what was cleared leaves it empty."""
+        size = 0
+        for place in range(max(len(blocks), len(self._drawn))):
+            block = blocks[place] if place < len(blocks) else None
+            is_new = place == len(self._drawn)
+            if is_new:
+                self._drawn.append(block)
+            elif block is self._drawn[place] or (not isinstance(block, Shown) and block == self._drawn[place]):
+                continue
+            self._drawn[place] = block
+            data, metadata = _content(block) if block is not None else ({}, {})
+            self._send(place, data, metadata, update=not is_new)
+            size += block.size if isinstance(block, Shown) else sum(map(len, data.values()))
+        return size
+
+    def _send(self, place: int, data: dict[str, Any], metadata: dict[str, Any], *, update: bool) -> None:
+        """Publish under the cell that shows the job, also when another one runs by now."""
+        publisher = self._shell.display_pub
+        transient = {"display_id": f"{self._id}-{place}"}
+        if not self._parent or getattr(publisher, "session", None) is None:
+            publisher.publish(data, metadata, transient=transient, update=update)
+            return
+        publisher.session.send(
+            publisher.pub_socket,
+            "update_display_data" if update else "display_data",
+            {"data": data, "metadata": metadata, "transient": transient},
+            parent=self._parent,
+            ident=publisher.topic,
+        )
+
+    def _tick(self) -> float:
+        """Return after how long the clock of a job is drawn again: often at first, rarely when it has run for hours."""
+        return min(60.0, max(1.0, (time.monotonic() - self._began) / 10))

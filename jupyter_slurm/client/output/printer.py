@@ -1,0 +1,187 @@
+"""What a cell that runs elsewhere prints and shows, put out as if it had run here: in order, by who waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from jupyter_slurm.client.output.follower import Follower
+from jupyter_slurm.client.output.rich_output import Messages, Shown, place_of
+from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, not_shown
+from jupyter_slurm.client.render.terminal import IncrementalFilter
+from jupyter_slurm.runner.display import CLEAR, CLEAR_LATER
+
+__all__ = ["Printer"]
+
+_END = 1000  # characters of the end of what is too much
+_CLEARS = (CLEAR.encode("ascii"), CLEAR_LATER.encode("ascii"))
+_CLEAR = re.compile(b"|".join(map(re.escape, _CLEARS)))
+_published: set[str] = set()  # display ids that this kernel has shown something under
+
+
+class _Text:
+    """One stream: what has come and is not put out yet."""
+
+    def __init__(self) -> None:
+        self.waiting = bytearray()
+        self.done = 0  # bytes
+        self.shown = 0  # characters
+        self.is_full = False  # nothing more of it is put out, until it is cleared
+        self.left_out = 0  # characters, or bytes of what was not even read
+        self._held = b""
+        self._filter = IncrementalFilter()
+
+    def take(self, until: int | None) -> Iterator[str | bool]:
+        """Yield the text up to a place in the stream (None: all of it); where all was cleared, whether that waits."""
+        count = len(self.waiting) if until is None else min(len(self.waiting), max(0, until - self.done))
+        data = self._held + bytes(self.waiting[:count])
+        del self.waiting[:count]
+        self.done += count
+        self._held, at = _half(data), 0
+        data = data[: len(data) - len(self._held)]
+        for found in _CLEAR.finditer(data):
+            yield self._text(data[at : found.start()])
+            yield found[0] == _CLEARS[1]
+            at = found.end()
+        yield self._text(data[at:])
+
+    def _text(self, data: bytes) -> str:
+        if self.is_full:
+            self.left_out += len(data)
+            return ""
+        return self._filter.feed(data)
+
+
+def _half(data: bytes) -> bytes:
+    """Return what may be the first half of a sequence that clears."""
+    ends = (sequence[:size] for sequence in _CLEARS for size in range(len(sequence) - 1, 0, -1))
+    return max((end for end in ends if data.endswith(end)), key=len, default=b"")
+
+
+class Printer:
+    """Put out what a follower hears, in the thread that waits: ``with Printer(…) as printer: printer.print_for(1)``.
+
+    Parameters
+    ----------
+    follower : Follower
+        Who follows the cell from its beginning.
+    shell : InteractiveShell
+        Where it is put out.
+    scope : str
+        Of display ids: cells of one process share them.
+    limit : int
+        Characters of each stream that are put out.
+    display_limit : int
+        Bytes of figures and tables that are.
+    """
+
+    def __init__(self, follower: Follower, shell: Any, scope: str, limit: int, display_limit: int) -> None:
+        self._follower, self._publisher, self._scope = follower, shell.display_pub, scope
+        self._limit, self._display_limit = limit, display_limit
+        self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._texts = {stream: _Text() for stream in STREAMS}
+        self._messages = Messages()
+        self._waiting: list[tuple[dict[str, Any], int]] = []  # what was printed before them is still to come
+        self._left_out = 0
+
+    def __enter__(self) -> Printer:
+        self._follower.listen(self._hear, raw=True, is_for_all=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._follower.unlisten(self._hear)
+        self._take_all()
+        self._put_out(is_over=True)
+        for stream, text in self._texts.items():
+            if text.is_full:
+                self._print_end(stream, text.left_out)
+        if self._left_out:
+            where = self._follower.data.get("folder")
+            sys.stderr.write(f"{not_shown(self._left_out, where, self._follower.timeline)}\n")
+
+    def _print_end(self, stream: str, left_out: int) -> None:
+        """Put out the last lines of what was too much."""
+        kept = "".join(text for of, text in self._follower.timeline.texts() if of == stream)
+        end = kept[-min(left_out, _END) :]
+        if len(end) < left_out:  # it begins within a line
+            end = end.partition("\n")[2] or end
+        sys.stderr.write(f"The last lines of {stream}:\n")
+        sys.stderr.flush()
+        (sys.stderr if stream == "stderr" else sys.stdout).write(end)
+
+    def print_for(self, seconds: float) -> None:
+        """Put out what comes, for at most so long."""
+        with contextlib.suppress(queue.Empty):
+            self._take(*self._news.get(timeout=seconds))
+        self._take_all()
+        self._put_out()
+
+    def _hear(self, stream: str, data: bytes) -> None:
+        self._news.put((stream, data))
+
+    def _take_all(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._take(*self._news.get_nowait())
+
+    def _take(self, stream: str, data: bytes) -> None:
+        if stream in self._texts:
+            self._texts[stream].waiting += data
+        elif stream == DISPLAY:
+            self._waiting += self._messages.feed(data)
+
+    def _put_out(self, *, is_over: bool = False) -> None:
+        while self._waiting:
+            message, size = self._waiting[0]
+            places = {stream: place_of(message, stream) or 0 for stream in STREAMS}
+            for stream, place in places.items():
+                self._print(stream, place)
+            if not is_over and any(self._texts[stream].done < place for stream, place in places.items()):
+                return
+            del self._waiting[0]
+            self._show(message, size)
+        for stream in STREAMS:
+            self._print(stream, None)
+
+    def _print(self, stream: str, until: int | None) -> None:
+        for part in self._texts[stream].take(until):
+            if isinstance(part, str):
+                self._write(stream, part)
+            elif stream == STREAMS[0]:  # all are cleared at once; one of them says so
+                for text in self._texts.values():
+                    text.shown, text.is_full, text.left_out = 0, False, 0
+                self._publisher.clear_output(wait=part)
+
+    def _write(self, stream: str, text: str) -> None:
+        shown = self._texts[stream].shown
+        if not text:
+            return
+        self._texts[stream].shown += len(text)
+        target = sys.stderr if stream == "stderr" else sys.stdout
+        target.write(text[: self._limit - shown])
+        target.flush()
+        if shown + len(text) > self._limit:
+            self._texts[stream].is_full = True
+            self._texts[stream].left_out = shown + len(text) - self._limit
+            path = self._follower.data.get(stream)
+            sys.stderr.write(f"\n… the rest of {stream} is not shown here; all of it is in {path}\n")
+
+    def _show(self, message: dict[str, Any], size: int) -> None:
+        output = Shown.of(message, size, 0)
+        if message.get("type") not in ("display", "update") or output is None:
+            return
+        self._display_limit -= size
+        if self._display_limit < 0:
+            self._left_out += 1
+            return
+        name = f"jupyter-slurm-{self._scope}-{output.id}" if output.id else None
+        # What another notebook, or a kernel before this one, has shown cannot be changed from here: it is shown anew.
+        is_update = message["type"] == "update" and name in _published
+        if name is not None:
+            _published.add(name)
+        transient = {} if name is None else {"display_id": name}
+        self._publisher.publish(output.data, output.metadata, transient=transient, update=is_update)

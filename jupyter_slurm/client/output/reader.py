@@ -1,0 +1,111 @@
+"""What a job has written, as its handle reads it: piece by piece, from either end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.client.output.progress import told
+from jupyter_slurm.client.render.job_card import title
+from jupyter_slurm.client.render.table import CommandText
+from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain
+from jupyter_slurm.domain.ranks import Labelled, has_ranks
+from jupyter_slurm.errors import JobOutputMissing, SlurmError
+
+__all__ = ["Written"]
+
+_PIECE = 1_048_576  # bytes asked for at once
+_TAIL = 8_388_608  # bytes looked at, at most, for the last lines
+_TAIL_OF_RANK = 1_048_576  # bytes of all ranks looked at, for those of one
+_LOG_LINES = 20
+_OF_TASK = {"stdout": "job[N].stdout", "stderr": "job[N].stderr", "values": "job[N].outputs"}
+
+
+class Written:
+    """The streams of one job, and the file of its values.
+
+    Parameters
+    ----------
+    client : AgentClient
+        The way to the agent.
+    path : str
+        Where it has the job's output.
+    data : mapping
+        The job: what it is called, and whether several ranks print, of which none can clear what the others did.
+    is_array : bool
+        Then each task has its own.
+    """
+
+    def __init__(self, client: AgentClient, path: str, data: Mapping[str, Any], *, is_array: bool) -> None:
+        self._client, self._path, self._title = client, path, title(data)
+        self._is_array, self._has_ranks = is_array, has_ranks(data)
+
+    def text(self, stream: str) -> str:
+        """Return all of a stream so far."""
+        _, size = self._ask(stream, 0, 0)
+        pieces = told(self._pieces(stream, 0, size), f"{self._title}, {stream}", size)
+        return CommandText(b"".join(pieces).decode("utf-8", "replace"))
+
+    def tail(self, lines: int, stream: str) -> str:
+        """Return the last lines of a stream, as a terminal shows them."""
+        _, size = self._ask(stream, 0, 0)
+        length = min(size, 4096 + 200 * lines)
+        while True:
+            screen, kept = Screen(_TAIL), IncrementalFilter()
+            for piece in self._pieces(stream, size - length, length):
+                screen.feed(kept.feed(piece).encode() if self._has_ranks else piece)
+            shown = plain(screen.text()).removesuffix("\n").split("\n")
+            if len(shown) > lines or length >= min(size, _TAIL):
+                return CommandText("\n".join(shown[-lines:] if lines > 0 else []))
+            length = min(size, length * 8, _TAIL)
+
+    def values(self) -> bytearray:
+        """Return the file of the values, which is read into its place: there is no second copy."""
+        _, size = self._ask("values", 0, 0)
+        content, done = bytearray(size), 0
+        for piece in told(self._pieces("values", 0, size), f"{self._title}, values", size):
+            content[done : done + len(piece)], done = piece, done + len(piece)
+        return content
+
+    def log(
+        self, streams: Sequence[str] = ("stderr", "stdout"), ranks: Mapping[str, Any] | None = None
+    ) -> tuple[str, str | None]:
+        """Return the end of the first stream that has anything, and which one that is; of ranks, the first to fail."""
+        rank = ranks["first"]["rank"] if ranks else None
+        for stream in streams:
+            with contextlib.suppress(SlurmError):
+                text = self.tail(_LOG_LINES, stream) if rank is None else self._of_rank(rank, stream)
+                if text.strip():
+                    return text, stream
+        return self.log(streams) if ranks else ("", None)
+
+    def _of_rank(self, rank: int, stream: str) -> str:
+        """Return the last lines of one rank."""
+        _, size = self._ask(stream, 0, 0)
+        length, labelled, screen = min(size, _TAIL_OF_RANK), Labelled(), Screen(_TAIL_OF_RANK)
+        for piece in self._pieces(stream, size - length, length):
+            for who, data in labelled.feed(piece):
+                if who == rank:
+                    screen.feed(data)
+        lines = plain(screen.text()).removesuffix("\n").split("\n")
+        return "\n".join(f"[{rank}] {line}" for line in lines[-_LOG_LINES:]) if screen else ""
+
+    def _ask(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
+        if stream not in _OF_TASK:
+            raise ValueError(f"a job has stdout and stderr, no {stream!r}")
+        try:
+            return self._client.get_bytes(self._path, {"stream": stream, "offset": offset, "limit": limit})
+        except JobOutputMissing as error:
+            if self._is_array:
+                error.message, error.hint = "Each task of an array has its own output.", _OF_TASK[stream]
+            raise
+
+    def _pieces(self, stream: str, offset: int, length: int) -> Iterable[bytes]:
+        while length > 0:
+            piece, _ = self._ask(stream, offset, min(length, _PIECE))
+            if not piece:
+                return
+            yield piece
+            offset, length = offset + len(piece), length - len(piece)

@@ -1,0 +1,168 @@
+"""What a job printed and showed, in the order in which that was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jupyter_slurm.client.output.rich_output import Messages, Shown, place_of
+from jupyter_slurm.client.output.text_stream import Text
+from jupyter_slurm.client.render.job_card import Pane
+from jupyter_slurm.client.render.rank_fold import RankedScreen, open_rank
+from jupyter_slurm.client.render.terminal import Screen
+
+__all__ = ["DISPLAY", "STREAMS", "Panes", "Timeline", "not_shown"]
+
+STREAMS = ("stdout", "stderr")
+DISPLAY = "display"
+_MOST = 1000  # outputs beside text
+
+Panes = tuple[Pane, ...]
+"""What was printed between two displays: one for each stream."""
+
+
+class Timeline:
+    """The streams of a job, put together again.
+
+    Parameters
+    ----------
+    limit : int
+        Characters of each text stream that are kept: its end.
+    display_limit : int
+        Bytes of figures, tables and the like that are kept; what comes later is counted (:attr:`left_out`).
+    has_ranks : bool
+        The text is labelled with the ranks of the job.
+    """
+
+    def __init__(self, limit: int, display_limit: int, *, has_ranks: bool = False) -> None:
+        self.left_out = 0
+        self.is_full = False  # the job kept no more of them either
+        self._texts = {stream: Text(limit, RankedScreen if has_ranks else Screen) for stream in STREAMS}
+        self._places: list[tuple[int | None, ...]] = []  # where the text is divided
+        self._shown: list[Shown] = []
+        self._gone: list[str] = []  # ids of what was cleared: nobody sees an update of that
+        self._limit = display_limit
+        self._messages = Messages()
+        self._read = 0  # bytes of that file
+        self._run: tuple[Any, Any] | None = None
+        self._is_new_run = False
+        self._clears: list[int] = []  # how many parts go when there is something else to show
+
+    def feed(self, stream: str, offset: int, data: bytes) -> bytes:
+        """Take in a piece of one of the files; return it as a place shows it that has only text."""
+        if stream == DISPLAY:
+            if offset < self._read:  # the file was written anew
+                self._messages, self._shown, self.left_out, self.is_full = Messages(), [], 0, False
+            self._read = offset + len(data)
+            texts = [self._take(*message) for message in self._messages.feed(data)]
+            return "".join(texts).encode("utf-8", "replace")
+        self._texts[stream].feed(offset, data)
+        self._clear_if_due()
+        return data
+
+    def blocks(self, limit: int, data: Mapping[str, Any]) -> list[Panes | Shown]:
+        """Return what is to be seen, in its order. The first one is text, and may be empty; no other one is.
+
+        Parameters
+        ----------
+        limit : int
+            Characters; the streams share them.
+        data : mapping
+            The job: where the whole of each stream is, and which rank is to be seen.
+        """
+        used = [stream for stream in STREAMS if self._texts[stream].has_any(0)]
+        shown = {stream: self._texts[stream].shown(limit // len(used)) for stream in used}
+        found: list[Panes | Shown] = []
+        waiting = list(reversed(self._shown))
+        for number in range(len(self._places) + 1):
+            panes = tuple(
+                Pane(stream, *shown[stream][number], data.get(stream), open_rank(data))
+                for stream in used
+                if number in shown[stream]
+            )
+            if panes or not number:
+                found.append(panes)
+            while waiting and waiting[-1].after <= number:
+                found.append(waiting.pop())
+        return found
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yield all that is kept as text: stream by stream, between the displays."""
+        for block in self.blocks(2**62, {}):
+            if isinstance(block, Shown):
+                yield DISPLAY, block.text
+            else:
+                for pane in block:
+                    yield pane.stream, pane.text
+
+    def _take(self, message: dict[str, Any], size: int) -> str:
+        kind = message.get("type")
+        if kind is None and "format" in message:
+            run = message.get("job"), message.get("restarts")
+            self._is_new_run |= self._run is not None and self._run != run
+            self._run = run
+        elif kind == "clear":
+            self._divide(message)
+            self._clears.append(len(self._places))
+            if message.get("wait"):
+                self._clear_if_due()
+            else:
+                self._clear(len(self._places))
+        elif kind == "full":
+            self.is_full = True
+        elif kind in ("display", "update"):
+            return self._show(message, size, is_update=kind == "update")
+        return ""
+
+    def _show(self, message: dict[str, Any], size: int, *, is_update: bool) -> str:
+        output = Shown.of(message, size, 0)
+        if output is None:
+            return ""
+        if not is_update:
+            self._clear(max(self._clears, default=0))
+        elif output.id in self._gone:
+            return ""
+        places = [n for n, shown in enumerate(self._shown) if is_update and shown.id and shown.id == output.id]
+        kept = sum(shown.size for n, shown in enumerate(self._shown) if n not in places)
+        if kept + size * max(1, len(places)) > self._limit or (not places and len(self._shown) >= _MOST):
+            self.left_out += 1
+            return ""
+        if places:
+            for n in places:
+                self._shown[n] = Shown(output.id, output.data, output.metadata, size, self._shown[n].after)
+        else:  # of an update, too: its first form was left out
+            self._divide(message)
+            self._gone = [name for name in self._gone if name != output.id]
+            output.after = len(self._places) - 1
+            self._shown.append(output)
+        return output.text
+
+    def _divide(self, message: dict[str, Any]) -> None:
+        """Divide the text where a message stands in it; not twice at one place."""
+        place = tuple(place_of(message, stream) for stream in STREAMS)
+        if not self._places or self._places[-1] != place or self._is_new_run:
+            for stream, at in zip(STREAMS, place, strict=True):
+                self._texts[stream].divide(at, is_new_run=self._is_new_run)
+            self._places.append(place)
+            self._is_new_run = False
+
+    def _clear_if_due(self) -> None:
+        """Clear what waits for something else to show, if that is there."""
+        due = [parts for parts in self._clears if any(text.has_any(parts) for text in self._texts.values())]
+        self._clear(max(due, default=0))
+
+    def _clear(self, parts: int) -> None:
+        """Take away the first parts of the text, and what was shown until then."""
+        if parts:
+            for text in self._texts.values():
+                text.drop(parts)
+            self._gone = [*self._gone, *(shown.id for shown in self._shown if shown.id)][-_MOST:]
+            self._shown = []
+            self._clears = [later - parts for later in self._clears if later > parts]
+            del self._places[:parts]
+
+
+def not_shown(count: int, folder: str | None, timeline: Timeline) -> str:
+    """Return where the figures, tables and updates are that were too much to be shown."""
+    are = f"they are in {folder}; later ones were not kept" if timeline.is_full else f"all are in {folder}"
+    return f"{count} figures, tables or updates of them are not shown; {are}."

@@ -1,0 +1,1 @@
+"""Rendering: text and HTML of data, without the agent."""

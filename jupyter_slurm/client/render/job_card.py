@@ -1,0 +1,284 @@
+"""How a job looks: a line or two of facts and the end of its output, as text and as HTML."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_slurm.client.render.allocation_card import held_facts, held_notes, is_released
+from jupyter_slurm.client.render.rank_fold import fold
+from jupyter_slurm.client.render.session_card import session_facts, session_notes, told_state
+from jupyter_slurm.client.render.table import escape
+from jupyter_slurm.client.render.terminal import plain, printable, to_html
+from jupyter_slurm.client.submission.staging import stage_facts, stage_notes
+from jupyter_slurm.domain.advice.endings import SIGNALS
+from jupyter_slurm.domain.ranks import explain_ranks
+
+__all__ = [
+    "Pane",
+    "advice",
+    "as_html",
+    "as_text",
+    "duration",
+    "has_run",
+    "headline",
+    "is_finished",
+    "notes",
+    "output_as_html",
+    "output_as_text",
+    "sentences",
+    "state_as_html",
+    "tally",
+]
+
+_GOOD, _BAD, _BUSY, _CALM = "success-color1", "error-color1", "info-color1", "ui-font-color2"
+_FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _CALM: "#757575"}
+_PRE = (
+    "margin:0;padding:.3em .5em;white-space:pre;overflow:auto;max-height:24em;font-size:var(--jp-code-font-size,13px);"
+    # A reversed column keeps its end in sight when the content is replaced.
+    "display:flex;flex-direction:column-reverse"
+)
+_CALMLY = ' style="color:var(--jp-ui-font-color2,GrayText)"'
+_STREAM = {
+    "stdout": "border-left:3px solid var(--jp-border-color2,#ccc)",
+    "stderr": "border-left:3px solid var(--jp-warn-color1,#f57c00)",
+}
+
+
+@dataclass(frozen=True)
+class Pane:
+    """The end of one stream of a job: its text with colours, and whether something before it is left out.
+
+    Of a job that has ranks, ``rank`` is the one to be seen; what the others printed is folded.
+    """
+
+    stream: str
+    text: str
+    shortened: bool
+    path: str | None
+    rank: int | None = None
+
+    def note(self) -> str:
+        """Say where the rest is."""
+        return f"… the beginning is not shown; all of it is in {self.path}" if self.shortened else ""
+
+
+def is_finished(data: Mapping[str, Any]) -> bool:
+    """Tell whether nothing more will happen to a job."""
+    return bool(data.get("finished"))
+
+
+def has_run(data: Mapping[str, Any]) -> bool:
+    """Tell whether a job that is over ever began; Slurm gives one that did not its end for its start."""
+    start, end = data.get("start_time"), data.get("end_time")
+    return bool(
+        data.get("nodes") or data.get("exit_code") or data.get("signal") or (start and end and start < end)
+    ) or (data.get("state") == "COMPLETED")
+
+
+def sentences(*parts: Any) -> str:
+    """Join what was said by several, so that each is a sentence of its own."""
+    said = [text for part in parts if (text := str(part or "").strip())]
+    return " ".join(text if text[-1] in ".!?:…" else f"{text}." for text in said)
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as Slurm writes it: ``1-02:03:04``, ``2:03:04``, ``3:04``."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02}:{minute:02}:{second:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def title(data: Mapping[str, Any]) -> str:
+    """Return what a job is called."""
+    name, what = data.get("name") or data.get("label"), "Step" if data.get("allocation") else "Job"
+    if data.get("kind") == "allocation":
+        name, what = data.get("label"), "Allocation"
+    elif data.get("kind") == "session":
+        name, what = data.get("label"), "Session"
+    elif data.get("kind") == "process":
+        name, what = None, "Process"
+    elif data.get("process"):
+        what = "kernel" if data.get("kernel") else "process"
+        return f"Cell {name}" + (f" ({what} {data['id']})" if data.get("id") else "")
+    elif data.get("kind") == "kernel":
+        name, what = (data.get("kernel") or {}).get("display_name"), "Kernel"
+    return f"{what} {data.get('id') or '(no id yet)'}" + (f" ({name})" if name else "")
+
+
+def facts(data: Mapping[str, Any]) -> list[str]:
+    """Return where a job is and for how long."""
+    said = []
+    if data.get("nodes"):
+        said.append(f"on {data['nodes']}")
+    if data.get("partition"):
+        said.append(f"partition {data['partition']}")
+    now, start, end, submitted = time.time(), data.get("start_time"), data.get("end_time"), data.get("submit_time")
+    if is_finished(data):
+        if start and end and has_run(data):
+            said.append(_used(data, end - start))
+        said += [] if is_released(data) else _end(data)
+    elif start and data.get("state") != "PENDING":
+        said.append(f"running for {duration(now - start)}")
+    elif submitted:
+        said.append(f"waiting for {duration(now - submitted)}")
+    if data.get("restarts"):
+        said.append(f"restarts: {data['restarts']}")
+    if data.get("time_limit") and not (is_finished(data) or told_state(data)):
+        said.append(f"limit {duration(data['time_limit'])}")
+    said += [*held_facts(data, duration), *session_facts(data, duration), *stage_facts(data)]
+    if data.get("tasks"):
+        said.append("tasks: " + tally(data))
+    return said
+
+
+def _used(data: Mapping[str, Any], seconds: float) -> str:
+    """Return how long something ran; of an allocation, how much of its time that is."""
+    if data.get("kind") != "allocation":
+        return f"ran {duration(seconds)}"
+    limit = data.get("time_limit")
+    return f"used {duration(seconds)}" + (f" of {duration(limit)}" if limit else "")
+
+
+def tally(data: Mapping[str, Any]) -> str:
+    """Return how many tasks of an array are in which state; empty for what is none."""
+    return ", ".join(f"{count} {state}" for state, count in sorted((data.get("tasks") or {}).items()))
+
+
+def _end(data: Mapping[str, Any]) -> list[str]:
+    """Return exit code or signal where they say something: Slurm has an exit code 0 for whatever it ended itself."""
+    signal, code, state = data.get("signal"), data.get("exit_code"), data.get("state")
+    if signal in SIGNALS and state not in ("OUT_OF_MEMORY", "TIMEOUT"):
+        return [f"ended by signal {signal}"]
+    return [f"exit code {code}"] if code or (code == 0 and state == "COMPLETED") else []
+
+
+def headline(data: Mapping[str, Any]) -> str:
+    """Return a job in one line."""
+    return printable(f"{title(data)}: " + ", ".join([_state(data), *facts(data)])).replace("\n", "\\n")
+
+
+def _state(data: Mapping[str, Any]) -> str:
+    """Return the state, in Slurm's word; what was given back is CANCELLED for Slurm, which looks like a failure."""
+    if is_released(data):
+        return "given back" if is_finished(data) else "being given back"
+    return told_state(data) or str(data.get("state"))
+
+
+def advice(data: Mapping[str, Any], *, printed: bool) -> str:
+    """Return what to do next; what is said of the last lines of the output only where there are some."""
+    step = str(data.get("next_step") or "")
+    return step if printed or not step.startswith("The last lines of its output") else ""
+
+
+def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) -> list[str]:
+    """Return what else there is to say: why it waits or failed, what to do next, warnings."""
+    said = [f"Warning: {text}" for text in data.get("warnings") or []]
+    reason, words = data.get("reason"), data.get("reason_text")
+    if reason and data.get("state") != "COMPLETED" and reason != "None" and not is_released(data):
+        # The words of what is over tell its end, the reason may be why it waited.
+        said.append(str(words if is_finished(data) and words else f"{reason}: {words}" if words else reason))
+    if data.get("state") in ("FAILED", "OUT_OF_MEMORY"):
+        said.append(explain_ranks(data.get("ranks")))
+    if data.get("state") not in ("RUNNING", "COMPLETED") and not is_released(data):
+        said.append(advice(data, printed=printed))
+    error, submitting = data.get("error") or {}, data.get("state") == "SUBMITTING"
+    if submitting:
+        told = [error.get("detail"), error.get("hint")] if error else ["sbatch has not answered yet"]
+        said.append(sentences(*told))
+    else:
+        said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
+    said += [_component(part) for part in data.get("components") or []]
+    if data.get("tasks"):
+        bad = is_finished(data) and data.get("state") != "COMPLETED"
+        said.append(
+            "Each task has its own output: job[N].stdout" + ("; job.failed() are those to look at" if bad else "")
+        )
+    if not submitting and not data.get("known", True) and not is_finished(data):
+        since = data.get("unknown_since")
+        when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
+        said.append(f"Slurm has not answered{when}; this is the last that was known.")
+    said += [*held_notes(data, duration), *session_notes(data, duration), *stage_notes(data)]
+    if trouble and not is_finished(data):
+        said.append(sentences(trouble, "Trying again; the job goes on."))
+    return [text for text in said if text]
+
+
+def _component(part: Mapping[str, Any]) -> str:
+    where = f", on {part['nodes']}" if part["nodes"] else ""
+    return f"Component {part['id']}: {part['state']}{where}, partition {part['partition']}"
+
+
+def as_text(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *, printed: bool = False) -> str:
+    """Return a job and its output as plain text; ``printed``: there is more of that elsewhere."""
+    said = notes(data, trouble, printed=printed or bool(panes))
+    lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in said)]
+    return "\n".join([*lines, output_as_text(panes)] if panes else lines)
+
+
+def output_as_text(panes: Sequence[Pane]) -> str:
+    """Return output as plain text."""
+    lines = []
+    for pane in panes:
+        if pane.stream == "stderr":
+            lines.append("-- stderr --")
+        if pane.shortened:
+            lines.append(printable(pane.note()))
+        text, told, _ = (pane.text, "", "") if pane.rank is None else fold(pane.text, pane.rank)
+        lines += [printable(plain(text)).removesuffix("\n"), *([f"… and {told}"] if told else [])]
+    return "\n".join(lines)
+
+
+def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *, printed: bool = False) -> str:
+    """Return a job and its output as HTML without scripts; everything in it is escaped."""
+    parts = [
+        '<div class="jupyter-slurm-job" style="line-height:1.4">',
+        f"<div><b>{escape(title(data))}</b> ",
+        state_as_html(data),
+        f"<span{_CALMLY}> {escape(' · '.join(facts(data)))}</span></div>",
+    ]
+    session = data.get("session") or {}
+    for note in notes(data, trouble, printed=printed or bool(panes)):
+        said = escape(note)
+        if note in (session.get("url"), session.get("path")):
+            said = f'<a href="{said}" target="_blank" rel="noopener noreferrer">{said}</a>'
+        parts.append(f"<div{_CALMLY}>{said}</div>")
+    return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
+
+
+def state_as_html(data: Mapping[str, Any]) -> str:
+    """Return the state in its colour, with as much of the text's own as keeps it readable."""
+    color = _color(data)
+    style = f"color:color-mix(in srgb, var(--jp-{color},{_FALLBACK[color]}) 60%, currentColor);font-weight:bold"
+    return f'<span style="{style}">{escape(_state(data))}</span>'
+
+
+def output_as_html(panes: Sequence[Pane]) -> str:
+    """Return output as HTML without scripts; everything in it is escaped."""
+    return "".join(['<div class="jupyter-slurm-output" style="line-height:1.4">', *map(_pane_as_html, panes), "</div>"])
+
+
+def _pane_as_html(pane: Pane) -> str:
+    note = ""
+    if pane.shortened:
+        note = f"<div{_CALMLY}>{escape(pane.note())}</div>"
+    text, told, folded = (pane.text, "", "") if pane.rank is None else fold(pane.text, pane.rank)
+    more = f"<summary{_CALMLY}>{escape(told)}</summary>{_pre(pane.stream, folded)}" if told else ""
+    return f"{note}{_pre(pane.stream, text)}" + (f"<details>{more}</details>" if more else "")
+
+
+def _pre(stream: str, text: str) -> str:
+    return f'<pre title="{stream}" style="{_PRE};{_STREAM[stream]}"><span>{to_html(text)}</span></pre>'
+
+
+def _color(data: Mapping[str, Any]) -> str:
+    if not is_finished(data):
+        return _BUSY if data.get("state") != "PENDING" else _CALM
+    if is_released(data):
+        return _CALM
+    return _GOOD if data.get("state") == "COMPLETED" else _BAD

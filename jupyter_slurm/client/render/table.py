@@ -1,0 +1,185 @@
+"""What the pass-through commands return: a table, or the text as it is."""
+
+from __future__ import annotations
+
+import html
+import importlib
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, overload
+
+from jupyter_slurm.client.render.terminal import printable
+
+__all__ = ["CommandText", "Table"]
+
+_SHOWN = 200  # rows shown from the beginning and from the end; the object has them all
+_LONGEST = 200  # characters shown of a value that is no text
+_WIDEST = 100  # columns of text that one field may take
+
+
+class CommandText(str):
+    """The output of a command: a string that a notebook shows as text."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # Alone it is shown as text, within a list or a dictionary as the string that it is.
+        is_within = len(getattr(printer, "stack", ())) > 1
+        printer.text(repr(str(self)) if is_within else printable(self).rstrip("\n"))
+
+
+class Table(Sequence[dict[str, Any]]):
+    """Rows and columns: of text, as a Slurm command gave them, or of values.
+
+    ``table["JOBID"]`` is a column, ``table[0]`` a row as a dictionary, ``table[:10]`` a shorter table.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of the columns.
+    rows : sequence of sequences
+        As many values a row as there are columns.
+    title : str
+        What stands above it, in a report.
+    with_none : collection of str
+        Columns in which None is a value as others, and is shown; elsewhere it stands for what is not known.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str = "", with_none: Collection[str] = ()
+    ) -> None:
+        self.title = title
+        self._with_none = frozenset(with_none)
+        self.columns = list(columns)
+        self.rows = [list(row) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> Table: ...
+    @overload
+    def __getitem__(self, key: str) -> list[Any]: ...
+    def __getitem__(self, key: int | slice | str) -> dict[str, Any] | Table | list[Any]:
+        """Return a column by its name, a row by its number, or a part of the table."""
+        if isinstance(key, slice):
+            return Table(self.columns, self.rows[key], title=self.title, with_none=self._with_none)
+        if isinstance(key, int):
+            return dict(zip(self.columns, self.rows[key], strict=True))
+        if key not in self.columns:
+            raise KeyError(f"no column {key!r}; there are: {', '.join(self.columns)}")
+        index = self.columns.index(key)
+        return [row[index] for row in self.rows]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and (self.columns, self.rows) == (other.columns, other.rows)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame; what a Slurm command printed stays text.
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed in this environment.
+        """
+        try:
+            pandas = importlib.import_module("pandas")  # heavy, and optional
+        except ImportError as error:
+            raise ImportError(
+                "to_pandas() needs pandas, which is not installed here: %pip install pandas. "
+                "Without it: table.columns, table.rows, table['COLUMN']."
+            ) from error
+        return pandas.DataFrame(self.rows, columns=self.columns)
+
+    def __repr__(self) -> str:
+        head, left_out, tail = self._shown()
+        body = [[_cell(value) for value in row] for row in (self.columns, *head, *tail)]
+        widths = [max(min(width_of(row[i]), _WIDEST) for row in body) for i in range(len(self.columns))]
+        lines = ["  ".join(_fit(v, w) for v, w in zip(row, widths, strict=True)).rstrip() for row in body]
+        if left_out:
+            lines.insert(1 + len(head), f"… {left_out} more rows …")
+        title = [printable(self.title)] if self.title else []
+        return "\n".join([*title, *lines, *([] if self.rows else ["(no rows)"])])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _repr_html_(self) -> str:
+        """Return HTML in JupyterLab's colours, scrolling in its own box."""
+        head, left_out, tail = self._shown()
+        columns = "".join(f'<th style="{_TH}">{escape(name)}</th>' for name in self.columns)
+        gap = f'<tr><td colspan="{len(self.columns)}">… {left_out} more rows …</td></tr>' if left_out else ""
+        body = _html_rows(head) + gap + _html_rows(tail)
+        if not self.rows:
+            body = f'<tr><td colspan="{max(1, len(self.columns))}">(no rows)</td></tr>'
+        title = "<br>".join(map(escape, self.title.split("\n")))
+        caption = f'<caption style="text-align:left">{title}</caption>' if title else ""
+        table = f'<table style="margin:0">{caption}<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>'
+        return f'<div style="{_BOX}">{table}</div>'
+
+    def _shown(self) -> tuple[list[list[str]], int, list[list[str]]]:
+        left_out = max(0, len(self.rows) - 2 * _SHOWN)
+        head, tail = (self.rows[:_SHOWN], self.rows[-_SHOWN:]) if left_out else (self.rows, [])
+        nothing = ["None" if name in self._with_none else "" for name in self.columns]
+        head, tail = ([list(map(_text, row, nothing)) for row in rows] for rows in (head, tail))
+        return head, left_out, tail
+
+
+_BOX = "overflow:auto;max-height:32em;max-width:100%"
+_TH = (
+    "text-align:left;white-space:nowrap;position:sticky;top:0;"
+    "background:var(--jp-layout-color1,Canvas);color:var(--jp-ui-font-color1,CanvasText)"
+)
+_TD = "text-align:left;white-space:pre"
+
+
+def _html_rows(rows: Sequence[Sequence[str]]) -> str:
+    return "".join(
+        "<tr>" + "".join(f'<td style="{_TD}">{escape(value)}</td>' for value in row) + "</tr>" for row in rows
+    )
+
+
+def _text(value: Any, nothing: str) -> str:
+    """Return a value as text: ``nothing`` stands for None; not all is shown of a long one."""
+    if isinstance(value, str):
+        return value
+    text = nothing if value is None else repr(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def escape(text: str) -> str:
+    """Return a text of unknown origin as HTML: nothing in it is markup, control characters are visible."""
+    return html.escape(_one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", "\\n")
+
+
+def _cell(value: str) -> str:
+    return _one_line(value).replace("\t", "\\t")
+
+
+def width_of(text: str) -> int:
+    """Return how many columns a terminal needs for a text (wide characters take two, combining ones none)."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth
+
+    width = wcswidth(text)
+    return width if width >= 0 else len(text)
+
+
+def _fit(text: str, width: int) -> str:
+    if width_of(text) <= width:
+        return text + " " * (width - width_of(text))
+    kept = ""
+    for char in text:
+        if width_of(kept + char) >= width:
+            break
+        kept += char
+    return kept + "…" + " " * (width - width_of(kept) - 1)

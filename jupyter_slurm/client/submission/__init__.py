@@ -1,0 +1,1 @@
+"""Submission requests: options, variables, sweeps, dependencies and staging."""

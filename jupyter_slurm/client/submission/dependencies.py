@@ -1,0 +1,165 @@
+"""``after=train,runs[3]``: jobs that a new one waits for, by the names of their variables or by their ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.jobs.array import ArrayJob, handle
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, Ending, awaited, is_met, still_awaited
+from jupyter_slurm.domain.scripts.script import header_options
+from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import JobNotFound, UsageError
+from jupyter_slurm.runner.naming import meant
+
+__all__ = ["KINDS", "checked", "dependency_options"]
+
+KINDS: Final = {"after": "afterok", "afterany": "afterany", "afternotok": "afternotok", "aftercorr": "aftercorr"}
+"""Our words and what they are called by sbatch(1)."""
+
+_ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
+_ITEM = re.compile(rf"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{{1,10}})\])?|(?P<id>{_ID.pattern})")
+
+
+def dependency_options(
+    words: Mapping[str, str | None],
+    namespace: Mapping[str, Any],
+    cluster: Cluster,
+    table: OptionTable,
+    options: Sequence[str],
+    text: str,
+) -> list[str]:
+    """Return the option of sbatch that our words stand for; nothing where none is needed any more.
+
+    Raises
+    ------
+    UsageError
+        A name is no job, or what is waited for can never happen.
+    """
+    asked = {word: words[word] or "" for word in KINDS if word in words}
+    if any(
+        option.name == "dependency" for said in (options, header_options(text)) for option in table.split(said).options
+    ):
+        word = next(iter(asked))
+        raise UsageError(f"{word}= and --dependency say two things.", hint="Put all of it into --dependency, or none.")
+    conditions = []
+    for word, named in asked.items():
+        jobs = [job for item in named.split(",") for job in _jobs(word, item.strip(), namespace, cluster)]
+        left = list(dict.fromkeys(number for job in jobs if not _is_met(word, job) for number in _numbers(word, job)))
+        conditions += [":".join([KINDS[word], *left])] if left else []
+    return [f"--dependency={','.join(conditions)}"] if conditions else []
+
+
+def checked(cluster: Cluster, value: str) -> str | None:
+    """Return a --dependency that was given before as it has to be said now; None where nothing of it is left.
+
+    Of jobs that are over Slurm may not know any more, so that what is met already falls away.
+
+    Raises
+    ------
+    UsageError
+        It can never be met any more.
+    """
+    try:
+        return still_awaited(value, {number: _ending(_known(cluster, number)) for number in awaited(value)})
+    except JobNotFound as error:
+        raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
+
+
+def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) -> Iterator[Job]:
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise UsageError(f"{word}=: {item!r} is neither the name of a job nor its id.", hint=_hint(word))
+    if match["id"]:
+        yield _known(cluster, match["id"])
+        return
+    name = match["name"]
+    if name not in namespace:
+        raise UsageError(f"{word}=: there is no variable {name}.{meant(name, namespace)}", hint=_hint(word))
+    value = namespace[name]
+    if match["task"] is not None:
+        if not isinstance(value, ArrayJob | list | tuple):
+            raise UsageError(f"{word}=: {name} has no tasks.", hint=_hint(word))
+        try:
+            value = value[int(match["task"])]
+        except IndexError:
+            raise UsageError(f"{word}=: {item}: there are only {len(value)}.", hint=_hint(word)) from None
+    for one in value if isinstance(value, list | tuple) else [value]:
+        yield _job_of(word, item, one, cluster)
+
+
+def _job_of(word: str, item: str, value: Any, cluster: Cluster) -> Job:
+    if isinstance(value, int | str) and not isinstance(value, bool) and _ID.fullmatch(str(value)):
+        return _known(cluster, str(value))
+    if not isinstance(value, Job):
+        raise UsageError(f"{word}=: {item} is a {type(value).__name__}, no job.", hint=_hint(word))
+    if value._data.get("allocation"):
+        raise UsageError(
+            f"{word}=: {item} is a step, and Slurm waits for whole jobs only.",
+            hint="step.wait() waits here; its allocation is a job: step.allocation.",
+        )
+    if value.cluster != cluster.name:
+        raise UsageError(
+            f"{word}=: {item} is a job of another cluster, {value.cluster}.", hint="Slurm knows its own only."
+        )
+    if value.id is None:
+        raise UsageError(
+            f"{word}=: {item} has no number yet, sbatch has not answered.", hint="job.refresh() asks again."
+        )
+    return value
+
+
+def _known(cluster: Cluster, number: str) -> Job:
+    return handle(cluster, cluster.client.get(cluster.path("jobs", number)))
+
+
+def _is_met(word: str, job: Job) -> bool:
+    """Tell whether a condition is met already.
+
+    Raises
+    ------
+    UsageError
+        It can never be met.
+    """
+    hint = "afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED."
+    return is_met(word, KINDS[word], _ending(job), hint)
+
+
+def _ending(job: Job) -> Ending:
+    return Ending(job.title, job.state if job.is_finished else None)
+
+
+def _numbers(word: str, job: Job) -> list[str]:
+    """Return the Slurm ids that a condition names: of an array in parts, of those for which it is not met yet.
+
+    Raises
+    ------
+    UsageError
+        It cannot be said of several arrays.
+    """
+    parts = [part for part in job._data.get("parts") or () if part["id"]]
+    if len(parts) < 2:
+        return [str(job)]
+    if word in ("afternotok", "aftercorr"):
+        raise UsageError(
+            f"{word}=: {job.title} is {len(parts)} arrays for Slurm, and this can be said of one only.",
+            hint="after= and afterany= wait for all of them; one of its tasks can be named: NAME[3].",
+        )
+    over = [part for part in parts if JobState(part["state"]).is_finished]
+    if word == "after" and any(part["state"] != "COMPLETED" for part in over):
+        raise UsageError(
+            f"{word}=: tasks of {job.title} have failed, so this job would never start.",
+            hint="afterany= waits for an end of any kind.",
+        )
+    return [part["id"] for part in parts if part not in over]
+
+
+def _hint(word: str) -> str:
+    return (
+        f"For example {word}=train,runs[3],1234. after= waits until they ended well, afterany= until they ended, "
+        "afternotok= until they ended otherwise; aftercorr= task by task."
+    )

@@ -1,0 +1,89 @@
+"""When and where a job could start: the answer of ``--test-only``."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.clusters.slurm_command import when_allowed
+from jupyter_slurm.client.render.job_card import duration
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.submission.submit import Submission
+from jupyter_slurm.client.submission.upload import hand_over
+
+__all__ = ["Estimate", "estimate", "estimate_allocation"]
+
+_SOON = 60.0  # seconds
+
+
+class Estimate:
+    """When and where a job could start, as far as Slurm can tell now. Nothing was submitted.
+
+    Attributes
+    ----------
+    start : datetime or None
+        With the time zone of this machine; None where sbatch said it in other words.
+    cpus : int or None
+        That it would get.
+    nodes, partition : str or None
+        Where.
+    said : str
+        The words of sbatch.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        start = data.get("start")
+        self.start = None if start is None else datetime.datetime.fromtimestamp(start).astimezone()
+        self.cpus: int | None = data.get("cpus")
+        self.nodes: str | None = data.get("nodes")
+        self.partition: str | None = data.get("partition")
+        self.said: str = data["said"]
+
+    def __repr__(self) -> str:
+        if self.start is None:
+            return printable(f"{self.said}\nNothing was submitted.")
+        where = f" on {self.nodes}" + (f", partition {self.partition}" if self.partition else "")
+        cpus = f", with {self.cpus} CPU{'' if self.cpus == 1 else 's'}" if self.cpus else ""
+        return printable(f"Earliest start: {self._when(self.start)}{where}{cpus}. Nothing was submitted.")
+
+    @staticmethod
+    def _when(start: datetime.datetime) -> str:
+        left = start.timestamp() - time.time()
+        if left < _SOON:
+            return "now"
+        is_today = start.date() == datetime.datetime.now().astimezone().date()
+        return start.strftime("%H:%M" if is_today else "%a %d %b, %H:%M") + f" (in {duration(left)})"
+
+
+def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:
+    """Ask Slurm when a job could start.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    submission : Submission
+        What would be submitted.
+    **more
+        What belongs to the request beside it: the lease of an allocation.
+
+    Raises
+    ------
+    UsageError, SubmitRefused
+        It could not be submitted.
+    WaitInterrupted
+        Slurm had been asked much, and it was interrupted before it was asked this.
+    """
+    with submission.body(cluster) as body:
+        path, asked = cluster.path("jobs"), {**body, **more, "test_only": True}
+        data = when_allowed("sbatch --test-only", lambda: hand_over(cluster, path, asked, logs_in=True))
+    return Estimate(data["estimate"])
+
+
+def estimate_allocation(cluster: Cluster, holder: Submission) -> Estimate:
+    """Ask Slurm when an allocation could start, given the batch job that would hold it; else as :func:`estimate`."""
+    lease = {"seconds": settings().allocation_lease, "once": True, "keep": False}
+    return estimate(cluster, holder, lease=lease)

@@ -1,0 +1,262 @@
+"""Handing a script or a Python cell to the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.client.clusters.clients import notebook
+from jupyter_slurm.client.clusters.cluster import Cluster, context
+from jupyter_slurm.client.jobs.array import handle
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.submission.upload import hand_over
+from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.submission.variables import Parcel
+    from jupyter_slurm.domain.scripts.sweep import Sweep
+
+__all__ = ["Preview", "Same", "Submission", "new_key", "preview", "python_named", "say_doubts", "submit"]
+
+_LONGEST = 128 * 1024  # bytes of one word of a command, or one variable, with the NUL at its end
+
+
+def new_key() -> str:
+    """Return a key for a request that may be repeated, and is carried out once."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a person wants to run.
+
+    Attributes
+    ----------
+    kind : str
+        ``script`` (taken as it is), ``python``, ``allocation``; of a step also ``command``, ``process``.
+    text : str
+        The cell, or the content of the file; empty where there is none.
+    options, args : sequences of str
+        Options of sbatch, of a step those of srun; arguments of the script, or the words of the command.
+    python : str or None
+        The interpreter on the node, for Python, for what holds an allocation and for a process.
+    filename : str or None
+        What tracebacks call the cell.
+    script_name : str or None
+        What the script is called; Slurm names a job after it.
+    values : Parcel or None
+        The variables that travel with a Python cell.
+    sweep : Sweep or None
+        The parameters of the tasks of an array.
+    env : str or None
+        The environment of the job, by name or folder, or an image.
+    default_python : str or None
+        With ``env``: the interpreter where neither ``python`` nor the environment names one; it starts containers.
+    again : str or None
+        Key of the job that is repeated.
+    cwd : str or None
+        Where sbatch runs; by default the working directory of this process.
+    resume : int or None
+        How often a job begins anew at most after preemption, time limit or node failure; None: not at all.
+    launcher : str or None
+        What runs a Python cell once for each task of the job: ``srun``, ``torchrun``, ``mpi``; or once, beside a
+        cluster of Ray: ``ray``; None: it runs once.
+    stage : mapping or None
+        Folders that travel with it, as of the API.
+    """
+
+    kind: str
+    text: str
+    options: Sequence[str] = ()
+    args: Sequence[str] = ()
+    python: str | None = None
+    filename: str | None = None
+    script_name: str | None = None
+    values: Parcel | Same | None = None
+    sweep: Sweep | None = None
+    env: str | None = None
+    default_python: str | None = None
+    again: str | None = None
+    cwd: str | None = None
+    resume: int | None = None
+    launcher: str | None = None
+    stage: Mapping[str, Any] | None = None
+
+    @contextlib.contextmanager
+    def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
+        """Give the request, under a key of its own: it may be repeated without making a second job."""
+        with self.values.on_disk() if self.values else contextlib.nullcontext() as values:
+            yield self._body(cluster, values)
+
+    def _body(self, cluster: Cluster, values: Mapping[str, Any] | None) -> dict[str, Any]:
+        named = {
+            "python": self.python,
+            "filename": self.filename,
+            "script_name": self.script_name,
+            "values": values,
+            "sweep": self.sweep.as_dict() if self.sweep else None,
+            "env": self.env,
+            "default_python": self.default_python if self.env else None,
+            "again": self.again,
+            "resume": self.resume,
+            "launcher": self.launcher,
+            "stage": self.stage,
+        }
+        around = context(cluster)
+        _check_lengths((*self.options, *self.args), around.get("env") or {})
+        if self.cwd is not None and not cluster.is_remote:
+            around["cwd"] = self.cwd
+        return {
+            "key": new_key(),
+            "kind": self.kind,
+            "text": self.text,
+            "options": list(self.options),
+            "args": list(self.args),
+            "context": around,
+            "origin": _origin(),
+            **{name: value for name, value in named.items() if value is not None},
+        }
+
+
+@dataclass(frozen=True)
+class Same:
+    """The values that travelled with a job, to travel again with the next: the agent has them.
+
+    Attributes
+    ----------
+    told : mapping
+        What is recorded of them.
+    """
+
+    told: Mapping[str, Any]
+
+    @contextlib.contextmanager
+    def on_disk(self) -> Iterator[Mapping[str, Any]]:
+        """Give what the API is told; no file of ours is needed."""
+        yield self.told
+
+
+def _check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Refuse what no command can be started with (execve(2): MAX_ARG_STRLEN)."""
+    for word in words:
+        if len(word.encode("utf-8", "surrogatepass")) >= _LONGEST:
+            raise UsageError(
+                f"{word[:20]}… is one word of more than {_LONGEST // 1024} KB, which no command can be given.",
+                hint="Write it to a file, or send it to a Python cell with in=NAME.",
+            )
+    for name, value in variables.items():
+        if len(f"{name}={value}".encode("utf-8", "surrogatepass")) >= _LONGEST:
+            raise UsageError(
+                f"The environment variable {name} is longer than {_LONGEST // 1024} KB: no command can be given it.",
+                hint=f"Take it out, or make it shorter: os.environ.pop({name!r})",
+            )
+
+
+def _origin() -> dict[str, Any]:
+    """Return where the person is: the notebook and its folder, here, also when the cluster is elsewhere."""
+    path = notebook() or ""
+    folder = os.path.dirname(path)
+    if not os.path.isabs(folder):
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:
+            folder = ""
+    return {"folder": folder or None, "notebook": os.path.basename(path)[:1024] or None}
+
+
+class Preview:
+    """What would be submitted.
+
+    Attributes
+    ----------
+    argv : list of str
+        The command line.
+    script : str
+        The batch script.
+    source : str or None
+        The Python cell that it runs; None where the script is all.
+    warnings : list of str
+        What speaks against it here.
+    doubts : list of str
+        Why the cluster would refuse it, or never run it.
+    """
+
+    def __init__(self, data: Mapping[str, Any], source: str | None = None) -> None:
+        self.argv: list[str] = list(data["argv"])
+        self.script: str = data["script"]
+        self.source = source
+        self.warnings: list[str] = list(data.get("warnings") or [])
+        self.doubts: list[str] = list(data.get("doubts") or [])
+
+    def __repr__(self) -> str:
+        warnings = [f"# Warning: {text}" for text in (*self.warnings, *self.doubts)]
+        cell = [] if self.source is None else ["", "# The cell that it runs:", self.source.rstrip("\n")]
+        return printable("\n".join([*warnings, shlex.join(self.argv), "", self.script.rstrip("\n"), *cell]))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+def python_named(name: str | None, cluster: Cluster) -> str:
+    """Return the interpreter that a person names, else this process's own, or the far side's."""
+    if cluster.is_remote:
+        return name or cluster.python
+    if not name:
+        return sys.executable
+    path = shutil.which(os.path.expanduser(name)) or os.path.expanduser(name)
+    return path if os.path.isabs(path) else os.path.abspath(path)
+
+
+def preview(cluster: Cluster, submission: Submission) -> Preview:
+    """Return what would be submitted; nothing is."""
+    with submission.body(cluster) as body:
+        data = hand_over(cluster, cluster.path("jobs"), {**body, "dry_run": True}, logs_in=True)
+    return Preview(data, submission.text if submission.kind == "python" else None)
+
+
+def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[Mapping[str, Any]], None] | None = None) -> Job:
+    """Submit, once.
+
+    Parameters
+    ----------
+    cluster, submission
+        Where, and what.
+    tell : callable, optional
+        Says the doubts about what was submitted; by default they are printed.
+
+    Raises
+    ------
+    UsageError, SubmitRefused
+        Nothing was submitted.
+    WaitInterrupted
+        An interrupt came while values were on their way: nothing was submitted; or while sbatch was at work: the
+        message says how to look.
+    """
+    with submission.body(cluster) as body:
+        try:
+            data = hand_over(cluster, cluster.path("jobs"), body, logs_in=True)
+        except WaitInterrupted:
+            raise
+        except KeyboardInterrupt:
+            raise WaitInterrupted(
+                f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
+                f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
+            ) from None
+    (tell or say_doubts)(data)
+    return handle(cluster, data, from_start=True)
+
+
+def say_doubts(data: Mapping[str, Any]) -> None:
+    """Say why a job that sbatch has taken may never run."""
+    for doubt in data.get("doubts") or ():
+        sys.stderr.write(printable(f"Warning: {doubt}") + "\n")

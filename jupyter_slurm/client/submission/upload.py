@@ -1,0 +1,149 @@
+"""Handing over to the agent what has a way to go: it is seen how far that is, and an interrupt ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.client.clusters.clients import whoami
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.login.call import answering
+from jupyter_slurm.client.output.progress import Line
+from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError
+
+__all__ = ["hand_over"]
+
+_SMALL = 1_000_000  # bytes; they are there before anybody wonders
+_LOOKS_EVERY = 0.5  # seconds
+_ENDS_WITHIN = 20.0  # seconds for what was given up; an interrupt ends this, too
+
+
+def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool = False) -> Any:
+    """Ask the agent for a job or a step, once, and return what it answers.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    path : str
+        Of the API.
+    body : mapping
+        The request, with its key.
+    logs_in : bool
+        Whether a log-in that is needed belongs to this request; what hosts ask meanwhile is answered here.
+
+    Raises
+    ------
+    WaitInterrupted
+        An interrupt came while what it takes along was on its way: nothing was submitted.
+    KeyboardInterrupt
+        One came after that: it is not known whether sbatch has taken it.
+    """
+    is_staged = bool(body.get("stage")) and not body.get("dry_run")
+    if not (cluster.is_remote or is_staged):
+        return cluster.client.post(path, json=body, idempotent=True)
+    is_large = is_staged or _is_large(body.get("values") or {})
+    if logs_in and is_large:
+        _log_in(cluster)
+    elif logs_in:
+        return _with_log_in(cluster, path, {**body, "client": whoami()})
+    if not is_large:
+        return cluster.client.post(path, json=body, idempotent=True)
+    asking = _Asking(cluster, path, body)
+    try:
+        return _followed(cluster, body, asking)
+    except KeyboardInterrupt:
+        if (far := _given_up(cluster, body["key"], asking)) is None:
+            raise
+        with contextlib.suppress(KeyboardInterrupt):
+            asking.is_over.wait(_ENDS_WITHIN)
+        raise WaitInterrupted(f"Interrupted on the way to {cluster.name}, {far}: nothing was submitted.") from None
+
+
+def _with_log_in(cluster: Cluster, path: str, asked: Mapping[str, Any]) -> Any:
+    """Ask; who has to log in first does that, and then it is asked again: nothing was submitted before."""
+    with contextlib.suppress(NotConnected):
+        return cluster.client.post(path, json=asked, idempotent=True)
+    _log_in(cluster)
+    return cluster.client.post(path, json=asked, idempotent=True)
+
+
+def _log_in(cluster: Cluster) -> None:
+    try:
+        answering(cluster.client, cluster.name, cluster.log_in)
+    except KeyboardInterrupt:
+        raise WaitInterrupted(f"Interrupted at the log-in to {cluster.name}: nothing was submitted.") from None
+    except TransportError as error:
+        error.message += " Nothing was submitted."
+        error.args = (error.message,)
+        raise
+
+
+def _is_large(values: Mapping[str, Any]) -> bool:
+    if path := values.get("file"):
+        return os.path.getsize(path) > _SMALL
+    return bool(values.get("in"))  # those of another job, which the agent has: how much that is, it says
+
+
+class _Asking:
+    """A request that is answered when everything has arrived, in a thread: this one looks how far that is."""
+
+    def __init__(self, cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
+        self.is_over = threading.Event()
+        self._answer: Any = None
+        self._error: Exception | None = None
+        threading.Thread(
+            target=self._ask, args=(cluster, path, body), name="jupyter-slurm-sending", daemon=True
+        ).start()
+
+    def _ask(self, cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
+        try:
+            self._answer = cluster.client.post(path, json=body, idempotent=True, timeout=None)
+        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+            self._error = error
+        self.is_over.set()
+
+    def answer(self) -> Any:
+        """Return what was answered."""
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def _followed(cluster: Cluster, body: Mapping[str, Any], asking: _Asking) -> Any:
+    """Wait for the answer, and say how far what travels is."""
+    what = "folders" if body.get("stage") else "values"
+    line, is_whole = Line(f"{what} to {cluster.name}"), False
+    try:
+        while not asking.is_over.wait(_LOOKS_EVERY):
+            with contextlib.suppress(SlurmError):  # what the request itself is answered counts
+                sending = cluster.client.get(cluster.path("jobs", body["key"])).get("sending")
+                if sending:
+                    line.at(sending["done"], sending["total"])
+        answer = asking.answer()
+        is_whole = True
+        return answer
+    finally:
+        line.end(is_whole=is_whole)
+
+
+def _given_up(cluster: Cluster, key: str, asking: _Asking) -> str | None:
+    """Give up what is on its way, or about to be; return how far it was, None where that was over."""
+    path, deadline = cluster.path("jobs", key), time.monotonic() + _ENDS_WITHIN
+    while True:
+        try:
+            if not cluster.client.get(path).get("sending"):
+                return None
+            sending = cluster.client.post(f"{path}/cancel").get("sending")
+        except JobNotFound:  # the agent prepares it
+            if asking.is_over.wait(_LOOKS_EVERY) or time.monotonic() > deadline:
+                return None
+        except SlurmError:
+            return None
+        else:
+            return f"after {sending['done'] / 1e6:.0f} of {sending['total'] / 1e6:.0f} MB" if sending else None

@@ -1,0 +1,1 @@
+"""Tunnels as objects of the user."""
