@@ -1,6 +1,7 @@
 """The agent's application: who may ask, what a request must look like, and what becomes of its answer.
 
-What the answers are stands in :mod:`jupyter_slurm.agent.routes`, how they travel in :mod:`jupyter_slurm.agent.http`.
+What the answers are stands in :mod:`jupyter_slurm.agent.routes`, how they travel in
+:mod:`jupyter_slurm.agent.http_server`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.agent.failures import encode
-from jupyter_slurm.agent.http import Connection
+from jupyter_slurm.agent.client_errors import encode
+from jupyter_slurm.agent.http_server import Connection
 from jupyter_slurm.agent.schema import Document, Operation
 from jupyter_slurm.errors import SlurmError, UsageError
 

@@ -19,7 +19,7 @@ from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 if TYPE_CHECKING:
     from jupyter_slurm.agent.endpoint import Endpoint
     from jupyter_slurm.agent.forwarding import Forwarded
-    from jupyter_slurm.agent.wire import Answer, Wire
+    from jupyter_slurm.agent.http_client import Answer, Wire
     from jupyter_slurm.config import Settings
 
 __all__ = ["AgentClient"]
@@ -124,7 +124,7 @@ class AgentClient:
 
     async def aget(self, path: str) -> Any:
         """GET a path in a loop and return the JSON answer."""
-        from jupyter_slurm.agent.failures import as_error
+        from jupyter_slurm.agent.client_errors import as_error
 
         async with self.forward("GET", path) as answer:
             content = b"".join([chunk async for chunk in answer.chunks])
@@ -146,7 +146,7 @@ class AgentClient:
         ``idempotent``: whether it may be sent again when the agent ended on the way; by default a submission (it has
         a key) and a registration may.
         """
-        from jupyter_slurm.agent.failures import encode
+        from jupyter_slurm.agent.client_errors import encode
 
         content = encode({} if json is None else json)
         if idempotent is None:
@@ -175,8 +175,8 @@ class AgentClient:
         """
         import httpx_sse
 
-        from jupyter_slurm.agent.failures import as_error
-        from jupyter_slurm.agent.link import async_client, check_peer, exchange, timeouts
+        from jupyter_slurm.agent.async_client import async_client, check_peer, exchange, timeouts
+        from jupyter_slurm.agent.client_errors import as_error
 
         link = await asyncio.to_thread(self._link)
         with exchange(lambda: self._drop(link.wire), "GET", path, _STREAM_TIMEOUT):
@@ -273,7 +273,7 @@ class AgentClient:
         content: bytes | None = None,
         repeat: bool = True,
     ) -> Answer:
-        from jupyter_slurm.agent.failures import as_error
+        from jupyter_slurm.agent.client_errors import as_error
 
         asked: dict[str, Any] = {"params": params, "timeout": timeout, "content": content}
         waits = None if self.while_waiting is None else self.while_waiting(path)
@@ -294,7 +294,7 @@ class AgentClient:
         return answer
 
     def _exchange(self, wire: Wire, method: str, path: str, **asked: Any) -> Answer:
-        from jupyter_slurm.agent.failures import LinkLost
+        from jupyter_slurm.agent.client_errors import LinkLost
 
         try:
             return wire.request(method, path, **asked)
@@ -304,7 +304,7 @@ class AgentClient:
 
     @staticmethod
     def _again(call: Callable[[], _T], repeat: bool) -> _T:
-        from jupyter_slurm.agent.failures import LinkLost, repetition
+        from jupyter_slurm.agent.client_errors import LinkLost, repetition
 
         try:
             return call()  # nearly always all that is needed, and much quicker than tenacity
@@ -319,7 +319,7 @@ class AgentClient:
     async def _again_async(call: Callable[[], Awaitable[_T]], repeat: bool) -> _T:
         from tenacity import AsyncRetrying
 
-        from jupyter_slurm.agent.failures import repetition
+        from jupyter_slurm.agent.client_errors import repetition
 
         return await AsyncRetrying(**repetition(repeat))(call)
 
@@ -333,12 +333,12 @@ class AgentClient:
             return self._current
 
     def _handshake(self, *, may_retire: bool) -> _Link:
-        from jupyter_slurm.agent import launch
-        from jupyter_slurm.agent.failures import as_error
-        from jupyter_slurm.agent.versions import check_version, is_older
-        from jupyter_slurm.agent.wire import Wire
+        from jupyter_slurm.agent import launcher
+        from jupyter_slurm.agent.client_errors import as_error
+        from jupyter_slurm.agent.compatibility import check_version, is_older
+        from jupyter_slurm.agent.http_client import Wire
 
-        endpoint = launch.find_or_start(self.settings) if self._start else launch.find(self.settings)
+        endpoint = launcher.find_or_start(self.settings) if self._start else launcher.find(self.settings)
         if endpoint is None:
             raise AgentUnreachable(
                 "No agent is running.", hint="It starts with the first magic or `jupyter slurm jobs`."
@@ -363,15 +363,15 @@ class AgentClient:
 
     def _retire(self, link: _Link) -> bool:
         """Ask an older agent to make room; False when it holds something, and is used as it is."""
-        from jupyter_slurm.agent import launch
-        from jupyter_slurm.agent.failures import encode
+        from jupyter_slurm.agent import launcher
+        from jupyter_slurm.agent.client_errors import encode
 
         body = encode({"only_idle": True})
         try:
             answer = self._exchange(link.wire, "POST", "/v1/agent/stop", content=body, timeout=10.0)
         except AgentError:
             return True
-        return answer.status == 202 and launch.has_left(link.endpoint)
+        return answer.status == 202 and launcher.has_left(link.endpoint)
 
     def _drop(self, wire: Wire) -> None:
         """Forget a client whose agent has ended, unless another thread has already found a new one."""

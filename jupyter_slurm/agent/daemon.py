@@ -60,7 +60,7 @@ def _detach() -> None:
 
 
 def _serve(values: dict[str, Any] | None, *, announce: bool) -> int:
-    from jupyter_slurm.agent.leader import LeaderElsewhere
+    from jupyter_slurm.agent.leader_election import LeaderElsewhere
 
     try:
         settings = _settings(values)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from jupyter_slurm.agent.async_client import async_client, check_peer, lost, timeouts
 from jupyter_slurm.agent.endpoint import Endpoint
-from jupyter_slurm.agent.link import async_client, check_peer, lost, timeouts
 
 __all__ = ["Forwarded", "forward"]
 

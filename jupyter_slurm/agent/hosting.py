@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from jupyter_slurm import _version
 from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.app import Gate, make_app
-from jupyter_slurm.agent.core_like import CoreLike
-from jupyter_slurm.agent.http import AgentServer
-from jupyter_slurm.agent.leader import LeaderElsewhere, Leadership
+from jupyter_slurm.agent.http_server import AgentServer
+from jupyter_slurm.agent.leader_election import LeaderElsewhere, Leadership
+from jupyter_slurm.agent.protocols import CoreLike
 from jupyter_slurm.agent.routes import CAPABILITIES, Routes
 from jupyter_slurm.agent.schema import load_document
 from jupyter_slurm.errors import AgentError, AgentUnreachable

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
 from jupyter_slurm.agent.app import Answer, Call, Reply
-from jupyter_slurm.agent.core_like import CoreLike, Json
 from jupyter_slurm.agent.presence import Presence
+from jupyter_slurm.agent.protocols import CoreLike, Json
 from jupyter_slurm.agent.schema import Document
 from jupyter_slurm.agent.sse import latest_only, send_events
 from jupyter_slurm.errors import AgentBusy

@@ -54,16 +54,16 @@ def _status(settings: Any, args: argparse.Namespace) -> int:
 
 
 def _stop(settings: Any, args: argparse.Namespace) -> int:
-    from jupyter_slurm.agent import launch
+    from jupyter_slurm.agent import launcher
     from jupyter_slurm.agent.client import AgentClient
 
-    endpoint = launch.find(settings)
+    endpoint = launcher.find(settings)
     if endpoint is None:
         _print(args, {"stopped": False}, "No agent is running.")
         return 0
     with AgentClient.connect(settings, start=False) as client:
         client.stop_agent(only_idle=args.only_idle)
-    if not launch.has_left(endpoint, 20.0):
+    if not launcher.has_left(endpoint, 20.0):
         raise AgentError(
             "The agent was asked to end and still answers.", hint="`jupyter slurm agent logs` may say why."
         )
@@ -72,10 +72,10 @@ def _stop(settings: Any, args: argparse.Namespace) -> int:
 
 
 def _logs(settings: Any, args: argparse.Namespace) -> int:
-    from jupyter_slurm.agent import discovery, launch
+    from jupyter_slurm.agent import discovery, launcher
 
     path = discovery.log_path(settings)
-    tail = launch.log_tail(settings, max(1, args.lines))
+    tail = launcher.log_tail(settings, max(1, args.lines))
     if not tail:
         print(f"{path} is empty or not there.", file=sys.stderr)
     _print(args, {"path": path, "lines": tail.splitlines()}, tail)

@@ -146,7 +146,7 @@ class AgentAccess:
     async def house(self) -> None:
         """Take the agent in, where this server is the place for it."""
         from jupyter_slurm.agent.hosting import enter_server
-        from jupyter_slurm.agent.launch import choose_hosting
+        from jupyter_slurm.agent.launcher import choose_hosting
         from jupyter_slurm.config import load_settings
 
         try:

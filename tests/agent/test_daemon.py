@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent import discovery, launch
+from jupyter_slurm.agent import discovery, launcher
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable
@@ -68,13 +68,13 @@ def test_twenty_at_once_get_one_agent(daemon_settings: Settings, run_python: Run
 
 def test_two_that_start_one_all_the_same_get_one_leader(daemon_settings: Settings) -> None:
     """The lock decides, also when nothing kept the two from starting."""
-    threads = [threading.Thread(target=launch._spawn, args=(daemon_settings,)) for _ in range(4)]
+    threads = [threading.Thread(target=launcher._spawn, args=(daemon_settings,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert _log(daemon_settings).count(" leads (") == 1
-    assert launch.find(daemon_settings) is not None
+    assert launcher.find(daemon_settings) is not None
 
 
 def test_it_is_detached_and_clean(
@@ -205,7 +205,7 @@ def test_sigterm_is_a_clean_end(daemon_settings: Settings, wait_for: Wait) -> No
     with AgentClient.connect(daemon_settings) as client:
         pid = client.info["pid"]
     os.kill(pid, signal.SIGHUP)  # the terminal it was started from is closed
-    assert launch.find(daemon_settings) is not None
+    assert launcher.find(daemon_settings) is not None
     os.kill(pid, signal.SIGTERM)
     wait_for(lambda: not _is_alive(pid), "the end of the agent")
     place = discovery.places_to_look(daemon_settings)[0]
@@ -220,7 +220,7 @@ def test_it_comes_back_to_a_folder_that_was_removed(daemon_settings: Settings, w
     with AgentClient.connect(daemon_settings) as client:
         pid = client.info["pid"]
     shutil.rmtree(place / "run")
-    wait_for(lambda: launch.find(daemon_settings) is not None, "the socket")
+    wait_for(lambda: launcher.find(daemon_settings) is not None, "the socket")
     with AgentClient.connect(daemon_settings, start=False) as client:
         assert client.info["pid"] == pid
 
@@ -348,7 +348,7 @@ def test_an_agent_in_a_process_ends_with_it(make_settings: Callable[..., Setting
 def test_where_it_lives(
     make_settings: Callable[..., Settings], wanted: str, environ: dict[str, str], expected: str
 ) -> None:
-    assert launch.choose_hosting(make_settings(agent_host=wanted), environ) == expected
+    assert launcher.choose_hosting(make_settings(agent_host=wanted), environ) == expected
 
 
 def test_credentials_are_recognised_and_habits_kept() -> None:
@@ -364,6 +364,6 @@ def test_credentials_are_recognised_and_habits_kept() -> None:
         "SLURM_CONF": "/etc/slurm.conf",
         "PYTHONPATH": "relative" + os.pathsep + "/absolute",
     }
-    kept = launch.clean_environment(given)
+    kept = launcher.clean_environment(given)
     assert set(kept) == {"HOME", "SSH_AUTH_SOCK", "SBATCH_ACCOUNT", "SLURM_CONF", "PYTHONPATH"}
     assert all(re.match("/", entry) for entry in kept["PYTHONPATH"].split(os.pathsep))

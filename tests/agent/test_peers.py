@@ -15,7 +15,7 @@ from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.hosting import ThreadedAgent
-from jupyter_slurm.agent.wire import Wire
+from jupyter_slurm.agent.http_client import Wire
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 from jupyter_slurm.transport import peer_credentials

@@ -16,7 +16,7 @@ from traitlets.config import Config
 
 from jupyter_slurm.agent import client as clients
 from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.launch import find
+from jupyter_slurm.agent.launcher import find
 from jupyter_slurm.config import Settings
 from jupyter_slurm.server import access
 from jupyter_slurm.server.access import AgentAccess

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
+from jupyter_slurm.agent.client_errors import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
 from jupyter_slurm.agent.endpoint import Endpoint
-from jupyter_slurm.agent.failures import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
 

@@ -1,7 +1,7 @@
 """Finding an agent, or starting one where it should live.
 
 Any number of clients may come at once: one of them starts an agent, the others wait for it; if two start one all the
-same, the lock of :mod:`jupyter_slurm.agent.leader` lets one of them lead.
+same, the lock of :mod:`jupyter_slurm.agent.leader_election` lets one of them lead.
 """
 
 from __future__ import annotations

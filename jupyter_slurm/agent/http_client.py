@@ -2,7 +2,8 @@
 
 No HTTP library: a cell and its ``sbatch`` wait for this, after a pause in which the processor has forgotten all of it,
 and then a call through httpx takes 0.5 ms longer and one through http.client 0.2 ms. Both ends are ours: nothing but
-``Content-Length`` is needed. What waits in a loop, or streams, goes through httpx (:mod:`jupyter_slurm.agent.link`).
+``Content-Length`` is needed. What waits in a loop, or streams, goes through httpx
+(:mod:`jupyter_slurm.agent.async_client`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from jupyter_slurm.agent.client_errors import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
 from jupyter_slurm.agent.endpoint import Endpoint
-from jupyter_slurm.agent.failures import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
 from jupyter_slurm.transport.peer_credentials import is_ours, peer_pid, peer_uid
 
 __all__ = ["Answer", "Wire"]
