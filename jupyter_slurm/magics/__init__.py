@@ -81,7 +81,7 @@ def _matcher(shell: Any) -> _Magic:
 
 def _batch_magic(shell: Any) -> _Magic:
     def sbatch(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
-        from jupyter_slurm.magics.batch import submit_cell, submit_file
+        from jupyter_slurm.magics.sbatch import submit_cell, submit_file
 
         if cell is None:
             return submit_file(shell, line, local_ns or {})
@@ -92,7 +92,7 @@ def _batch_magic(shell: Any) -> _Magic:
 
 def _run_magic(shell: Any) -> _Magic:
     def srun(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
-        from jupyter_slurm.magics.steps import run_cell, run_command
+        from jupyter_slurm.magics.srun import run_cell, run_command
 
         if cell is None:
             return run_command(shell, line, local_ns or {})
@@ -123,7 +123,7 @@ def _callers_names(shell: Any) -> Mapping[str, Any]:
 
 def _allocation_magic(shell: Any) -> _Magic:
     def salloc(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
-        from jupyter_slurm.magics.allocate import run
+        from jupyter_slurm.magics.salloc import run
 
         return run(shell, line, local_ns or {})
 
@@ -141,7 +141,7 @@ def _slurm_magic(shell: Any) -> _Magic:
 
 def _command_magic(shell: Any, command: str) -> _Magic:
     def magic(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
-        from jupyter_slurm.magics.commands import run
+        from jupyter_slurm.magics.slurm_commands import run
 
         return run(shell, command, line, local_ns or {})
 

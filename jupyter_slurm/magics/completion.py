@@ -18,16 +18,16 @@ from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, c
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.magics import COMMANDS
-from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
-from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS
 from jupyter_slurm.magics.help import about_words
 from jupyter_slurm.magics.kernels import ACTS
 from jupyter_slurm.magics.remote import CELL_WORDS as REMOTE_WORDS
 from jupyter_slurm.magics.remote import LINE_WORDS as PROCESS_WORDS
+from jupyter_slurm.magics.salloc import WORDS as ALLOCATION_WORDS
+from jupyter_slurm.magics.sbatch import CELL_WORDS, FILE_WORDS
 from jupyter_slurm.magics.slurm import USES
-from jupyter_slurm.magics.steps import CELL_WORDS as STEP_WORDS
-from jupyter_slurm.magics.steps import LINE_WORDS
-from jupyter_slurm.magics.suggesting import Offer, values_of_word
+from jupyter_slurm.magics.srun import CELL_WORDS as STEP_WORDS
+from jupyter_slurm.magics.srun import LINE_WORDS
+from jupyter_slurm.magics.value_completion import Offer, values_of_word
 
 __all__ = ["complete"]
 

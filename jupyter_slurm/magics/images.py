@@ -12,9 +12,9 @@ from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.client.submission.submit import Preview
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cells import check_name, mention
+from jupyter_slurm.magics.cell_options import check_name, mention
+from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 __all__ = ["run"]
 

@@ -25,10 +25,10 @@ from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cells import as_python, cell_name, check_name, mention, parcel_of, python_of
+from jupyter_slurm.magics.cell_options import as_python, cell_name, check_name, mention, parcel_of, python_of
+from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.pointing import add_blame, pointing_at
-from jupyter_slurm.magics.steps import say_where
+from jupyter_slurm.magics.srun import say_where
 
 __all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_line"]
 

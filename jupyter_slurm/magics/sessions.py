@@ -12,9 +12,9 @@ from jupyter_slurm.client.sessions.session import WORDS, Session, launch, named_
 from jupyter_slurm.domain.magic_line.expand import MISSING
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.errors import OptionError, SubmitRefused
-from jupyter_slurm.magics.cells import mention
+from jupyter_slurm.magics.cell_options import mention
+from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 __all__ = ["run"]
 

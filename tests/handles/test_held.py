@@ -11,7 +11,7 @@ import pytest
 from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.render.job_card import as_html, as_text, headline
 from jupyter_slurm.client.sessions.session import Session
-from jupyter_slurm.magics.steps import say_where
+from jupyter_slurm.magics.srun import say_where
 
 
 def _held(**values: Any) -> dict[str, Any]:

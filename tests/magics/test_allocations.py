@@ -152,7 +152,7 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
     assert "there is no terminal under a cell" in ran.traceback
     assert kernel.value(asked_for) == before  # it was never asked for
     kernel.ok(
-        "from jupyter_slurm.magics import steps\nreal = steps.start_step\n"
+        "from jupyter_slurm.magics import srun as steps\nreal = steps.start_step\n"
         "def interrupted(*_):\n    steps.start_step = real\n    raise KeyboardInterrupt\n"
         "steps.start_step = interrupted"
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.magics.batch import CELL_WORDS
+from jupyter_slurm.magics.sbatch import CELL_WORDS
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 

@@ -7,7 +7,7 @@ import pytest
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, SubmitRefused
-from jupyter_slurm.magics.pointing import add_blame, blamed, underline
+from jupyter_slurm.magics.error_pointer import add_blame, blamed, underline
 
 TABLE = OptionTable.for_command("sbatch")
 

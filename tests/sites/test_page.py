@@ -16,11 +16,11 @@ from jupyter_slurm.domain.magic_line.parser import command_words, parse_cell_lin
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.magics import COMMANDS
-from jupyter_slurm.magics.allocate import WORDS as ALLOCATION_WORDS
-from jupyter_slurm.magics.batch import CELL_WORDS, FILE_WORDS, check
 from jupyter_slurm.magics.remote import CELL_WORDS as REMOTE_WORDS
+from jupyter_slurm.magics.salloc import WORDS as ALLOCATION_WORDS
+from jupyter_slurm.magics.sbatch import CELL_WORDS, FILE_WORDS, check
 from jupyter_slurm.magics.slurm import USES
-from jupyter_slurm.magics.steps import LINE_WORDS
+from jupyter_slurm.magics.srun import LINE_WORDS
 from jupyter_slurm.sites.profile import parse_profile
 from jupyter_slurm.sites.shipped import shipped_names
 

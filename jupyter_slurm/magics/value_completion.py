@@ -15,7 +15,7 @@ from jupyter_slurm.client.submission.dependencies import KINDS
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.domain.ranks import LAUNCHERS
-from jupyter_slurm.magics.cells import as_python
+from jupyter_slurm.magics.cell_options import as_python
 
 __all__ = ["Offer", "values_of_word"]
 

@@ -19,9 +19,9 @@ from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, p
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cells import as_python, cell_name, check_name, is_test, mention, parcel_of, python_of
+from jupyter_slurm.magics.cell_options import as_python, cell_name, check_name, is_test, mention, parcel_of, python_of
+from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.pointing import add_blame, pointing_at
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate

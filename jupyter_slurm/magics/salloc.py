@@ -14,10 +14,10 @@ from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.batch import check
-from jupyter_slurm.magics.cells import is_test, mention, options_of, python_of
+from jupyter_slurm.magics.cell_options import is_test, mention, options_of, python_of
+from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.pointing import add_blame, pointing_at
+from jupyter_slurm.magics.sbatch import check
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate

@@ -10,8 +10,8 @@ from jupyter_slurm.client.clusters.slurm_command import run_command
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.domain.magic_line.parser import command_words
 from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.magics.error_pointer import pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.pointing import pointing_at
 
 __all__ = ["run"]
 

@@ -21,7 +21,7 @@ from jupyter_slurm.client.submission.submit import Preview, Submission, preview,
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cells import (
+from jupyter_slurm.magics.cell_options import (
     as_python,
     cell_name,
     check_name,
@@ -31,9 +31,9 @@ from jupyter_slurm.magics.cells import (
     parcel_of,
     python_of,
 )
-from jupyter_slurm.magics.launching import hint_at_launchers, launcher_of
+from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
+from jupyter_slurm.magics.launchers import hint_at_launchers, launcher_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.pointing import add_blame, pointing_at
 from jupyter_slurm.runner.sweep import INDEX
 
 if TYPE_CHECKING:
