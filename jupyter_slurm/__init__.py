@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.sessions.session import Session, session, sessions
     from jupyter_slurm.client.tunnels.tunnel import Tunnel, tunnel
     from jupyter_slurm.errors import JobFailed, SlurmError
-    from jupyter_slurm.widgets.form import submit_form
-    from jupyter_slurm.widgets.free import cluster_view
-    from jupyter_slurm.widgets.launcher import launcher
-    from jupyter_slurm.widgets.monitor import monitor
+    from jupyter_slurm.widgets.cluster_view import cluster_view
+    from jupyter_slurm.widgets.job_monitor import monitor
+    from jupyter_slurm.widgets.session_launcher import launcher
+    from jupyter_slurm.widgets.submit_form import submit_form
 
 __all__ = [
     "Allocation",
@@ -82,16 +82,16 @@ _HOME = {
     "WaitInterrupted": "jupyter_slurm.client.jobs.wait",
     "allocations": "jupyter_slurm.client.allocations.allocation",
     "as_completed": "jupyter_slurm.client.jobs.as_completed",
-    "cluster_view": "jupyter_slurm.widgets.free",
+    "cluster_view": "jupyter_slurm.widgets.cluster_view",
     "images": "jupyter_slurm.client.images.image",
     "job": "jupyter_slurm.client.find",
     "jobs": "jupyter_slurm.client.find",
     "resources": "jupyter_slurm.client.clusters.resources",
-    "launcher": "jupyter_slurm.widgets.launcher",
-    "monitor": "jupyter_slurm.widgets.monitor",
+    "launcher": "jupyter_slurm.widgets.session_launcher",
+    "monitor": "jupyter_slurm.widgets.job_monitor",
     "session": "jupyter_slurm.client.sessions.session",
     "sessions": "jupyter_slurm.client.sessions.session",
-    "submit_form": "jupyter_slurm.widgets.form",
+    "submit_form": "jupyter_slurm.widgets.submit_form",
     "tunnel": "jupyter_slurm.client.tunnels.tunnel",
     "usage": "jupyter_slurm.client.clusters.usage",
     "wait": "jupyter_slurm.client.jobs.as_completed",

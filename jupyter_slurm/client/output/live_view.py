@@ -42,7 +42,7 @@ def notebook() -> Any:
 
 def controls_of(job: Any) -> Any:
     """Return a widget with what can be done with a job. It is named here and not imported: front doors stand above."""
-    return import_module("jupyter_slurm.widgets.controls").controls(job)
+    return import_module("jupyter_slurm.widgets.job_controls").controls(job)
 
 
 def cell_of(shell: Any) -> str:

@@ -16,7 +16,7 @@ from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.widgets.waiting import Waiting, heard_where_sent
+from jupyter_slurm.widgets.click_check import Waiting, heard_where_sent
 
 __all__ = ["BAD", "CALM", "WARN", "Button", "Panel", "calm", "html", "text"]
 

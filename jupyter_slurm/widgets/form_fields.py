@@ -16,7 +16,7 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.facts import Named
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.widgets.panel import WARN, calm, html, text
+from jupyter_slurm.widgets.base import WARN, calm, html, text
 
 __all__ = ["EMPTY", "RESOURCES", "Field", "Fields", "doubts", "said_of"]
 

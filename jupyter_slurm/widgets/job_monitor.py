@@ -17,10 +17,10 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import from_problem
-from jupyter_slurm.widgets.feed import identity
-from jupyter_slurm.widgets.live import Live
-from jupyter_slurm.widgets.look import HEAD, row, runs
-from jupyter_slurm.widgets.panel import BAD, Button, calm, html, text
+from jupyter_slurm.widgets.base import BAD, Button, calm, html, text
+from jupyter_slurm.widgets.job_feed import identity
+from jupyter_slurm.widgets.job_row import HEAD, row, runs
+from jupyter_slurm.widgets.live_jobs import Live
 
 __all__ = ["Monitor", "monitor"]
 

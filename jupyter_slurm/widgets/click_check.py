@@ -13,7 +13,7 @@ from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.output.live_view import notebook
 
 if TYPE_CHECKING:
-    from jupyter_slurm.widgets.panel import Panel
+    from jupyter_slurm.widgets.base import Panel
 
 __all__ = ["Waiting", "answered_where_sent", "heard_where_sent"]
 

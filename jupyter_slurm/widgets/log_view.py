@@ -10,7 +10,7 @@ import ipywidgets
 from jupyter_slurm.client.clusters.cluster import Cluster, settings
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.live_view import bundle
-from jupyter_slurm.widgets.panel import Button, Panel, html
+from jupyter_slurm.widgets.base import Button, Panel, html
 
 __all__ = ["Log"]
 

@@ -16,12 +16,12 @@ from jupyter_slurm.client.submission.submit import Submission, python_named, sub
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError
-from jupyter_slurm.widgets.cells import insert_cell
-from jupyter_slurm.widgets.controls import controls
-from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
-from jupyter_slurm.widgets.look import row
-from jupyter_slurm.widgets.panel import Button, Panel, calm, html
-from jupyter_slurm.widgets.waiting import heard_where_sent
+from jupyter_slurm.widgets.base import Button, Panel, calm, html
+from jupyter_slurm.widgets.click_check import heard_where_sent
+from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
+from jupyter_slurm.widgets.insert_cell import insert_cell
+from jupyter_slurm.widgets.job_controls import controls
+from jupyter_slurm.widgets.job_row import row
 
 __all__ = ["SubmitForm", "submit_form"]
 

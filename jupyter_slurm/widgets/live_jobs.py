@@ -8,9 +8,9 @@ from typing import Any
 import ipywidgets
 
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.widgets.feed import feed_of
-from jupyter_slurm.widgets.log import Log
-from jupyter_slurm.widgets.panel import Panel
+from jupyter_slurm.widgets.base import Panel
+from jupyter_slurm.widgets.job_feed import feed_of
+from jupyter_slurm.widgets.log_view import Log
 
 __all__ = ["Live"]
 

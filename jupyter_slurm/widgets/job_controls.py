@@ -11,8 +11,8 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render.job_card import is_finished, title
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.sessions.session import Session
-from jupyter_slurm.widgets.look import progress
-from jupyter_slurm.widgets.panel import Button, Panel, html
+from jupyter_slurm.widgets.base import Button, Panel, html
+from jupyter_slurm.widgets.job_row import progress
 
 __all__ = ["Controls", "controls"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import comm
 
 from jupyter_slurm.client import event_loop
-from jupyter_slurm.widgets.waiting import answered_where_sent
+from jupyter_slurm.widgets.click_check import answered_where_sent
 
 __all__ = ["insert_cell"]
 

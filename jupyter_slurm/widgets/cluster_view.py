@@ -7,8 +7,8 @@ import time
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.resources import ask
 from jupyter_slurm.client.render.table import escape
-from jupyter_slurm.widgets.feed import feed_of
-from jupyter_slurm.widgets.panel import Button, Panel, calm, html
+from jupyter_slurm.widgets.base import Button, Panel, calm, html
+from jupyter_slurm.widgets.job_feed import feed_of
 
 __all__ = ["ClusterView", "cluster_view"]
 

@@ -10,7 +10,7 @@ from jupyter_slurm.client.render.allocation_card import name_of
 from jupyter_slurm.client.render.job_card import duration, is_finished, state_as_html, tally
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.widgets.panel import calm
+from jupyter_slurm.widgets.base import calm
 
 __all__ = ["HEAD", "progress", "row", "runs"]
 

@@ -18,10 +18,10 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.sessions.session import WORDS, Session, SessionList, launch
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
-from jupyter_slurm.widgets.feed import identity
-from jupyter_slurm.widgets.fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
-from jupyter_slurm.widgets.live import Live
-from jupyter_slurm.widgets.panel import Button, calm, html
+from jupyter_slurm.widgets.base import Button, calm, html
+from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
+from jupyter_slurm.widgets.job_feed import identity
+from jupyter_slurm.widgets.live_jobs import Live
 
 __all__ = ["Launcher", "launcher"]
 
