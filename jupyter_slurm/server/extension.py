@@ -11,15 +11,15 @@ from jupyter_server.extension.application import ExtensionApp
 
 from jupyter_slurm.client.shutdown import leave
 from jupyter_slurm.config import Settings
-from jupyter_slurm.server.access import AgentAccess
-from jupyter_slurm.server.addresses import fits_sessions
-from jupyter_slurm.server.caller import Caller
+from jupyter_slurm.server.agent_access import AgentAccess
+from jupyter_slurm.server.agent_handler import AgentHandler
+from jupyter_slurm.server.allowed_paths import fits_sessions
 from jupyter_slurm.server.events import SCHEMAS, Events
-from jupyter_slurm.server.handlers import AgentHandler
-from jupyter_slurm.server.kernels import HANDLERS as KERNELS
-from jupyter_slurm.server.moves import HANDLERS as MOVES
-from jupyter_slurm.server.moves import Moves
-from jupyter_slurm.server.proxy import SESSIONS, SessionHandler
+from jupyter_slurm.server.kernel_handlers import HANDLERS as KERNELS
+from jupyter_slurm.server.notebook_moves.handlers import HANDLERS as MOVES
+from jupyter_slurm.server.notebook_moves.handlers import Moves
+from jupyter_slurm.server.session_proxy.handlers import SESSIONS, SessionHandler
+from jupyter_slurm.server.session_proxy.http_client import Caller
 
 __all__ = ["SlurmExtension", "has_panel"]
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jupyter_slurm.agent.schema import load_document
-from jupyter_slurm.server.addresses import find_address
+from jupyter_slurm.server.allowed_paths import find_address
 
 DOCUMENT = load_document()
 

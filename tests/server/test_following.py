@@ -18,8 +18,8 @@ from jupyter_slurm.agent import client as clients
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.agent.launcher import find
 from jupyter_slurm.config import Settings
-from jupyter_slurm.server import access
-from jupyter_slurm.server.access import AgentAccess
+from jupyter_slurm.server import agent_access
+from jupyter_slurm.server.agent_access import AgentAccess
 
 
 async def until(true: Callable[[], Any]) -> None:
@@ -31,8 +31,8 @@ async def until(true: Callable[[], Any]) -> None:
 async def test_another_agent_is_heard_whoever_started_it_and_none_is_started_to_be_heard(
     short_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, access.__name__)
-    monkeypatch.setattr(access, "_LONGEST", 0.5)
+    caplog.set_level(logging.DEBUG, agent_access.__name__)
+    monkeypatch.setattr(agent_access, "_LONGEST", 0.5)
     names = ("runtime_dir", "state_dir")
     config = Config({"Settings": {"agent_host": "daemon", **{name: str(short_path / name) for name in names}}})
     for name in names:

@@ -22,7 +22,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from jupyter_slurm.errors import TunnelUnproven
-from jupyter_slurm.server.caller import Caller
+from jupyter_slurm.server.session_proxy.http_client import Caller
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

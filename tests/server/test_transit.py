@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 
-from jupyter_slurm.server import transit
+from jupyter_slurm.server.notebook_moves import variables
 
 LIMIT = 1000  # bytes
 LIES = """
@@ -27,10 +27,10 @@ lies.drop = Answer
 
 
 @pytest.fixture
-async def visitor(tmp_path: Path) -> AsyncIterator[transit.Visitor]:
+async def visitor(tmp_path: Path) -> AsyncIterator[variables.Visitor]:
     manager = AsyncKernelManager(kernel_name="python3", transport="ipc", connection_file=str(tmp_path / "k.json"))
     await manager.start_kernel()
-    one = transit.Visitor(manager)
+    one = variables.Visitor(manager)
     assert await one.begun(lambda _: None) == ""
     yield one
     one.leave()
@@ -38,22 +38,22 @@ async def visitor(tmp_path: Path) -> AsyncIterator[transit.Visitor]:
 
 
 @pytest.mark.parametrize(
-    ("size", "error"), [(10**15, transit.CannotTravel), (-1, transit.CannotTravel), (LIMIT, transit.KernelGone)]
+    ("size", "error"), [(10**15, variables.CannotTravel), (-1, variables.CannotTravel), (LIMIT, variables.KernelGone)]
 )
 async def test_a_kernel_that_tells_of_more_than_it_was_asked_for_fills_no_disk(
-    visitor: transit.Visitor, size: int, error: type[Exception]
+    visitor: variables.Visitor, size: int, error: type[Exception]
 ) -> None:
-    said = f"NAME, TYPE, SIZE = '{transit._luggage()[0]}.transit', {transit.TYPE!r}, {size}\n"
+    said = f"NAME, TYPE, SIZE = '{variables._luggage()[0]}.transit', {variables.TYPE!r}, {size}\n"
     await visitor._reply(lambda: str(visitor._client.execute(said + LIES)))
     with pytest.raises(error):
         await visitor.take(["x"], LIMIT)
 
 
 async def test_a_snapshot_that_nobody_waits_for_is_let_go(
-    visitor: transit.Visitor, monkeypatch: pytest.MonkeyPatch
+    visitor: variables.Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a move is given up; the kernel may have little memory left."""
-    ready = f"len(__import__('sys').modules['{transit._luggage()[0]}.transit']._ready)"
+    ready = f"len(__import__('sys').modules['{variables._luggage()[0]}.transit']._ready)"
     await visitor._reply(lambda: str(visitor._client.execute("x = bytes(40_000)")))
     asked = asyncio.Event()
     call = visitor._call
@@ -75,9 +75,9 @@ async def test_a_snapshot_that_nobody_waits_for_is_let_go(
     assert found["size"]["data"]["text/plain"] == "0"
 
 
-async def test_what_cells_print_does_not_wait_in_the_server(visitor: transit.Visitor) -> None:
+async def test_what_cells_print_does_not_wait_in_the_server(visitor: variables.Visitor) -> None:
     """What is published is read until the kernel has begun, and by a visitor who never asks that not at all."""
-    other = transit.Visitor(visitor._manager)
+    other = variables.Visitor(visitor._manager)
     await other.idle(lambda: None)
     assert other._client._iopub_channel is None
     other.leave()

@@ -18,9 +18,9 @@ from tornado.iostream import StreamClosedError
 from jupyter_slurm.agent.app import MAX_BODY
 from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.server.access import AgentAccess
-from jupyter_slurm.server.addresses import Address, find_address
-from jupyter_slurm.server.answering import ProblemHandler
+from jupyter_slurm.server.agent_access import AgentAccess
+from jupyter_slurm.server.allowed_paths import Address, find_address
+from jupyter_slurm.server.problem_handler import ProblemHandler
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
@@ -159,7 +159,7 @@ class AgentHandler(ProblemHandler):
     async def _completed(self, client: AgentClient, address: Address, operation: Operation, body: bytes) -> bytes:
         """Return a request with what a browser cannot say; a session is then shown below the address of this server."""
         # What a notebook needs, a server that shows jobs does not.
-        from jupyter_slurm.server.launching import completed, surrounded
+        from jupyter_slurm.server.launch_request import completed, surrounded
 
         cluster, folder = unquote(address.path.split("/")[3]), self.settings.get("server_root_dir") or "."
         asked = json.loads(body)

@@ -15,7 +15,7 @@ from tornado import web
 
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.server.transit import CannotTravel, KernelGone, Visitor
+from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, Visitor
 
 __all__ = ["Move"]
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from jupyter_slurm.client.clusters.cluster import Cluster, context
 from jupyter_slurm.client.submission.submit import python_named
-from jupyter_slurm.server.addresses import fits_sessions
+from jupyter_slurm.server.allowed_paths import fits_sessions
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient

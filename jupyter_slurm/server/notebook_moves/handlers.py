@@ -19,8 +19,8 @@ from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
 from jupyter_slurm.config import load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
-from jupyter_slurm.server.answering import ProblemHandler
-from jupyter_slurm.server.moving import Move
+from jupyter_slurm.server.notebook_moves.move import Move
+from jupyter_slurm.server.problem_handler import ProblemHandler
 
 __all__ = ["HANDLERS", "Moves"]
 

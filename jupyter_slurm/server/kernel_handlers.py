@@ -20,8 +20,8 @@ from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.client.kernels import kernelspecs
 from jupyter_slurm.client.kernels.kernelspecs import KernelSpec
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.server.access import AgentAccess
-from jupyter_slurm.server.answering import ProblemHandler
+from jupyter_slurm.server.agent_access import AgentAccess
+from jupyter_slurm.server.problem_handler import ProblemHandler
 
 __all__ = ["HANDLERS"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from traitlets.config import Config
 
 from jupyter_slurm.errors import JobNotFound, SlurmError
-from jupyter_slurm.server.ways import Way
+from jupyter_slurm.server.session_route import Way
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient

@@ -21,9 +21,9 @@ from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClientConnection, WebSocketError
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TunnelUnproven
-from jupyter_slurm.server.access import AgentAccess
-from jupyter_slurm.server.caller import Caller
-from jupyter_slurm.server.ways import Way, kept_back, kept_on
+from jupyter_slurm.server.agent_access import AgentAccess
+from jupyter_slurm.server.session_proxy.http_client import Caller
+from jupyter_slurm.server.session_route import Way, kept_back, kept_on
 
 __all__ = ["SESSIONS", "SessionHandler"]
 

@@ -1,0 +1,1 @@
+"""Moves of notebooks between kernels, with their variables."""

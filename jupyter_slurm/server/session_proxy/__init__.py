@@ -1,0 +1,1 @@
+"""The proxy of remote sessions behind the Jupyter server."""
