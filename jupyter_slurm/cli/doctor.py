@@ -132,7 +132,7 @@ def _may_try(found: dict[str, Any]) -> bool:
 
 
 def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
-    from jupyter_slurm.cli.asking import yes
+    from jupyter_slurm.cli.prompts import yes
     from jupyter_slurm.services.diagnostics.probe_job import LASTS
 
     more = f" with {' '.join(options)}" if options else ""

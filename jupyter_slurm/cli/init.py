@@ -9,9 +9,17 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.asking import asked, yes
-from jupyter_slurm.cli.known_names import host_names
-from jupyter_slurm.cli.ready import as_toml, is_name, personal, ready_made, tell_notes, without_place, write_profile
+from jupyter_slurm.cli.prompts import asked, yes
+from jupyter_slurm.cli.site_templates import (
+    as_toml,
+    is_name,
+    personal,
+    ready_made,
+    tell_notes,
+    without_place,
+    write_profile,
+)
+from jupyter_slurm.cli.ssh_hosts import host_names
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 
@@ -46,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.cli.doctor import examine
-    from jupyter_slurm.cli.keys import key_bearer
+    from jupyter_slurm.cli.ssh_keys import key_bearer
     from jupyter_slurm.config import load_settings
 
     settings = load_settings()

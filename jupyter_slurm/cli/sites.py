@@ -84,7 +84,7 @@ def _show(args: argparse.Namespace, folders: list[str]) -> int:
 
 
 def _add(args: argparse.Namespace, folders: list[str]) -> int:
-    from jupyter_slurm.cli.ready import is_name, personal, ready_made, tell_notes, write_profile
+    from jupyter_slurm.cli.site_templates import is_name, personal, ready_made, tell_notes, write_profile
 
     if not folders:
         raise ConfigError("Settings.sites names no folder for profiles.", hint="See jupyter_slurm_config.py.")

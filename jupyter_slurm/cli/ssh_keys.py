@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.cli.asking import yes
+from jupyter_slurm.cli.prompts import yes
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.sites.profile import Profile
 
@@ -72,7 +72,7 @@ def _make(path: str, *, passphrase: bool) -> bool:
 
 def _give(client: AgentClient, name: str, keyless: Sequence[dict[str, str]], wish: str | None) -> None:
     """Give the hosts that lack it the key, host by host."""
-    from jupyter_slurm.cli.asking import yes
+    from jupyter_slurm.cli.prompts import yes
     from jupyter_slurm.client.render.terminal import printable
 
     added = False

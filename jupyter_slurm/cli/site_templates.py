@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jupyter_slurm.cli.asking import asked
-from jupyter_slurm.cli.known_names import host_names
+from jupyter_slurm.cli.prompts import asked
+from jupyter_slurm.cli.ssh_hosts import host_names
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names
