@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.kernels import heard
+from jupyter_slurm.kernels import kernel_info_cache
 
 __all__ = ["SHOWN_AS", "main"]
 
@@ -36,7 +36,7 @@ def main(args: Sequence[str]) -> int:
     asked, words = parser.parse_args(args[:at]), list(args[at:])
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
     if asked.give_back:
-        from jupyter_slurm.kernels.holding import give_back
+        from jupyter_slurm.kernels.allocation import give_back
 
         time.sleep(asked.after)
         return give_back(asked.file, is_left=asked.after > 0)
@@ -46,9 +46,9 @@ def main(args: Sequence[str]) -> int:
 
 
 async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int:
-    from jupyter_slurm.kernels.ascent import Ascent
-    from jupyter_slurm.kernels.front import Front
-    from jupyter_slurm.kernels.signpost import Signpost
+    from jupyter_slurm.kernels.proxy import Front
+    from jupyter_slurm.kernels.startup import Ascent
+    from jupyter_slurm.kernels.state_file import Signpost
 
     name = str(connection.get("kernel_name") or "")
     shown = os.environ.pop(SHOWN_AS, None)
@@ -58,7 +58,9 @@ async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int
         signpost.write(state="died")
     is_lost = is_alone or not notebook
     place = Ascent(words, signpost, name=name, display_name=shown or "", is_alone=is_alone, is_lost=is_lost)
-    front = Front(connection, place, heard.known(words), lambda told: heard.remember(words, told))
+    front = Front(
+        connection, place, kernel_info_cache.known(words), lambda told: kernel_info_cache.remember(words, told)
+    )
     return await front.run()
 
 

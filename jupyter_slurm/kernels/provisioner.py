@@ -17,9 +17,9 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
 from jupyter_slurm.client.shutdown import is_leaving
-from jupyter_slurm.kernels import signpost
+from jupyter_slurm.kernels import state_file
 from jupyter_slurm.kernels.__main__ import SHOWN_AS
-from jupyter_slurm.kernels.giving_back import give_back_later
+from jupyter_slurm.kernels.release import give_back_later
 
 __all__ = ["SlurmProvisioner"]
 
@@ -119,7 +119,7 @@ class SlurmProvisioner(LocalProvisioner):
 
     @property
     def _left(self) -> dict[str, Any]:
-        return signpost.read(self._file)
+        return state_file.read(self._file)
 
     @property
     def _file(self) -> str:
@@ -139,6 +139,6 @@ class SlurmProvisioner(LocalProvisioner):
     def _restart_it(self) -> None:
         """Have the next front start another kernel in the allocation, in place of this one."""
         with contextlib.suppress(OSError):
-            post = signpost.Signpost(self._file)
+            post = state_file.Signpost(self._file)
             post.write(state="restarting")
             post.close()

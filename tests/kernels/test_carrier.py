@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from jupyter_slurm.kernels.carrier import Carrier, Pauses, Stranger
+from jupyter_slurm.kernels.keeper_connection import Carrier, Pauses, Stranger
 from jupyter_slurm.runner.greeting import KeeperGreeting
 
 SECRET = b"s" * 32

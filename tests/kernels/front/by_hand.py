@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.kernels import channels, heard
-from jupyter_slurm.kernels.front import CannotBegin, Front
-from jupyter_slurm.kernels.standin import StandIn
+from jupyter_slurm.kernels import kernel_info_cache, zmq_channels
+from jupyter_slurm.kernels.placeholder import StandIn
+from jupyter_slurm.kernels.proxy import CannotBegin, Front
 from jupyter_slurm.runner import link
 
 _SECRET = b"s" * 32
@@ -117,8 +117,8 @@ async def main() -> int:
     connection = json.loads(Path(sys.argv[1]).read_text())
     place = ByHand(Path(sys.argv[2]))
     if (place.folder / "unread").exists():
-        channels._UNREAD = int((place.folder / "unread").read_text())
-    return await Front(connection, place, heard.known([]), lambda told: None).run()
+        zmq_channels._UNREAD = int((place.folder / "unread").read_text())
+    return await Front(connection, place, kernel_info_cache.known([]), lambda told: None).run()
 
 
 if __name__ == "__main__":

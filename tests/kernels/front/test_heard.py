@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.kernels import heard
+from jupyter_slurm.kernels import kernel_info_cache
 
 
 def test_the_language_is_known_before_there_is_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def name(*words: str) -> str:
-        return str(heard.known(words)["language_info"]["name"])
+        return str(kernel_info_cache.known(words)["language_info"]["name"])
 
     assert [name("-p", "a"), name("kernel=python3"), name("kernel=ir"), name("kernel=julia-1.10")] == [
         "python",
@@ -22,5 +22,5 @@ def test_the_language_is_known_before_there_is_a_kernel(tmp_path: Path, monkeypa
         "julia",
     ]
     assert name("kernel=deno") == "deno"
-    heard.remember(["kernel=deno"], {"language_info": {"name": "typescript"}})
+    kernel_info_cache.remember(["kernel=deno"], {"language_info": {"name": "typescript"}})
     assert name("kernel=deno") == "typescript"

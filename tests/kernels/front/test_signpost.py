@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.kernels.signpost import Signpost, read
+from jupyter_slurm.kernels.state_file import Signpost, read
 
 
 def test_a_signpost_that_the_front_before_removes_meanwhile_is_put_up_anew(
@@ -37,7 +37,7 @@ def test_of_two_kernels_of_a_notebook_the_one_with_its_variables_is_taken_over_a
 ) -> None:
     """As where a Jupyter server is killed while the next allocation pends."""
     given_back: list[str] = []
-    monkeypatch.setattr("jupyter_slurm.kernels.signpost.give_back_later", given_back.append)
+    monkeypatch.setattr("jupyter_slurm.kernels.state_file.give_back_later", given_back.append)
     for number in range(20):
         folder = tmp_path / str(number)
         folder.mkdir()

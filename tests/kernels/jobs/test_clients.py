@@ -17,7 +17,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.kernels.signpost import read
+from jupyter_slurm.kernels.state_file import read
 
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what is different over SSH is in test_life.py")]
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_slurm.kernels.channels import Channels
-from jupyter_slurm.kernels.wire import Message
+from jupyter_slurm.kernels.messages import Message
+from jupyter_slurm.kernels.zmq_channels import Channels
 
 __all__ = ["StandIn", "fail", "stop"]
 

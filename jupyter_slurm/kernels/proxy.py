@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.kernels.carrier import Carrier, Parcel, Pauses, Replaced, Stranger
-from jupyter_slurm.kernels.channels import Channels
-from jupyter_slurm.kernels.outage import Outage
-from jupyter_slurm.kernels.running import Running
-from jupyter_slurm.kernels.standin import StandIn
-from jupyter_slurm.kernels.wire import Message
+from jupyter_slurm.kernels.forwarding import Running
+from jupyter_slurm.kernels.keeper_connection import Carrier, Parcel, Pauses, Replaced, Stranger
+from jupyter_slurm.kernels.messages import Message
+from jupyter_slurm.kernels.outage_notice import Outage
+from jupyter_slurm.kernels.placeholder import StandIn
+from jupyter_slurm.kernels.zmq_channels import Channels
 from jupyter_slurm.runner import link
 
 __all__ = ["CannotBegin", "Front", "Place"]

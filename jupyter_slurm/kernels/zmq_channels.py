@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
-from jupyter_slurm.kernels.wire import Frames, Message, Wire
+from jupyter_slurm.kernels.messages import Frames, Message, Wire
 
 __all__ = ["Channels"]
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.kernels.giving_back import give_back_later
+from jupyter_slurm.kernels.release import give_back_later
 
 __all__ = ["ENDING", "Signpost", "read"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from jupyter_slurm.client.jobs.report import format_size
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.kernels.carrier import Carrier, Parcel
-from jupyter_slurm.kernels.channels import Channels
-from jupyter_slurm.kernels.standin import fail, stop
-from jupyter_slurm.kernels.wire import Message
+from jupyter_slurm.kernels.keeper_connection import Carrier, Parcel
+from jupyter_slurm.kernels.messages import Message
+from jupyter_slurm.kernels.placeholder import fail, stop
+from jupyter_slurm.kernels.zmq_channels import Channels
 from jupyter_slurm.runner import link
 
 __all__ = ["Running"]

@@ -14,11 +14,11 @@ from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.render.job_card import duration, sentences
 from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.errors import JobNotFound, SlurmError
-from jupyter_slurm.kernels import fate
-from jupyter_slurm.kernels import signpost as signposts
-from jupyter_slurm.kernels.entrance import Entrance
-from jupyter_slurm.kernels.giving_back import give_back_later
-from jupyter_slurm.kernels.signpost import Signpost
+from jupyter_slurm.kernels import end_reason
+from jupyter_slurm.kernels import state_file as signposts
+from jupyter_slurm.kernels.login import Entrance
+from jupyter_slurm.kernels.release import give_back_later
+from jupyter_slurm.kernels.state_file import Signpost
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
@@ -92,14 +92,14 @@ class Holding:
     def _look(self) -> tuple[str, bool] | None:
         """Return why the step, or all of the allocation, is over, and whether there will be no better words."""
         told = self._kernel.refresh()._data, self._granted.refresh()._data, self._restarts
-        if not fate.is_over(*told):
+        if not end_reason.is_over(*told):
             return None
-        is_settled = fate.is_settled(*told)
+        is_settled = end_reason.is_settled(*told)
         if not is_settled:
             self._there.client.get(self._there.path("jobs"), params={"state": "active"})  # has the queue looked at
         has_failed = told[1]["finished"] and told[1]["state"] == "FAILED"
         said = sentences(*self._granted.tail(2, "stderr").splitlines()) if has_failed else ""
-        return fate.why(*told, said), is_settled
+        return end_reason.why(*told, said), is_settled
 
     async def near_end(self) -> str:
         """Return a warning that the allocation is about to end; empty while it is not, or nobody knows."""
@@ -118,14 +118,14 @@ class Holding:
         """Tell whether the allocation is over."""
         with contextlib.suppress(SlurmError):
             step = None if self._step is None else await self._do(lambda: self._kernel.refresh()._data)
-            return fate.is_gone(step, await self._do(lambda: self._granted.refresh()._data), self._restarts)
+            return end_reason.is_gone(step, await self._do(lambda: self._granted.refresh()._data), self._restarts)
         return False
 
     async def kept(self) -> str:
         """Return that the allocation is there without a kernel, and for how long; empty: it is not."""
         with contextlib.suppress(SlurmError):
             if self._allocation is not None:
-                return await self._do(lambda: fate.kept(self._granted.refresh()._data))
+                return await self._do(lambda: end_reason.kept(self._granted.refresh()._data))
         return ""
 
     def mark(self, state: str) -> None:

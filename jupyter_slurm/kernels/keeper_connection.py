@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from jupyter_slurm.kernels.wire import Frames
+from jupyter_slurm.kernels.messages import Frames
 from jupyter_slurm.runner import link
 from jupyter_slurm.runner.greeting import GREETS_WITHIN, FrontGreeting, Replaced, Stranger
 from jupyter_slurm.runner.link import Message as Parcel

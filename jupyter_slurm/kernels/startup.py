@@ -28,11 +28,11 @@ from jupyter_slurm.errors import (
     TransportError,
     TunnelError,
 )
-from jupyter_slurm.kernels import fate
+from jupyter_slurm.kernels import end_reason
+from jupyter_slurm.kernels.allocation import Holding
 from jupyter_slurm.kernels.asked import is_of_same_allocation
-from jupyter_slurm.kernels.front import CannotBegin
-from jupyter_slurm.kernels.holding import Holding
-from jupyter_slurm.kernels.standin import StandIn
+from jupyter_slurm.kernels.placeholder import StandIn
+from jupyter_slurm.kernels.proxy import CannotBegin
 
 __all__ = ["Ascent"]
 
@@ -107,7 +107,7 @@ class Ascent(Holding):
         cluster, key = self._there, self._signpost.data.get("allocation")
         with contextlib.suppress(JobNotFound):
             told = cluster.client.get(cluster.path("jobs", str(key))) if key else None
-            if told and fate.is_ending(told) and told.get("restarts"):
+            if told and end_reason.is_ending(told) and told.get("restarts"):
                 cluster.client.get(cluster.path("jobs"), params={"state": "active"})  # has the queue looked at
                 return True
         return False
