@@ -18,9 +18,9 @@ import fastjsonschema
 
 from jupyter_slurm.domain.containers.image_reference import check_bind, check_described
 from jupyter_slurm.errors import ConfigError, UsageError
-from jupyter_slurm.sites.known import known_in
-from jupyter_slurm.sites.places import line_of
+from jupyter_slurm.sites.known_names import known_in
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
+from jupyter_slurm.sites.toml_lines import line_of
 
 __all__ = [
     "Profile",
